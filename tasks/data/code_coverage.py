@@ -1,4 +1,4 @@
-"""Coverage by code: how many patients have events of it, how many each, and in which class."""
+"""Coverage of each code: the patients who have it, their events, and their classes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class CodeCoverage:
         description: Its description; empty if unknown.
         patients: Share of the patients that have the code, 0 to 1.
         events: Mean number of its events among these patients.
-        by_class: Share of the patients of each class that have it, in the order of the classes;
-            None for a class without patients. Empty unless the target has two classes.
+        by_class: Share of the patients of each class that have the code, by class; None for a class
+            without patients. Empty unless the target has two classes.
     """
 
     code: str
@@ -47,8 +47,8 @@ def code_coverage(
 ) -> list[CodeCoverage]:
     """Return the coverage of all codes in `rows` of `X`, the most frequent first.
 
-    A patient with several rows counts once, with the latest row and its class: 0 or 1 in `label`,
-    which has an entry for each row of `X` and is None for other targets.
+    A patient with several rows counts once, with the latest row and its class. `label` has the
+    class, 0 or 1, of each row of `X`; it is None for other targets.
     """
     patients, width = latest_rows(X, rows), len(X.codes)
     n_sides = 1 if label is None else 2
@@ -87,7 +87,7 @@ def code_coverage(
 
 
 def _parts(X: EventRows, rows: NDArray[np.intp]) -> Iterator[slice]:
-    """Yield consecutive rows that together have at most so many events, or one row."""
+    """Yield consecutive rows with a limited total of events, but at least one row at a time."""
     ends = np.cumsum(X.stop[rows] - X.start[rows])
     first = 0
     while first < len(rows):

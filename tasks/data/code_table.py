@@ -1,8 +1,8 @@
 """Descriptions and ancestors of codes, from tables that come with the events.
 
-MEDS has them in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. Entries that
-are neither a code of the data nor one of its ancestors are dropped. Estimators of events import
-this module, so it reads no files: their keys follow its text.
+MEDS has these tables in `metadata/codes.parquet`, OMOP in `concept` and `concept_ancestor`. Entries
+that are neither a code of the data nor one of its ancestors are dropped. Estimators of events
+import this module, so their keys depend on its text. It therefore reads no files.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,16 +28,17 @@ def code_table(
 
     Args:
         codes: The codes of the data.
-        descriptions: Descriptions of these and of other codes.
-        parents: Parents of these and of other codes; a code among its own parents is ignored.
-        where: The file of the parents, for a message.
+        descriptions: Descriptions of these codes, and perhaps of others.
+        parents: Parents of these codes, and perhaps of others; a code among its own parents is
+            ignored.
+        where: Name of the parents' file in messages.
 
     Returns:
         Columns code (sorted, unique), description (empty if unknown) and parents (sorted list of
         all ancestors). None if nothing is known.
 
     Raises:
-        BadInput: If a code is an ancestor of itself; names the codes of the loop.
+        BadInput: If a code is an ancestor of itself; the message names the codes of the loop.
     """
     edges: dict[str, list[str]] = {}
     waiting = [*codes]
@@ -101,7 +102,7 @@ def _loop(start: str, edges: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
-    """Return a table as frames without lists, to be stored; nothing for None."""
+    """Return a table as frames without lists, for storage; no frames for None."""
     if table is None:
         return {}
     pairs = table[["code", "parents"]].explode("parents").dropna()
@@ -112,7 +113,7 @@ def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:
 
 
 def from_frames(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
-    """Return the inverse of `as_frames`; data sets of earlier versions have no such frames."""
+    """Invert `as_frames`; None for data sets of earlier versions, which have no such frames."""
     if DESCRIPTIONS not in parts:
         return None
     table = parts[DESCRIPTIONS].astype(str)

@@ -1,10 +1,11 @@
 """Synthetic patient cohorts with a planted truth, for demonstrations and tests.
 
 Patients order medications; each order is an event of the medication and of its drug class, with a
-value. Cases order slightly more of everything, but the signal is in a few main codes: whether a
-patient has them, how often, with what total or with what average. These four families need
-different feature constructions. Options also plant rare codes with or without a signal, a pair of
-codes that is informative only together, and a code that leaks the class after the prediction time.
+value. Cases order slightly more of everything, but the signal is in a few main codes. It has one of
+four families: presence, number of orders, total value, or average value of a code. Each family
+needs a different feature construction. Options also plant rare codes with or without a signal, two
+codes that are informative only as a pair, and a code that leaks the class after the prediction
+time.
 
 The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
 `cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/` with a
@@ -48,21 +49,21 @@ class CohortSpec:
         n_patients: Rows, half of them cases.
         seed: Source of all randomness.
         family: Aggregation of the main codes that separates the classes.
-        strength: Strength of the signal. 0 is none; None takes a value for the family at which no
-            other aggregation comes near.
+        strength: Strength of the signal; 0 for no signal. None takes the family's default, at which
+            no other aggregation comes near.
         main_codes: Codes that carry the signal.
         decoys: Codes of each other family, without signal.
         rare_cover: Mean number of informative rare codes per patient.
-        rare_frequency: Patients that have such a code.
-        rare_purity: Probability that a patient with such a code is of its class.
+        rare_frequency: Number of patients that have each rare code.
+        rare_purity: Probability that a patient with a rare code is of the code's class.
         noise_codes: Uninformative codes of 1 to 4 orders.
         xor: Share of patients, 0 to 1, whose class follows from a pair of codes: cases have exactly
             one of the two.
         leak: Whether every case has a code after its prediction time.
 
     Raises:
-        UnknownName: If the family is none of the four.
-        BadInput: If a value is out of its bounds.
+        UnknownName: If the family is not one of the four.
+        BadInput: If a value is out of bounds.
     """
 
     n_patients: int = 3000
@@ -141,23 +142,23 @@ _OF_TYPES: Mapping[Any, tuple[Callable[[str], Any], str]] = {
     Family: (str, "a name"),
 }
 _PARSERS = {f.name: _OF_TYPES.get(f.type, (float, "a number")) for f in fields(CohortSpec)}
-"""For each option how its value is read, and what to call that."""
+"""For each option, the function that parses its value, and a name of the values for messages."""
 _FOR_TESTS = ("decoys", "rare_cover", "rare_frequency", "rare_purity", "xor", "leak")
-"""Options that the documentation and messages do not offer."""
+"""Options that documentation and messages do not mention."""
 
 
 LEAK = "AFTER//FAILURE"
-"""Code that every case has, after its prediction time."""
+"""Code that every case has after its prediction time."""
 
 _ORDERS = (23.4, 15.35)
 """Orders of a case and of a control (Table 3, medications per patient)."""
 _UNEVEN = (12.4, 4.6)
-"""How many of them, at most, differ much between patients."""
+"""Part of these orders, at most, whose number varies widely between patients."""
 _SECOND_CLASS = (0.262, 0.177)
-"""How many orders of a case and of a control are of a second drug class (Table 3)."""
+"""Orders of a case and of a control that are of a second drug class (Table 3)."""
 _N_CLASSES = 80
 _SECONDS = 4 * 365 * 86_400
-"""How far events reach back from the prediction time."""
+"""Seconds that events reach back from the prediction time."""
 _LEAK_DELAY = np.timedelta64(30, "D")
 
 
@@ -177,7 +178,7 @@ class Cohort:
 
 
 def generate(spec: CohortSpec) -> Cohort:
-    """Generate a cohort, the same for the same spec; the leak changes nothing before it."""
+    """Generate a cohort, always the same for a spec; the leak does not change other events."""
     rng = np.random.default_rng(spec.seed)
     is_case = rng.permutation(np.arange(spec.n_patients) % 2 == 1)
     orders = _orders(spec, is_case, rng)
@@ -202,7 +203,7 @@ def generate(spec: CohortSpec) -> Cohort:
             "patient_id": patient[by_time],
             "timestamp": time[by_time],
             "event_id": pd.Categorical.from_codes(code[by_time], categories=pd.Index(names)),
-            # MEDS holds values in single precision, so no others are made.
+            # MEDS stores single precision, so all values are rounded to it.
             "value": value[by_time].astype(np.float32).astype(np.float64),
         }
     )
@@ -217,7 +218,7 @@ def generate(spec: CohortSpec) -> Cohort:
 
 
 def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: Generator) -> Orders:
-    """Draw all orders, with common medications to fill up to Table 3's rates."""
+    """Draw all orders; common medications make up the difference to the rates of Table 3."""
     strength = STRENGTH[spec.family] if spec.strength is None else spec.strength
     planted = [
         family_code(spec.family, f"MAIN//{spec.family}{i}", is_case, strength, rng)
@@ -259,9 +260,9 @@ def _drug_classes(
 def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the planted truth, as JSON values.
 
-    A training fold has fewer rows of a rare code, so the lowest threshold loses fewest; the highest
-    drops uninformative rare codes best. Many rare codes, each weak but nearly certain, are summed
-    up best by models of independent columns, which take dense matrices.
+    A training fold has fewer rows of a rare code, so the lowest threshold loses the fewest codes.
+    The highest threshold best drops uninformative rare codes. If many rare codes are each weak but
+    nearly certain, models of independent columns sum them up best; these take dense matrices.
     """
     min_frequency = 2 if spec.rare_cover else 5 if spec.noise_codes else None
     return {
@@ -277,7 +278,7 @@ def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 LABELS = "labels/case"
-"""Where the labels are in the folder."""
+"""Place of the labels in the folder."""
 
 _TIME = pa.timestamp("us")
 _DATA = pa.schema(
@@ -317,7 +318,7 @@ _KINDS = {
 
 
 def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
-    """Write a cohort as the data set `name` to a folder, which is created if it is missing."""
+    """Write a cohort to a folder as the data set `name`; a missing folder is created."""
     is_case = (cohort.labels["label"] == "case").to_numpy()
     split = _splits(is_case)
     events = cohort.events.rename(columns=_COLUMNS)

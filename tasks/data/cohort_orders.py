@@ -1,6 +1,7 @@
-"""The orders of a synthetic cohort: common medications, and what is planted among them.
+"""The orders of a synthetic cohort: common medications, with planted codes among them.
 
-Each function draws one kind of orders for all patients. One property of them carries the class.
+Each function draws one kind of order for all patients. One property of the orders depends on the
+class.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Cases = NDArray[np.bool_]
-"""Which patients are cases, shape (patients,)."""
+"""Whether each patient is a case, shape (patients,)."""
 
 Family = Literal["binary", "count", "sum", "average"]
 
@@ -53,14 +54,14 @@ class Orders:
 
 
 def common(mean: Array, uneven: Array, rng: Generator) -> Orders:
-    """Draw at least one order a patient, of codes by Zipf's law.
+    """Draw at least one order per patient; codes follow Zipf's law.
 
-    The number of orders carries as much of the class as the two means do.
+    The numbers of orders tell the classes apart only as far as `mean` differs between them.
 
     Args:
         mean: Expected orders of each patient, shape (patients,).
-        uneven: How many of these, 1 to `mean`, follow a negative binomial of shape 2, shape
-            (patients,); the others are Poisson.
+        uneven: Expected orders, 1 to `mean`, that follow a negative binomial distribution of shape
+            2; the others follow a Poisson distribution. Array shape (patients,).
         rng: Source of randomness.
     """
     counts = 1 + rng.negative_binomial(2, 2 / (1 + uneven)) + rng.poisson(mean - uneven)
@@ -106,7 +107,7 @@ def family_code(
 def rare_signal(
     frequency: int, cover: float, purity: float, is_case: Cases, rng: Generator
 ) -> Orders:
-    """Draw codes that exactly `frequency` patients have, most of them of one class, in turn.
+    """Draw codes that exactly `frequency` patients have, mostly of one class; classes alternate.
 
     `cover` is the mean number of codes per patient, `purity` the probability that a patient with a
     code is of its class. Classes have shape (patients,).
@@ -120,7 +121,7 @@ def rare_signal(
         from_cases = (left[:, None] % 2 == 0) ^ (rng.random(shape) > purity)
         drawn = np.where(from_cases, rng.choice(cases, shape), rng.choice(controls, shape))
         patient[left] = drawn
-        left = left[  # those with a patient twice are drawn anew
+        left = left[  # codes with a patient twice are drawn anew
             (np.diff(np.sort(drawn, axis=1), axis=1) == 0).any(axis=1)
         ]
     names = tuple(f"RARE//S{i:05d}" for i in range(n_codes))
@@ -129,7 +130,7 @@ def rare_signal(
 
 
 def rare_noise(n_codes: int, n_patients: int, rng: Generator) -> Orders:
-    """Draw codes of 1 to 4 orders that mean nothing."""
+    """Draw uninformative codes of 1 to 4 orders."""
     counts = rng.choice([1, 2, 3, 4], n_codes, p=[0.55, 0.25, 0.12, 0.08])
     code = np.repeat(np.arange(n_codes), counts)
     patient = rng.integers(0, n_patients, len(code))
@@ -138,7 +139,7 @@ def rare_noise(n_codes: int, n_patients: int, rng: Generator) -> Orders:
 
 
 def xor_pair(weight: float, is_case: Cases, rng: Generator) -> Orders:
-    """Draw two codes that half of each class have; cases tend to have just one of them.
+    """Draw two codes that half of each class have; cases tend to have exactly one of the two.
 
     Neither code alone is informative, so linear models are blind to the pair. With a `weight` of 1
     the pair decides the class, with 0 it carries no signal. Classes have shape (patients,).

@@ -1,6 +1,6 @@
 """The kind of each column of a table, learned once: numbers, categories, dates, durations, texts.
 
-`RowReader` then reads the rows of the table, and all later ones, by what was learned.
+`RowReader` then reads the rows of the table, and all later rows, by these kinds.
 """
 
 import logging
@@ -31,22 +31,23 @@ from prefect_tune.tasks.data.source import GAPS
 from prefect_tune.tasks.data.table_files import DECIMAL
 
 TEXT_VALUES = 100
-"""A column of texts with more values than this, most of them different, is no category."""
+"""A column of texts with more values than this, most of them distinct, is not categorical."""
 TEXT_SHARE = 0.5
 _IDENTIFIER_SHARE = 0.95
-"""A column of single words that differ in more of its rows than this only names the rows."""
+"""A column of single words with a larger share of distinct values only names the rows."""
 _FEW_ROWS = 20
-"""A column of whole numbers that differ in more rows than this may only name the rows."""
+"""A column of whole numbers that all differ may only name the rows, if it has more rows than
+this."""
 _MOST_HASHED, _ALL_HASHED, _LEAST_HASHED = 128, 256, 16
-"""Columns of hashed words: of one text, of all texts together, and of one among many."""
+"""Columns of hashed words: most for one text, most for all texts, and fewest for one of many."""
 _HASHED_CELLS = 50_000_000
-"""Cells of hashed words that a table may have, 400 MB."""
+"""Most cells of hashed words in a table (400 MB)."""
 _TEXT_WORDS = 2
-"""Words that the values of a free text have on average, or more."""
+"""Least average number of words in the values of a free text."""
 _STRAY_SHARE = 0.9
-"""Share of numbers among texts from which on the others are taken for slips."""
+"""If at least this share of texts are numbers, the other texts count as slips."""
 _PROBED = 1_000
-"""Values that are looked at to tell texts from names, and lists from values."""
+"""Values inspected to distinguish texts from names, and lists from single values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
 _DATE_FORMATS = tuple(
     f"{day}{clock}"
@@ -76,21 +77,22 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     missing: Sequence[str] = GAPS,
     whole: Sequence[str] = (),
 ) -> tuple[pd.DataFrame, RowReader, list[str]]:
-    """Learn what the columns of a table hold, and read its rows.
+    """Learn the kinds of a table's columns, and read its rows.
 
     Args:
         frame: The table without its target.
-        drop: Columns to leave out.
-        categorical: Columns to take as categories whatever they hold.
+        drop: Columns to skip.
+        categorical: Columns to treat as categories, whatever their values.
         where: Name of the table in messages.
-        missing: Texts that are gaps.
+        missing: Texts that count as gaps.
         whole: Columns that must stay one column, because a constraint takes its groups from them.
 
     Returns:
         The features in canonical form, the reader of such rows, and notes for the user.
 
     Raises:
-        BadInput: If a column is duplicated or missing, or has infinite numbers, or none is left.
+        BadInput: If a column is duplicated or missing or has infinite numbers, or no column is
+            left.
     """
     doubled = frame.columns[frame.columns.duplicated()]
     if len(doubled):
@@ -132,7 +134,7 @@ def _check_names(reader: RowReader, where: str) -> None:
 
 
 def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
-    """Yield notes on columns of a frame that its user may want to be taken otherwise."""
+    """Yield notes on columns of a frame that the user may want to have treated differently."""
     for name in (column.name for column in reader.columns if column.kind == "number"):
         if _is_identifier(frame[name]):
             yield (
@@ -166,7 +168,7 @@ def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
 
 
 def _with_hashed(columns: Sequence[LearnedColumn], n_rows: int) -> tuple[LearnedColumn, ...]:
-    """Return columns with as many hashed words for each text as rows and other texts allow."""
+    """Return the columns; each text gets as many hashed words as rows and other texts allow."""
     n_texts = sum(column.kind == "text" for column in columns)
     if not n_texts:
         return tuple(columns)
@@ -201,7 +203,7 @@ def _learned(name: str, column: pd.Series) -> LearnedColumn | str:
 
 
 def _learned_of_objects(name: str, column: pd.Series) -> LearnedColumn | str:
-    """Return what a column of objects or texts holds, or why it is left out."""
+    """Return the kind of a column of objects or texts, or the reason to skip it."""
     nested = next((v for v in column.iloc[:_PROBED] if isinstance(v, _NESTED)), None)
     if nested is not None:
         return f"values of type {type(nested).__name__}"
@@ -219,7 +221,7 @@ def _learned_of_objects(name: str, column: pd.Series) -> LearnedColumn | str:
 
 
 def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> LearnedColumn | str:
-    """Return what a column of texts is, by its different values; or why it is left out."""
+    """Return the kind of a column of texts by its distinct values, or the reason to skip it."""
     share = len(values) / len(column)
     if len(values) <= TEXT_VALUES or share <= TEXT_SHARE:
         return _category(name, column)
@@ -235,7 +237,7 @@ _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
 def _refuse_strays(name: str, values: pd.Series) -> None:
-    """Refuse texts that are numbers or dates but for a few slips or spellings of a gap."""
+    """Refuse texts that are numbers or dates, except for a few slips or spellings of a gap."""
     is_number = np.array(
         [
             np.isfinite(read_number(value)) or number_with_comma(value) is not None
@@ -263,7 +265,7 @@ def _holds_numbers(column: pd.Series) -> bool:
 
 
 _NUMBERS = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
-"""What pandas finds in a column of objects that are numbers or truth values."""
+"""Types that pandas infers for objects that are numbers or truth values."""
 
 
 def _category(name: str, column: pd.Series) -> LearnedColumn:
@@ -280,7 +282,7 @@ def _date(name: str, column: pd.Series, written: str) -> LearnedColumn:
 def _date_formats(texts: pd.Series) -> list[str]:
     """Return the formats in which all texts are dates; an empty one is ISO 8601.
 
-    There are several if day and month may be in either order.
+    The result has several formats if day and month may be in either order.
     """
     if not _DATE_LIKE.fullmatch(str(texts.iloc[0]).strip()):
         return []
@@ -300,7 +302,7 @@ def like_training(
     """Return new rows as the study learned its columns.
 
     Raises:
-        BadInput: If a column is missing, or a cell is not of the learned kind; names its row.
+        BadInput: If a column is missing, or a cell is not of the learned kind (with its row).
     """
     X, cells = read_rows(frame, reader, where)
     if cells:
@@ -311,7 +313,7 @@ def like_training(
 def read_rows(
     frame: pd.DataFrame, reader: RowReader, where: str
 ) -> tuple[pd.DataFrame, list[UnreadableCell]]:
-    """Return new rows as the study learned its columns, and the cells that are not readable.
+    """Return new rows as the study learned its columns, and the unreadable cells.
 
     Raises:
         BadInput: If a column is missing.
@@ -338,7 +340,7 @@ def _is_identifier(column: pd.Series) -> bool:
 
 
 def category_texts(column: pd.Series) -> pd.Series:
-    """Return category values as texts, gaps kept; if all are whole, 1.0 is the category 1."""
+    """Return category values as texts, with gaps kept; if all are whole, 1.0 becomes `1`."""
     if pd.api.types.is_datetime64_any_dtype(column):
         return column.astype(str).astype(object).where(column.notna(), None)
     if pd.api.types.is_float_dtype(column) and are_whole(column):

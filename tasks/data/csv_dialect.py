@@ -1,4 +1,4 @@
-"""Recognition of how a text file writes a table: its encoding, separator and decimal mark."""
+"""Detection of a text table's encoding, separator and decimal mark."""
 
 import csv
 import io
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 HEAD_BYTES = 1 << 20
-"""Bytes from which the separator is found out."""
+"""Bytes from which the separator is detected."""
 _BOMS = (
     (BOM_UTF8, "utf-8-sig"),
-    (BOM_UTF32_LE, "utf-32"),  # begins like the one of UTF-16
+    (BOM_UTF32_LE, "utf-32"),  # begins like the mark of UTF-16
     (BOM_UTF32_BE, "utf-32"),
     (BOM_UTF16_LE, "utf-16"),
     (BOM_UTF16_BE, "utf-16"),
@@ -27,11 +27,11 @@ _BOMS = (
 _ROWS = 100
 _NUMBER = rb"[-+]?[\d.]*%s\d+(?:[eE][-+]?\d+)?"
 THOUSANDS = r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+"
-"""Numbers of a file with decimal commas, in which dots separate thousands."""
+"""Pattern for numbers with dots between thousands, in files with decimal commas."""
 _WITH_COMMA = re.compile(rf"(?:{THOUSANDS}|[-+]?\d*)(?:,\d+)?(?:[eE][-+]?\d+)?")
 _WITH_POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
-"""In the order of preference: names of columns hold no tabs, and rather commas than the others."""
+"""In order of preference: first tabs, because column names contain none, then commas."""
 
 
 def as_utf8(content: bytes) -> tuple[bytes, str]:
@@ -89,7 +89,7 @@ class Dialect:
         return cls(separator, "," if has_commas else ".")
 
     def note(self, encoding: str, *, expected: str) -> str:
-        """Return what was found out, for the user; empty for UTF-8 and the expected separator."""
+        """Return a note on the dialect for the user; empty for UTF-8 and the expected separator."""
         found = []
         if self.separator != expected:
             found.append(f"columns separated by {_SEPARATORS[self.separator]}")
@@ -101,7 +101,7 @@ class Dialect:
 
 
 def number_with_comma(text: str) -> float | None:
-    """Return a number of a file with decimal commas; None for another text.
+    """Parse a number of a file with decimal commas; None for any other text.
 
     >>> [number_with_comma(text) for text in ("1.234,5", "4.253", "998", "172.5", "k.A.")]
     [1234.5, 4253.0, 998.0, 172.5, None]
@@ -120,17 +120,18 @@ def has_padded_codes(content: bytes, separator: str) -> bool:
 
 
 def _is_field(content: bytes, separator: str, pattern: bytes) -> bool:
-    """Return whether any field below the names matches a pattern."""
+    """Return whether any field below the column names matches a pattern."""
     mark = re.escape(separator.encode())
     end = rb'(?=["\r\n' + mark + rb"]|\Z)"
-    starts = (mark, b"\n", b'"', rb"\r")  # apart, as a search for one byte is fast
+    starts = (mark, b"\n", b'"', rb"\r")  # separately, because a search for one byte is fast
     return any(re.search(start + pattern + end, content) for start in starts)
 
 
 def _separator(head: bytes, *, is_whole: bool) -> str:
-    """Return the first separator by which all rows have as many fields as the names, two or more.
+    """Return the first separator that gives all rows as many fields as names, at least two.
 
-    If none does, rows differ in length: commas if the names have one, else what makes most names.
+    If none does, rows differ in length. Then it is the comma, if the names contain one, or else the
+    separator that gives most names.
     """
     text = head.decode(errors="ignore")
     widths = {one: _widths(text, one, is_whole=is_whole) for one in _SEPARATORS}
@@ -142,7 +143,7 @@ def _separator(head: bytes, *, is_whole: bool) -> str:
 
 
 def _widths(text: str, separator: str, *, is_whole: bool) -> list[int]:
-    """Return the number of fields of the first rows; of a cut text without its last row."""
+    """Return the number of fields in each of the first rows; a cut text loses its last row."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
     widths: list[int] = []
     with suppress(csv.Error):  # a quoted field is beyond the reader's limit

@@ -1,4 +1,4 @@
-"""Data sets, imported once per study and kept under the digest of their content.
+"""Data sets, imported once per study and stored under the digest of their content.
 
 Workers, resumed studies and retries read only the imported copy.
 """
@@ -31,19 +31,20 @@ class Dataset:
     """A table (a frame of numbers and categories) or patient events, with one label per row.
 
     Attributes:
-        name: The user's name for it; not part of its content.
+        name: The user's name for the data set; not part of its content.
         kind: `table` or `events`.
         X: The rows: a frame of n rows, or the events of n patients.
         y: Positions in `classes`, or the numbers to predict, shape (n,).
         classes: The classes in order; empty if the target is a number.
         groups: Group number of each row, shape (n,); rows of a group stay together. None if each
             row stands alone.
-        is_test: Whether each row was given as a test row, shape (n,); None if the split draws them.
-        aside: Columns of a table that are no features but give a constraint its groups, or None.
-        reader: Reads rows of a table as these were read. None for events, and if all columns are
-            numbers and categories as files have them.
+        is_test: Whether each row was given as a test row, shape (n,); None if the split draws test
+            rows.
+        aside: Columns of a table that are not features but define groups of a constraint, or None.
+        reader: Reader of rows in the same way as these rows. None for events, and for tables whose
+            columns are all plain numbers and categories.
         notes: Notes for the user on what was done to the input.
-        format: Name of the format it was read in, see `formats.FORMATS`; empty from a store.
+        format: Name of the input's format, see `formats.FORMATS`; empty if loaded from a store.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Dataset:
     def learned_classes(self) -> NDArray[Any]:
         """The classes as models learn them, sorted; empty if the target is a number.
 
-        Classifiers reject fractional numbers as classes, so these learn positions.
+        Classifiers reject fractional numbers as classes, so they learn positions instead.
         """
         classes = np.array(self.classes)
         is_whole = classes.dtype.kind != "f" or bool((classes % 1 == 0).all())
@@ -77,12 +78,12 @@ class Dataset:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The class of each row as models learn it, or its number, shape (n,)."""
+        """The class of each row as models learn it, or the number to predict, shape (n,)."""
         return self.learned_classes[self.y] if self.classes else self.y
 
     @property
     def row_reader(self) -> RowReader | None:
-        """Reads rows of a table as these were read; None for events."""
+        """Reader of rows in the same way as these rows; None for events."""
         if self.reader is not None or not isinstance(self.X, pd.DataFrame):
             return self.reader
         return RowReader.of(self.X)
@@ -94,7 +95,7 @@ class Dataset:
 
     @cached_property
     def strata(self) -> NDArray[np.int32]:
-        """Strata of the rows, for stratified parts: classes, or tenths of the numbers."""
+        """Stratum of each row, for stratified parts: its class, or its tenth of the numbers."""
         if self.classes:
             return self.y.astype(np.int32)
         n_strata = min(_STRATA, max(1, len(self) // _ROWS_PER_STRATUM))
@@ -103,7 +104,7 @@ class Dataset:
 
     @property
     def n_features(self) -> int:
-        """Columns of a table, or different event codes."""
+        """Number of columns of a table, or of distinct event codes."""
         return self.X.shape[1]
 
     def rows(self, rows: NDArray[np.intp]) -> pd.DataFrame | EventRows:
@@ -114,13 +115,13 @@ class Dataset:
 
     @property
     def columns(self) -> pd.DataFrame | None:
-        """The features of a table and what is kept aside; None for events."""
+        """The features of a table and the columns kept aside; None for events."""
         if not isinstance(self.X, pd.DataFrame):
             return None
         return self.X if self.aside is None else pd.concat([self.X, self.aside], axis=1)
 
     def digest(self) -> str:
-        """Return the digest of the content, whatever file it came from; order counts."""
+        """Return the digest of the content, independent of its file; order counts."""
         return content_digest(f"dataset {self.kind}", self._content())
 
     def _content(self) -> Iterator[bytes | memoryview]:
@@ -140,7 +141,7 @@ class Dataset:
 
 
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
-    """Store a data set unless it is there, and return its digest.
+    """Store a data set unless it is stored already, and return its digest.
 
     Copies of earlier versions (Parquet, no descriptions of codes) are rewritten, as are copies
     whose descriptions have changed: descriptions are not in the digest.
@@ -176,7 +177,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=2)
 def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
-    """Load the data set of a digest, once per process; a user's processes share its arrays.
+    """Load a data set by its digest, once per process; a user's processes share its arrays.
 
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.

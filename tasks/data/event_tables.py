@@ -1,4 +1,4 @@
-"""Tables of events and of labels, with columns by any of the names that MEDS and event logs use."""
+"""Tables of events and of labels, with any of the column names that MEDS and event logs use."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import nan
@@ -41,32 +41,32 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
         "date",
     ),
 }
-"""Names by which a column of events or labels is known, the first found is taken."""
+"""Names that a column of events or labels may have; the first one found is used."""
 
 LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
-"""Columns that hold a row's class, in upper or lower case; the first that is not empty is taken."""
+"""Columns that may have a row's class, in upper or lower case; the first non-empty one is used."""
 EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time") for s in SYNONYMS[n])
 LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
-"""Columns that CSV files hold as they are meant only when read as texts: `042` is no 42."""
+"""Columns of CSV files to read as texts, because `042` is not 42."""
 _USUAL_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "subject_id": pa.types.is_integer,
     "time": pa.types.is_timestamp,
     "code": lambda kind: is_text(kind.value_type if pa.types.is_dictionary(kind) else kind),
     "value": lambda kind: pa.types.is_float32(kind) or pa.types.is_float64(kind),
 }
-"""Types of columns that mean the same in each piece of a file as in the whole."""
+"""Tests, by column, for types whose meaning does not depend on the rest of a file."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
 _PIECE = 1_000_000
 
 
 def read_event_tables(location: Location, texts: Collection[str]) -> Iterator[pd.DataFrame]:
-    """Yield tables of events or labels, with columns called as in `texts` read as texts."""
+    """Yield tables of events or labels; columns named in `texts` are read as texts."""
     for shard in shards(location):
         yield read_table(shard, columns_called(shard, texts))
 
 
 def read_events(location: Location) -> Iterator[pd.DataFrame]:
-    """Yield tables of events; Parquet files whose types leave nothing to find out by pieces."""
+    """Yield tables of events; Parquet files with unambiguous types are read in pieces."""
     for shard in shards(location):
         columns = _typed_columns(shard) if shard.is_parquet() else {}
         if columns:
@@ -76,7 +76,7 @@ def read_events(location: Location) -> Iterator[pd.DataFrame]:
 
 
 def _typed_columns(shard: Location) -> dict[str, str]:
-    """Return the columns of a Parquet file by our names if all have the usual types."""
+    """Return the columns of a Parquet file by our names if all their types are usual."""
     schema = parquet_schema(shard)
     lowered = {name.lower(): name for name in reversed(schema.names)}
     found: dict[str, str] = {}
@@ -95,7 +95,7 @@ def event_frame(
     code: pd.Series | str,
     value: pd.Series | float = np.nan,
 ) -> pd.DataFrame:
-    """Make events as `events_table` takes them; without a time they hold at any time."""
+    """Make events for `events_table`; events without a time hold at any time."""
     frame = pd.DataFrame({"subject_id": subject_id})
     frame.attrs = dict(subject_id.attrs)
     frame["time"] = pd.Series(time, index=frame.index, dtype="datetime64[us]")
@@ -110,15 +110,15 @@ def events_table(
     *,
     are_midnights_dates: bool | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Join tables with any of the known names into subject_id, time, code, value.
+    """Join tables with any known column names into columns subject_id, time, code, value.
 
     Times without a zone are UTC; a date without a time counts as the end of that day.
 
     Args:
         tables: The tables.
         where: Name of the tables in messages.
-        gaps: Texts that count as missing, to be named in a message.
-        are_midnights_dates: Whether a time at midnight is a date; None takes them as dates if all
+        gaps: Texts that count as missing, for messages.
+        are_midnights_dates: Whether times at midnight are dates; None treats them as dates if all
             times of all tables are at midnight.
 
     Returns:
@@ -153,7 +153,7 @@ def events_table(
 
 
 class _Gathered:
-    """Events of several tables, in as few bytes as they need."""
+    """Events of several tables, in compact form."""
 
     def __init__(self, are_midnights_dates: bool | None) -> None:
         self._are_midnights_dates = are_midnights_dates
@@ -193,7 +193,7 @@ class _Gathered:
         return np.array(position, dtype=np.int32)[number]
 
     def events(self) -> pd.DataFrame:
-        """Return all events by patient and time, as `canonical` has them; nothing is kept."""
+        """Return all events by patient and time, in canonical form, and release the memory."""
         numbers = self._numbers.take()
         ids = joined_ids([*([pd.Series(numbers)] if len(numbers) else []), *self._other_ids])
         del numbers
@@ -217,7 +217,7 @@ class _Gathered:
 
 
 class _Column:
-    """Values of one type in few arrays: memory of many small ones would not be given back."""
+    """Values of one type in a few arrays; the memory of many small ones would not be freed."""
 
     def __init__(self, dtype: Any) -> None:
         self._dtype, self._n, self._n_free = dtype, 0, 0
@@ -235,7 +235,7 @@ class _Column:
             self._n, self._n_free = self._n + len(now), self._n_free - len(now)
 
     def take(self) -> NDArray[Any]:
-        """Return all values, and forget each array as soon as it is copied."""
+        """Return all values, and drop each array as soon as it is copied."""
         made, end = np.empty(self._n, self._dtype), self._n
         while self._arrays:
             array = self._arrays.pop()
@@ -246,7 +246,7 @@ class _Column:
 
 
 def _order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.integer[Any]] | None:
-    """Return the stable order by patient and time; None if the events have it, as is usual."""
+    """Return the stable order by patient and time; None if events are sorted, the usual case."""
     is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
     patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
     micros = time.view(np.int64)  # an empty time is the smallest number
@@ -270,7 +270,7 @@ def _order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.integer[A
 
 
 def _categorical(codes: NDArray[np.int32], vocabulary: Mapping[str, int]) -> pd.Categorical:
-    """Return codes with sorted categories, without those that no event has."""
+    """Return codes with sorted categories, without unused ones."""
     is_used = np.zeros(len(vocabulary), dtype=bool)
     for start in range(0, len(codes), _PIECE):
         is_used[codes[start : start + _PIECE]] = True
@@ -288,7 +288,7 @@ def labels_table(
     Args:
         tables: The label tables; empty ones are skipped.
         where: Name of the tables in messages.
-        target: Column of the class; None takes the first of the usual names that is not empty.
+        target: Column of the class; None for the first non-empty column with a usual name.
 
     Raises:
         BadInput: If a needed column is missing, a time does not parse, or nothing is left.
@@ -324,9 +324,9 @@ def labels_table(
 
 
 def has_dates_alone(times: pd.Series) -> bool:
-    """Return whether all times of a data set are dates: last microseconds of days in some zone.
+    """Return whether all times are dates: the last microsecond of a day in some time zone.
 
-    Later events at midnight are dates too then.
+    If they are, later events at midnight are dates, too.
     """
     micros, any_time = times.to_numpy(dtype="datetime64[us]"), False
     for start in range(0, len(micros), _PIECE):
@@ -339,7 +339,7 @@ def has_dates_alone(times: pd.Series) -> bool:
 
 
 def has_event_columns(columns: Iterable[str]) -> bool:
-    """Return whether a table with these columns can be one of events."""
+    """Return whether a table with these columns can be a table of events."""
     known = {column.lower() for column in columns}
     return all(known & set(SYNONYMS[name]) for name in ("subject_id", "code", "time"))
 
@@ -350,7 +350,7 @@ def name_columns(
     """Return the needed and optional columns of a table under our names.
 
     Raises:
-        BadInput: If a needed column has none of its names.
+        BadInput: If a needed column is missing under all its names.
     """
     lowered = {str(column).lower(): column for column in reversed(list(table.columns))}
     found = {}
@@ -367,6 +367,6 @@ def name_columns(
 
 
 def _numbers(value: pd.Series) -> NDArray[np.float64]:
-    """Return values as finite numbers; anything else is no value."""
+    """Return values as finite numbers; anything else becomes a gap."""
     numbers = pd.to_numeric(value, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)

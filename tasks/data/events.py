@@ -1,6 +1,6 @@
-"""Patient events: (patient, time, code, value), cut for each row at the time of its prediction.
+"""Patient events: (patient, time, code, value), cut off at the prediction time of each row.
 
-What happened after a row's prediction time does not exist for it.
+A row has no events after its prediction time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ _BIRTH = "MEDS_BIRTH"
 
 
 class BlockSource(Protocol):
-    """Blocks of all rows of a data set, which others may have made."""
+    """Source of blocks, which may be shared between the fits on a data set."""
 
     def blocks(self, X: "EventRows", wanted: Sequence[Any]) -> Mapping[Any, Any] | None:
-        """Return blocks of some rows; None where it is better to make them alone."""
+        """Return blocks of some rows; None if it is cheaper to make blocks of these rows only."""
 
 
 @dataclass(frozen=True)
 class EventRows:
-    """Rows of a data set, each with the events of one patient up to one time.
+    """Rows of a data set; each has the events of one patient up to a prediction time.
 
     Attributes:
         events: Columns subject_id, time (empty for static facts), code and value (may be empty);
@@ -36,11 +36,11 @@ class EventRows:
         rows: Columns subject_id and prediction_time, n rows.
         start: First event of each row, shape (n,).
         stop: One past the last event of each row at or before its prediction time, shape (n,).
-        code_table: Descriptions and ancestors of the codes, see `code_table.code_table`, or None.
-            Data to predict bring their own, so a fitted estimator keeps the ancestors that it
+        code_table: Descriptions and ancestors of the codes (see `code_table.code_table`), or None.
+            Data to predict have their own table, so a fitted estimator keeps the ancestors it
             learned.
-        positions: Positions among all rows of the data set, shape (n,), if `shared` is set.
-        shared: Blocks of the data set that trials share; None outside of a trial.
+        positions: Positions of the rows in the data set, shape (n,), if `shared` is set.
+        shared: Blocks that trials on the data set share; None outside of a trial.
         of_events: Values computed from the events, shared by all parts of the rows.
     """
 
@@ -68,8 +68,8 @@ class EventRows:
             events: Columns subject_id, time, code and value.
             rows: Columns subject_id and prediction_time.
             code_table: Descriptions and ancestors of the codes.
-            need_events: Whether to reject rows whose patient has no events by the row's time,
-                except birth and static facts. If false, such a row has no events at all.
+            need_events: Whether to reject rows that, except for birth and static facts, have no
+                events up to their time. If false, such rows have no events at all.
 
         Raises:
             BadInput: If events are needed and a row has none.
@@ -98,7 +98,7 @@ class EventRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of rows and of different codes."""
+        """Numbers of rows and of distinct codes."""
         return len(self.start), len(self.events["code"].cat.categories)
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class EventRows:
 
     @property
     def births(self) -> NDArray[np.intp]:
-        """Positions in the vocabulary of the codes of births."""
+        """Positions of the birth codes in the vocabulary."""
         known: tuple[Any, NDArray[np.intp]] | None = self.of_events.get("births")
         if known is None or known[0] is not self.events:
             is_birth = np.fromiter(map(is_birth_code, self.codes), bool, len(self.codes))
@@ -125,7 +125,7 @@ class EventRows:
         return known[1]
 
     def parents(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the ancestors of each code and ancestor, sorted; nothing without a table."""
+        """Return the sorted ancestors of each code and of each ancestor; empty without a table."""
         if self.code_table is None:
             return {}
         return {
@@ -141,7 +141,7 @@ class EventRows:
         return self.code_table is not None and any(map(len, self.code_table["parents"]))
 
     def descriptions(self) -> Mapping[str, str]:
-        """Return the description of each code and ancestor that has one."""
+        """Return all descriptions, by code or ancestor."""
         if self.code_table is None:
             return {}
         described = zip(self.code_table["code"], self.code_table["description"], strict=True)
@@ -152,7 +152,7 @@ class EventRows:
         times, codes = self.events["time"].to_numpy(), self.events["code"].cat.codes.to_numpy()
         is_birth = np.isin(np.arange(len(self.codes)), self.births)
         first, waiting = self.start.copy(), np.flatnonzero(self.start < self.stop)
-        while len(waiting):  # past births and what holds at any time, which are few
+        while len(waiting):  # skip births and static facts, which are few
             at = first[waiting]
             waiting = waiting[np.isnat(times[at]) | is_birth[codes[at]]]
             first[waiting] += 1
@@ -163,7 +163,7 @@ class EventRows:
         return float(days.max(initial=0.0))
 
     def take(self, rows: NDArray[np.intp]) -> Self:
-        """Return some of the rows, in that order; the events are shared."""
+        """Return some of the rows, in the given order; the events are shared."""
         taken = self.rows.iloc[rows].reset_index(drop=True)
         positions = self.positions[rows] if self.shared is not None else self.positions
         return replace(
@@ -171,7 +171,7 @@ class EventRows:
         )
 
     def frames(self) -> dict[str, pd.DataFrame]:
-        """Return all that results can depend on, as frames by name; descriptions are not."""
+        """Return everything that can affect results, as frames by name; excludes descriptions."""
         pairs = {
             name: canonical(frame)
             for name, frame in as_frames(self.code_table).items()
@@ -180,13 +180,13 @@ class EventRows:
         return {"events": self.events, "rows": self.rows, **pairs}
 
     def parts(self) -> dict[str, Any]:
-        """Return all that is stored, by name: frames, bounds of the rows, and the code table."""
+        """Return all stored parts by name: frames, bounds of the rows, and the code table."""
         tables = {"events": self.events, "rows": self.rows, **as_frames(self.code_table)}
         return {**tables, "start": self.start, "stop": self.stop}
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> Self:
-        """Return the inverse of `parts`; earlier versions stored neither bounds nor codes."""
+        """Invert `parts`; earlier versions stored neither bounds nor a code table."""
         events, rows, table = parts["events"], parts["rows"], from_frames(parts)
         if "start" not in parts:
             return cls(events, rows, *_bounds(events, rows), code_table=table)
@@ -194,14 +194,14 @@ class EventRows:
 
 
 def is_birth_code(code: str) -> bool:
-    """Return whether a code is the birth of a patient."""
+    """Return whether a code stands for the birth of a patient."""
     return code == _BIRTH or code.startswith(f"{_BIRTH}//")
 
 
 def positions(
     start: NDArray[np.int64], stop: NDArray[np.int64], dtype: Any = np.int64
 ) -> NDArray[Any]:
-    """Return every position from each start to before its stop, one piece after the other."""
+    """Return all positions from each start to before its stop, piece by piece."""
     lengths = stop - start
     made = np.repeat((start - (np.cumsum(lengths) - lengths)).astype(dtype), lengths)
     made += np.arange(len(made), dtype=dtype)
@@ -211,7 +211,7 @@ def positions(
 def _bounds(
     events: pd.DataFrame, rows: pd.DataFrame, *, need_events: bool = True
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the first and one past the last event of each row, shape (n,) each."""
+    """Return the first event of each row, and one past the last event; both of shape (n,)."""
     ids = events["subject_id"]
     coded = ids.cat.codes if isinstance(ids.dtype, pd.CategoricalDtype) else ids
     is_first = np.ones(len(ids), dtype=bool)
@@ -230,7 +230,7 @@ def _bounds(
     until = rows["prediction_time"].to_numpy().astype(np.int64)
     start, end = boundaries[patient], np.where(patient < 0, boundaries[patient], ends[patient])
     low, high = start, end
-    while (is_open := low < high).any():  # halves all ranges at once
+    while (is_open := low < high).any():  # binary search in all ranges at once
         middle = (low + high) // 2
         is_seen = is_open & (times[np.minimum(middle, len(times) - 1)] <= until)
         low, high = np.where(is_seen, middle + 1, low), np.where(is_open & ~is_seen, middle, high)

@@ -9,12 +9,12 @@ import pandas as pd
 from prefect_tune.tasks.bad_input import BadInput
 
 EXACT = 2**53
-"""Beyond this a float does not tell neighbouring whole numbers apart."""
+"""Beyond this number, floats cannot represent every whole number."""
 _WITH_POINT_ZERO = r"-?(?:0|[1-9]\d{0,14})\.0"
 
 
 def are_whole(numbers: pd.Series) -> bool:
-    """Return whether all floats but gaps are whole numbers, and exact."""
+    """Return whether all floats, except gaps, are exact whole numbers."""
     there = numbers.dropna()
     return bool(((there % 1 == 0) & (there.abs() < EXACT)).all())
 
@@ -22,7 +22,7 @@ def are_whole(numbers: pd.Series) -> bool:
 def without_point_zero(texts: pd.Series) -> pd.Series:
     """Drop the `.0` that a table with gaps adds to all whole numbers.
 
-    If a code does not end so, all stay: `250.0` may be another code than `250`.
+    If any code lacks this ending, all codes stay: `250.0` and `250` may be different codes.
     """
     there = texts.dropna().astype("string")
     if len(there) and bool(there.str.fullmatch(_WITH_POINT_ZERO).all()):
@@ -31,17 +31,17 @@ def without_point_zero(texts: pd.Series) -> pd.Series:
 
 
 _WHOLE = r"0|-?[1-9]\d{0,19}"
-"""A text that a whole number is written as; `007` and `+7` are other texts than `7`."""
+"""Pattern of texts that stand for whole numbers; `007` and `+7` remain texts, unlike `7`."""
 _TYPES = (np.int64, np.uint64)
 
 
 def as_ids(column: pd.Series, where: str) -> pd.Series:
     """Return ids without gaps: int64 or uint64 if all are whole numbers or such texts, else texts.
 
-    So an id is the same in a CSV file, which knows no types, and in a Parquet file.
+    An id is therefore the same in a CSV file, which has no types, and in a Parquet file.
 
     Raises:
-        BadInput: If they are floats that are not whole, or too large to be exact.
+        BadInput: If ids are floats that are not whole, or too large to be exact.
     """
     if pd.api.types.is_float_dtype(column):
         numbers = column.to_numpy(dtype=np.float64)
@@ -73,7 +73,7 @@ def _as_numbers(texts: pd.Series) -> pd.Series | None:
 
 
 def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
-    """Join the ids of several tables; as texts if one of them has texts."""
+    """Join the ids of several tables, as texts if any table has texts."""
     if len({column.dtype for column in columns}) > 1:
         columns = [column.map(str) for column in columns]
         return as_ids(pd.concat(columns, ignore_index=True), "")
@@ -81,7 +81,7 @@ def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
 
 
 def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
-    """Return ids of the known ones' kind (17 and "17" are one patient); unknown ids stay."""
+    """Return ids in the type of the `known` ones (17 and "17" are one patient); other ids stay."""
     if ids.dtype == known.dtype:
         return ids
     by_text: dict[str, Any] = {str(one): one for one in known.unique()}

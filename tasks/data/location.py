@@ -1,4 +1,4 @@
-"""Files and folders of the user, below any URL that fsspec knows."""
+"""Files and folders of the user, at any URL that fsspec knows."""
 
 import bz2
 import gzip
@@ -27,7 +27,7 @@ ARFF = (".arff", ".arff.gz")
 SUFFIXES = (*CSV, *PARQUET, *ARFF)
 """Endings of the files that are read."""
 _TABLES = (*_CSV, *PARQUET, *ARFF)
-"""Endings of the tables of a folder, in which .txt is more often a text to read."""
+"""Endings of tables in folders, without .txt, which is usually a text for people."""
 SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .parquet or .arff"
 
 
@@ -37,9 +37,9 @@ class Location:
 
     Attributes:
         url: The location as the user named it.
-        filesystem: The file system that it is on.
+        filesystem: File system of the location.
         path: Path on that file system.
-        gaps: Texts that count as missing in its tables.
+        gaps: Texts that count as missing in tables at the location.
         decimal: Decimal mark that the study learned; empty to detect it.
     """
 
@@ -54,53 +54,53 @@ class Location:
         """Locate a URL, even if nothing is there; `gaps` and `decimal` are kept as attributes.
 
         Raises:
-            BadInput: If the file system does not answer or needs a package that is missing.
+            BadInput: If the file system does not answer, or needs a missing package.
         """
         try:
             filesystem, path = fsspec.core.url_to_fs(url)
-        except Exception as error:  # of any kind: each file system is another library's
+        except Exception as error:  # any kind: file systems come from many libraries
             raise BadInput(f"{url} cannot be read: {error}") from error
         return cls(url, filesystem, path, gaps, decimal)
 
     def exists(self) -> bool:
-        """Return whether anything is there; raises BadInput if the file system cannot be asked."""
+        """Return whether the location exists; BadInput if the file system does not answer."""
         try:
             return bool(self.filesystem.exists(self.path))
         except Exception as error:
             raise BadInput(f"{self.url} cannot be reached: {error}") from error
 
     def is_folder(self) -> bool:
-        """Return whether it is a folder; a file's suffix settles that without listing."""
+        """Return whether the location is a folder; a file's suffix makes a listing unnecessary."""
         if self.is_table() and self.filesystem.isfile(self.path):
             return False
         return bool(self.filesystem.isdir(self.path))
 
     def is_table(self) -> bool:
-        """Return whether it has the suffix of a file that is read."""
+        """Return whether the suffix is one of a readable file."""
         return self.has_suffix(SUFFIXES)
 
     def is_parquet(self) -> bool:
-        """Return whether it has the suffix of a Parquet file."""
+        """Return whether the suffix is one of a Parquet file."""
         return self.has_suffix(PARQUET)
 
     @property
     def stem(self) -> str:
-        """Its name without folders and suffix."""
+        """Name of the file without folders and suffix."""
         return self.path.rstrip("/").rsplit("/", 1)[-1].split(".")[0]
 
     @property
     def table_name(self) -> str:
-        """Its name in lower case, without folders and the suffix of a table."""
+        """Name of the file in lower case, without folders and the suffix of a table."""
         name = self.path.rstrip("/").rsplit("/", 1)[-1].lower()
         suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
         return name.removesuffix(suffix)
 
     def below(self, name: str) -> Self:
-        """Return the file or folder of that name in this folder."""
+        """Return the file or folder with a name in this folder."""
         return self._child(posixpath.join(self.path, name))
 
     def children(self) -> list[Self]:
-        """Return the files and folders directly in this folder, in order of names."""
+        """Return the files and folders directly in this folder, sorted by name."""
         listed = self.filesystem.ls(self.path, detail=False)
         return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
 
@@ -110,7 +110,7 @@ class Location:
         A table is a readable file or a folder of Parquet files; other files are skipped.
 
         Raises:
-            BadInput: If there are two of one name.
+            BadInput: If two tables have the same name.
         """
         found: dict[str, Self] = {}
         for child in self.children():
@@ -127,7 +127,8 @@ class Location:
     def unread_tables(self, read: Collection[str], used: Sequence["Location"]) -> list[str]:
         """Return the sorted names of the tables in this folder that are not read.
 
-        Names in `read` are in lower case; `used` are locations read otherwise, such as labels.
+        Names in `read` are in lower case. `used` are locations read for other purposes, such as
+        labels.
         """
         paths = [location.path.rstrip("/") for location in used]
         return sorted(
@@ -139,13 +140,13 @@ class Location:
         )
 
     def parquet_files(self) -> list[Self]:
-        """Return all Parquet files below this folder, in order of names."""
+        """Return all Parquet files below this folder, sorted by name."""
         files = (self._child(path) for path in sorted(self.filesystem.find(self.path)))
         return [file for file in files if file.is_parquet()]
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open it for reading; its first bytes tell whether and how it is compressed."""
+        """Open the file for reading, and decompress it if its first bytes have a known mark."""
         with (
             self.filesystem.open(self.path, "rb") as file,
             io.BufferedReader(file) as buffered,  # some streams cannot seek
@@ -154,7 +155,7 @@ class Location:
             yield unpacked
 
     def head(self, n_bytes: int) -> bytes:
-        """Return its first lines, unpacked: about so many bytes, and one line at least."""
+        """Return the first lines, decompressed: about so many bytes, but at least one line."""
         read = b""
         with self.opened() as file:
             while part := file.read(n_bytes):
@@ -164,7 +165,7 @@ class Location:
         return read
 
     def content(self) -> bytes:
-        """Return all its bytes, unpacked."""
+        """Return all bytes of the file, decompressed."""
         with self.opened() as file:
             return file.read()
 
@@ -173,7 +174,7 @@ class Location:
         return replace(self, url=url, path=path)
 
     def has_suffix(self, suffixes: Sequence[str]) -> bool:
-        """Return whether its name ends with one of these, in any case."""
+        """Return whether the name ends with one of these suffixes, in upper or lower case."""
         path = urlsplit(self.path).path if "://" in self.path else self.path
         return path.lower().endswith(tuple(suffixes))
 
@@ -182,7 +183,7 @@ def shards(location: Location) -> list[Location]:
     """Return the file itself, or all Parquet files below a folder.
 
     Raises:
-        BadInput: If there is none.
+        BadInput: If the folder has none.
     """
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")

@@ -1,7 +1,7 @@
-"""Reading of sources: as a data set to learn from, or as rows to predict.
+"""Reading of sources, either as a data set for training or as rows to predict.
 
-A source is a file or folder of a table or of patient events (with labels in a table of their own),
-a generated cohort, or a small data set of scikit-learn.
+A source is a file or folder with a table or with patient events (and a separate table of labels), a
+generated cohort, or a small data set of scikit-learn.
 """
 
 import logging
@@ -43,7 +43,7 @@ _WINDOW_DAYS = (30, 365, 1095)
 
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
-    """Read events in a format, and their labels; raises BadInput if they cannot be used."""
+    """Read events of a format, and their labels; raises BadInput if they cannot be used."""
     if source.labels is None:
         raise BadInput(
             f"{source.data} is {found.description}, so the classes come from a table of their own: "
@@ -79,12 +79,12 @@ def read_event_rows(
 ) -> tuple[EventRows, list[str]]:
     """Read events and the rows to predict, without classes, and return them with notes.
 
-    Times at midnight are dates if they were in training. A row with nothing up to its time but
-    birth and static facts has no events. New data describe their codes; fitted estimators keep
-    theirs.
+    Times at midnight are dates if they were dates in training. A row with only its birth and static
+    facts up to its time has no events. New data has its own table of codes; fitted estimators keep
+    the table they learned.
 
     Raises:
-        BadInput: If they cannot be read.
+        BadInput: If the data cannot be read.
     """
     named = _labels_location(Source(data, na_values=location.gaps), labels)
     tables = (table.assign(label=0) for table in read_event_tables(named, LABEL_TEXTS))
@@ -109,7 +109,7 @@ def read_event_rows(
 
 
 def refuse_columns(source: Source) -> None:
-    """Raise `BadInput` if an option names a column of a table."""
+    """Raise `BadInput` if an option that names a column of a table is used with events."""
     named = {"group": source.group, "drop": source.drop, "categorical": source.categorical}
     for option, value in named.items():
         if value:
@@ -129,7 +129,7 @@ def events_dataset(  # noqa: PLR0917
     is_test: NDArray[np.bool_] | None = None,
     code_table: pd.DataFrame | None = None,
 ) -> Dataset:
-    """Make a data set of events and labels.
+    """Return a data set of events and labels.
 
     Args:
         source: Source of the data.
@@ -137,11 +137,11 @@ def events_dataset(  # noqa: PLR0917
         events: Columns subject_id, time, code, value.
         rows: Columns subject_id and prediction_time, n rows.
         target: Classes or numbers of the rows.
-        is_test: Whether each is a row of the test, shape (n,); None if none are named.
+        is_test: Whether each row is a test row, shape (n,); None if no test rows are given.
         code_table: Descriptions and ancestors of the codes, or None.
 
     Raises:
-        BadInput: If they cannot be used.
+        BadInput: If events or labels cannot be used.
     """
     where = source.labels or source.data
     y, classes, notes = target_of(target.reset_index(drop=True), where, source.predicts)
@@ -194,16 +194,16 @@ def _labels_location(source: Source, labels: str) -> Location:
 
 
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-"""What `sklearn:NAME` knows."""
+"""Names that `sklearn:NAME` accepts."""
 TARGET = "target"
-"""Their column to predict."""
+"""Column to predict in these data sets."""
 
 
 def bundled_table(name: str) -> pd.DataFrame:
     """Return the features and the column `target`.
 
     Raises:
-        BadInput: If it has several targets.
+        BadInput: If the data set has several targets.
         UnknownName: If scikit-learn has no such set.
     """
     if name == "linnerud":
@@ -222,7 +222,7 @@ def read_source(source: Source) -> Dataset:
     """Read and check a data set.
 
     Raises:
-        BadInput: If it cannot be used; with the remedy.
+        BadInput: If the source cannot be used; the message has the remedy.
         UnknownName: If there is no such cohort, bundled set or format.
     """
     if source.format is not None:
@@ -253,11 +253,11 @@ def read_features(
     chosen: str | None = None,
     gaps: tuple[str, ...] = GAPS,
 ) -> pd.DataFrame | EventRows:
-    """Read rows to predict: a table as it is in its file, or events with the rows of labels.
+    """Read rows to predict: a table as in its file, or events with the rows of `labels`.
 
     Args:
-        data: A file or folder of any format of the same kind as the training data.
-        labels: For events: patients and prediction times; classes are not needed.
+        data: File or folder, in any format of the training data's kind.
+        labels: Patients and prediction times, for events only; classes are not needed.
         training: The training data.
         chosen: The format; None to detect it.
         gaps: Texts that count as missing.

@@ -1,7 +1,7 @@
-"""Reading rows of a table as the study learned its columns, each row by itself.
+"""Reading of table rows as the study learned the columns, each row independent of the others.
 
 A cell means the same in a CSV file, a Parquet file and a DataFrame, whatever the other rows. The
-reader is the first step of an exported model: it needs only numpy, pandas and scikit-learn.
+reader is the first step of an exported model, so it needs only numpy, pandas and scikit-learn.
 """
 
 import re
@@ -44,19 +44,19 @@ _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-class UnreadableRows(ValueError):  # noqa: N818 - it says what is the matter
-    """Cells of new rows are not of the kind that the study learned."""
+class UnreadableRows(ValueError):  # noqa: N818 - the name states the fault
+    """Cells of new rows do not have the kind that the study learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableCell:
-    """A cell that is not of the kind that the study learned.
+    """A cell that does not have the kind that the study learned.
 
     Attributes:
-        row: Position of its row, from 0.
-        column: Name of its column.
-        value: The value.
-        expected: Description of the values that the column takes.
+        row: Position of the cell's row, from 0.
+        column: Name of the cell's column.
+        value: Value of the cell.
+        expected: Description of the values that the column accepts.
     """
 
     row: int
@@ -80,11 +80,11 @@ class LearnedColumn:
     """A column as the study learned it.
 
     Attributes:
-        name: Its name.
-        kind: Kind of its values.
+        name: Name of the column.
+        kind: Kind of the values.
         format: Format of dates in texts, for `strptime`; empty for ISO 8601.
         has_clock: Whether dates have a time of day.
-        n_words: Columns that the words of a text are hashed into.
+        n_words: Number of columns into which the words of a text are hashed.
         known: Values of a category, as texts.
     """
 
@@ -97,7 +97,7 @@ class LearnedColumn:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns that it becomes."""
+        """Names of the features that the column becomes."""
         if self.kind == "date":
             clock = ("hour",) if self.has_clock else ()
             return tuple(f"{self.name}.{part}" for part in ("days", *_DATE_PARTS, *clock))
@@ -109,7 +109,7 @@ class LearnedColumn:
 
     @property
     def expected(self) -> str:
-        """The values that it takes, for people."""
+        """Readable description of the accepted values."""
         if self.kind == "date":
             return f"dates written as {self.format or 'ISO 8601 does, such as 2024-05-01'}"
         return {"number": "finite numbers", "duration": "durations such as 1 days 02:30:00"}.get(
@@ -118,16 +118,16 @@ class LearnedColumn:
 
 
 class RowReader(TransformerMixin, BaseEstimator):
-    """Turns rows as users have them into the columns that models of a study learn from.
+    """Turns a user's rows into the columns that models of a study learn from.
 
-    Truth values become 1 and 0; a date its days since 1970 and its calendar parts, in UTC; a
-    duration its seconds, as numbers in its column count; a text the number of its words and hashed
-    words (Weinberger et al. 2009). A category is the text that it was in training. Unknown columns
-    are ignored.
+    Truth values become 1 and 0. A date becomes days since 1970 and calendar parts, in UTC. A
+    duration becomes seconds; numbers in its column count as seconds. A text becomes its number of
+    words and hashed words (Weinberger et al. 2009). A category becomes its text in training.
+    Unknown columns are ignored.
 
     Args:
         columns: The columns, in the order of the features.
-        missing: Texts that are gaps; an empty text always is one.
+        missing: Texts that count as gaps, in addition to the empty text.
         decimal: Decimal mark of files with semicolons.
     """
 
@@ -141,9 +141,9 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> Self:
-        """Return the reader of features that are as they are in files: numbers and categories.
+        """Return the reader for features that need no conversion: numbers and categories.
 
-        A category called like a gap is none: studies of an earlier version may have such.
+        A known category that looks like a gap stays one: earlier versions learned such categories.
         """
         columns = [
             LearnedColumn(str(name), "category", known=tuple(X[name].cat.categories))
@@ -169,7 +169,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values, without the categories, which the training rows have."""
+        """Return JSON values, without the categories, which can be found in the training rows."""
         columns = [asdict(column) for column in self.columns]
         for column in columns:
             del column["known"]
@@ -182,18 +182,18 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @property
     def texts(self) -> list[str]:
-        """Names of the columns whose values a CSV file must give as they are written."""
+        """Names of the columns to read as texts from a CSV file."""
         return [column.name for column in self.columns if column.kind != "number"]
 
     @property
     def is_plain(self) -> bool:
-        """Whether it reads what `of` would read."""
+        """Whether the reader is one that `of` could return."""
         kinds = {column.kind for column in self.columns}
         is_usual = set(self.missing) == set(GAPS) and self.decimal == "."
         return is_usual and kinds <= {"number", "category"}
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Return self: the reader is complete when it is made."""
+        """Return self, because the reader has nothing to learn."""
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -206,18 +206,18 @@ class RowReader(TransformerMixin, BaseEstimator):
 
     @property
     def n_features_in_(self) -> int:
-        """Number of these columns."""
+        """Number of the columns that rows must have."""
         return len(self.columns)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
-        """Return names of the columns that models learn from."""
+        """Return the names of the columns that models learn from."""
         return np.array([name for c in self.columns for name in c.features], dtype=object)
 
     def transform(self, X: Any) -> pd.DataFrame:
         """Return n rows (a DataFrame, or an array (n, d) in column order) as models learned them.
 
         Raises:
-            UnreadableRows: If a cell is not of the learned kind; names row, column and value.
+            UnreadableRows: If a cell does not have the learned kind; has row, column and value.
             ValueError: If a column is missing.
         """
         if not isinstance(X, pd.DataFrame):
@@ -230,7 +230,7 @@ class RowReader(TransformerMixin, BaseEstimator):
     def read(self, frame: pd.DataFrame) -> tuple[pd.DataFrame, list[UnreadableCell]]:
         """Return n rows as models learned them, and the unreadable cells, which become gaps.
 
-        Columns may be in any order, or given as the features that they become.
+        Columns may be in any order, and may be replaced by the features that they become.
 
         Raises:
             ValueError: If a column is missing.
@@ -265,7 +265,7 @@ Read = tuple[dict[str, Any], NDArray[np.bool_]]
 
 
 def is_texts(column: pd.Series) -> bool:
-    """Return whether a column may hold texts, in categories too."""
+    """Return whether a column may have texts, including texts in categories."""
     kind = column.dtype
     if isinstance(kind, pd.CategoricalDtype):
         kind = kind.categories.dtype
@@ -284,7 +284,7 @@ def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArra
     elif column.dtype == np.dtype(object) or (numbers and not _is_time(column)):
         cells = column.astype(object).to_numpy()
         empty |= np.fromiter((_is_gap(cell, texts, numbers) for cell in cells), bool, len(cells))
-    elif is_texts(column):  # a column of one type, where pandas looks faster
+    elif is_texts(column):  # a column of one type, for which pandas is faster
         empty |= column.isin(list(texts)).to_numpy(dtype=bool, na_value=False)
     return empty
 
@@ -311,7 +311,7 @@ def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str])
 
 
 def read_number(value: Any) -> float:
-    """Return a value as a number; infinity if it is none."""
+    """Return a value as a number; infinity if it is not a number."""
     if isinstance(value, str):
         text = value.strip()
         if text in _TRUTHS:
@@ -351,7 +351,7 @@ def _each(
     missing: frozenset[str],
     convert: Callable[[Any], float],
 ) -> Read:
-    """Convert cell by cell; what comes out infinite cannot be read."""
+    """Convert cell by cell; cells that become infinite are unreadable."""
     gap = is_gap(column, missing)
     values = np.full(len(column), np.nan)
     there = column.astype(object).to_numpy()[~gap]
@@ -376,7 +376,7 @@ def _categories(column: pd.Series, learned: LearnedColumn, missing: frozenset[st
 
 
 def with_exact_floats(column: pd.Series) -> pd.Series:
-    """Return a column with floats of 16 or 32 bits as the floats that they are written as."""
+    """Return a column with 16-bit or 32-bit floats as the 64-bit floats of their shortest text."""
     kind = str(column.dtype).lower()
     if kind.startswith(("float32", "float16", "float[", "halffloat")):
         return column.map(lambda value: float(str(np.float32(value))), na_action="ignore")
@@ -384,17 +384,18 @@ def with_exact_floats(column: pd.Series) -> pd.Series:
 
 
 class _Categories:
-    """The categories of a column, found for values that are written differently.
+    """Finds the categories of a column for values that are written differently.
 
     A file with a gap writes 1 as 1.0, pandas reads 00501 as 501, and other programs write true for
-    True, or a date with its midnight. Such a value is the only known category with its meaning.
+    True, or a date with its midnight. If a single known category has the same meaning as such a
+    value, the value becomes that category.
     """
 
     def __init__(self, known: Sequence[str]) -> None:
         self._known = frozenset(known)
 
     def of(self, value: Any) -> str:
-        """Return the category of a value; as it is written if it is not known."""
+        """Return the category of a value; an unknown value stays as it is written."""
         text = str(value)
         if text in self._known:
             return text
@@ -410,7 +411,7 @@ class _Categories:
 
 
 def _meaning(value: Any) -> Any:
-    """Return a value that all ways to write the same number, truth value or date share."""
+    """Return the same value for all spellings of a number, truth value or date."""
     number = read_number(value)
     if np.isfinite(number):
         return number

@@ -1,4 +1,4 @@
-"""Where data comes from, and how to read it."""
+"""Origin of data, and options to read it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,21 +9,21 @@ GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Options that say where data comes from; they have the names of the command line.
+    """Origin of the data, as options with the names they have on the command line.
 
     Attributes:
-        data: A file or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
+        data: File or folder, `cohort:NAME?option=value` or `sklearn:NAME`.
         target: Column of the class.
         labels: File or folder of labels, for events.
-        format: Name of one of the `formats`; None detects it.
+        format: Name of one of the `formats`; None to detect the format.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
-        group: Column of a table whose equal values stay in one fold.
-        drop: Columns to leave out.
-        categorical: Columns to take as categories.
-        drop_missing_target: Whether to leave out rows without a class.
+        group: Column of a table; rows with equal values stay in one fold.
+        drop: Columns to skip.
+        categorical: Columns to treat as categories.
+        drop_missing_target: Whether to drop rows without a class.
         na_values: Texts that count as missing; None for the default list.
-        aside: Dropped columns that a constraint takes its groups from.
-        predicts: Kind of the target, classes or numbers; None detects it.
+        aside: Dropped columns that define groups of a constraint.
+        predicts: Kind of the target, classes or numbers; None to detect it.
     """
 
     data: str

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NO_FILES = ("cohort:", "sklearn:", "dataframe:")
 """Prefixes of inputs that are not files."""
 _WHOLE_BYTES = 1_000_000_000
-"""Size of a file or folder up to which all bytes are digested, and samples beyond it."""
+"""Most bytes of a file or folder that are all digested; of larger ones, samples are digested."""
 _SAMPLE_BYTES = 1 << 16
 _SAMPLES, _LEAST_SAMPLES = 256, 3
 """Samples of a large file or folder, and the minimum per file."""
@@ -27,12 +27,12 @@ _VERSIONS = (
     "etag", "checksum", "content-md5", "md5", "md5hash", "digest", "sha", "blob_id", "crc32c",
     "generation", "version_id", "versionid", "crc",
 )  # fmt: skip
-"""Names by which file systems report the version or content of a file."""
+"""Names under which file systems report the version or content of a file."""
 _TIMES = (
     "last-modified", "last_modified", "lastmodified", "updated", "mtime", "modified", "date_time",
     "created",
 )  # fmt: skip
-"""Names by which they report the time of its last change."""
+"""Names under which file systems report the time of a file's last change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SourceState:
 
     Attributes:
         content: Digest of contents, or of the versions or times that a remote file system reports.
-        stamp: Digest of sizes and times of local files; they are not read again while it is equal.
+        stamp: Digest of sizes and times of local files; files with the same stamp are not reread.
     """
 
     content: str
@@ -57,7 +57,7 @@ class SourceStates:
     test: SourceState | None = None
 
     def changed_since(self, known: Self) -> list[str]:
-        """Return the options whose files have another content than was known."""
+        """Return the options whose files have changed since the `known` states."""
         return [
             name
             for name, old, new in self._beside(known)
@@ -65,11 +65,11 @@ class SourceStates:
         ]
 
     def lost_since(self, known: Self) -> list[str]:
-        """Return the options whose files were known and are out of reach."""
+        """Return the options whose files have a `known` state but cannot be reached now."""
         return [name for name, old, new in self._beside(known) if old is not None and new is None]
 
     def completed_by(self, known: Self) -> Self:
-        """Return the states with known ones for files that are out of reach."""
+        """Return the states, with the `known` ones for files that cannot be reached now."""
         return type(self)(**{name: new or old for name, old, new in self._beside(known)})
 
     def _beside(self, known: Self) -> Iterator[tuple[str, SourceState | None, SourceState | None]]:
@@ -78,13 +78,13 @@ class SourceStates:
 
 
 NOTHING_KNOWN = SourceStates()
-"""States of an input without files, and of the studies of earlier versions."""
+"""States of an input without files, and of studies by earlier versions."""
 
 
 def source_states(source: Source, known: SourceStates = NOTHING_KNOWN) -> SourceStates:
     """Return the states of the files of an input.
 
-    Local files with the size and times that `known` records are not read again.
+    Local files whose size and times equal those in `known` are not reread.
     """
     found = {one.name: _state(source, one.name, known) for one in fields(known)}
     return SourceStates(**found)
@@ -94,7 +94,7 @@ def _state(source: Source, name: str, known: SourceStates) -> SourceState | None
     url: str | None = getattr(source, name)
     if url is None or url.startswith(_NO_FILES):
         return None
-    with suppress(Exception):  # of any kind: each file system is another library's
+    with suppress(Exception):  # any kind: file systems come from many libraries
         location = _located(url, source.data)
         if _is_local(location):
             return _local_state(location, getattr(known, name))
@@ -104,7 +104,7 @@ def _state(source: Source, name: str, known: SourceStates) -> SourceState | None
 
 
 def _located(url: str, data: str) -> "Location":
-    """Find a file or folder as named, else below the data's folder, as labels are found."""
+    """Find a file or folder by its name, or else below the data's folder, like labels."""
     from prefect_tune.tasks.data.location import Location  # noqa: PLC0415 - heavy
 
     named = Location.at(url)
@@ -118,7 +118,7 @@ def _is_local(location: "Location") -> bool:
 
 
 def _files(location: "Location") -> dict[str, Any]:
-    """Return what the file system reports of each file, by path; hidden files are passed over."""
+    """Return the file system's information on each file, by path; hidden files are skipped."""
     if not location.is_folder():
         return {location.path: location.filesystem.info(location.path)}
     found = location.filesystem.find(location.path, detail=True)
@@ -155,7 +155,7 @@ def _local_state(location: "Location", known: SourceState | None) -> SourceState
 
 
 def _samples(file: FileIO, size_bytes: int, n: int) -> Iterator[bytes]:
-    """Yield pieces of a file at equal distances, the first and the last among them."""
+    """Yield pieces of a file at equal distances, including the first and the last piece."""
     last = max(size_bytes - _SAMPLE_BYTES, 0)
     for number in range(n):
         file.seek(last * number // (n - 1))
@@ -174,7 +174,7 @@ def _remote_parts(location: "Location") -> Iterator[bytes]:
 
 
 def _version(info: Mapping[str, Any]) -> str:
-    """Return the version of a file, or the time of its last change with its size; else nothing."""
+    """Return a file's version, or else its size with the time of the last change; may be empty."""
     facts = {name.lower(): value for name, value in info.items() if value}
     versions = [f"{name} {facts[name]}" for name in _VERSIONS if name in facts]
     times = [f"{name} {facts[name]}" for name in _TIMES if name in facts]

@@ -1,8 +1,8 @@
-"""The split of a data set: test rows, and a fold for each other row.
+"""The split of a data set: test rows, and a fold for every other row.
 
 A study makes its split once and stores it. Folds are stratified by class and keep the rows of a
-group together. With three classes or more, a class with fewer rows than folds is only trained on.
-Nested, stratified subsets of the training rows are the fidelity `Query.subset`.
+group together. With three classes or more, a class with fewer rows than folds is used for training
+only. Nested, stratified subsets of the training rows are the fidelity `Query.subset`.
 """
 
 import warnings
@@ -30,7 +30,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 
 Groups = NDArray[np.int64] | None
-"""Group of each row, shape (n,), if rows of one stay together."""
+"""Group of each row, shape (n,), if rows of a group stay together; otherwise None."""
 Rows = NDArray[np.intp]
 """Positions of rows."""
 Strata = NDArray[np.int32]
@@ -42,9 +42,9 @@ Folds = NDArray[np.int16]
 def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) -> Rows:
     """Return the positions of a subset, in order.
 
-    Each class takes groups in one random order until it has its share of rows, so with equal draws
-    a smaller share is part of a larger one. If each group has rows of one class only, a class
-    exceeds its share by at most one group; with mixed groups, it may exceed it by more.
+    Each class takes groups in one random order until it has its share of rows. With equal draws, a
+    smaller subset is therefore part of a larger one. If each group has rows of one class only, a
+    class exceeds its share by at most one group; with mixed groups, by more.
 
     Args:
         strata: Class or stratum of each row, shape (n,).
@@ -66,18 +66,18 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
 
 
 TEST = -1
-"""The fold of test rows."""
+"""Fold number of test rows."""
 LEARN = -2
-"""The fold of rows that every fold trains on: rows of rare classes, and the rest of a hold-out."""
+"""Fold number of rows that every fold trains on: rare classes, and the rest of a hold-out."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
 _TWO = 2
-"""So few classes must each reach every part, or nothing can be told apart in it."""
+"""With this number of classes, every part needs both, because one class alone teaches nothing."""
 _HELD_OUT_ROWS, _HELD_OUT_RAREST, _HELD_OUT_GROUPS = 10_000, 200, 500
-"""What a part needs that is held out only once: rows, rows of the rarest class, and groups."""
+"""Minimums for a part held out only once: rows, rows of the rarest class, and groups."""
 _MOST_HELD_OUT = 0.2
 _MOST_PARTS = 20
-"""Parts that groups are dealt into; the test part is some of them."""
+"""Most parts into which groups are dealt; some of the parts form the test part."""
 _DRAWS = 20
 """Random assignments of groups to parts; the one with the most even classes is used."""
 
@@ -87,7 +87,7 @@ class Split:
     """A partition of the rows.
 
     Attributes:
-        fold: Number of the fold that holds a row out, or `TEST` or `LEARN`, shape (n,).
+        fold: Number of the fold that holds out each row, or `TEST` or `LEARN`, shape (n,).
         n_folds: Number of folds.
         seed: Source of the draws of subsets.
     """
@@ -101,19 +101,19 @@ class Split:
         return content_digest("split", [self.fold.astype("<i2").tobytes(), str(self.seed).encode()])
 
     def held_out(self, fold: int) -> Rows:
-        """Return the rows that a fold holds out, in order; of the refit, the test rows."""
+        """Return the rows that a fold holds out, in order; for `REFIT`, the test rows."""
         return np.flatnonzero(self.fold == (TEST if fold == REFIT else fold))
 
     def n_training(self, fold: int) -> int:
-        """Return how many rows a fold trains on in all."""
+        """Return the total number of rows that a fold trains on."""
         return int(np.count_nonzero((self.fold != TEST) & (self.fold != fold)))
 
     def rare_classes(self, y: Strata) -> Strata:
-        """Return the classes of `y`, shape (n,), that are trained on and not held out, sorted."""
+        """Return the sorted classes of `y`, shape (n,), that are trained on but never held out."""
         return np.setdiff1d(y[self.fold == LEARN], y[self.fold != LEARN])
 
     def judged(self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None) -> Rows:
-        """Return the rows that a fold is judged on, in order: all that it holds out, or a subset.
+        """Return the rows that a fold is judged on, in order: all its held-out rows, or a subset.
 
         Args:
             fold: Number of the fold.
@@ -126,7 +126,7 @@ class Split:
     def training(
         self, fold: int, y: Strata, subset: float = 1.0, draw: int = 0, groups: Groups = None
     ) -> Rows:
-        """Return the rows that a fold trains on, in order; of subsets, see `nested_subset`.
+        """Return the rows that a fold trains on, in order; on subsets, see `nested_subset`.
 
         Args:
             fold: Number of the fold.
@@ -157,14 +157,14 @@ def make_split(
     """Make a stratified split; rows of one group stay together.
 
     Args:
-        dataset: The rows; those given as test rows are the test part.
-        n_folds: Folds of cross-validation; None with a `holdout`.
-        test_size: Share of test rows to choose, 0 for none; None if they were given.
+        dataset: The rows; rows given as test rows become the test part.
+        n_folds: Number of folds; None with a `holdout`.
+        test_size: Share of test rows to draw, 0 for none; None if test rows were given.
         seed: Source of randomness.
-        holdout: Share of the training rows to hold out, once, instead of cross-validation.
+        holdout: Share of the training rows to hold out once, instead of cross-validation.
 
     Raises:
-        BadInput: If a number is out of range, or a part lacks one of two classes or has only one.
+        BadInput: If a number is out of range, or a part has only one class, or lacks one of two.
     """
     if (n_folds is None) == (holdout is None):
         raise BadInput(
@@ -197,15 +197,15 @@ def make_split(
 def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int) -> float | None:
     """Return the share of the training rows to hold out once; None for cross-validation.
 
-    One part decides as well as folds if it has 10,000 rows, 200 of them of the rarest class and 500
-    groups, and leaves four fifths to learn from: the losses of two pipelines whose predictions
-    differ on one row in twenty then differ with a standard error of 0.22 points (the root of 0.05 /
-    10,000). The part has a tenth of the rows, between 10,000 and 40,000.
+    One part decides as well as folds if it has 10,000 rows, 200 of them in the rarest class, and
+    500 groups, and leaves four fifths to learn from. If the predictions of two pipelines differ on
+    one row in twenty, the standard error of the difference between their losses is then 0.22 points
+    (the root of 0.05 / 10,000). The part has a tenth of the rows, between 10,000 and 40,000.
 
     Args:
         dataset: The rows.
-        test_size: Share of test rows that will be chosen; None if they were given.
-        n_folds: Folds of the cross-validation; classes too rare for them do not count.
+        test_size: Share of test rows that will be drawn; None if test rows were given.
+        n_folds: Number of folds; classes too rare for so many folds do not count.
     """
     is_test = np.zeros(len(dataset), dtype=bool) if dataset.is_test is None else dataset.is_test
     n_rows = float((~is_test).sum()) * (1 - (test_size or 0.0))
@@ -225,12 +225,12 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
 
 
 def split_again(dataset: Dataset, split: Split) -> Split:
-    """Return another split into folds, or hold-out part of that size, with the same test rows.
+    """Return another split into folds, or hold-out part of equal size, with the same test rows.
 
     The seed of `split` determines the new split.
 
     Raises:
-        BadInput: If a fold would not learn a class, or there is no other way to deal the groups.
+        BadInput: If a fold would not learn a class, or the groups cannot be dealt differently.
     """
     fold = split.fold.copy()
     rare = split.rare_classes(dataset.strata) if dataset.classes else np.empty(0, dtype=np.int32)
@@ -250,9 +250,9 @@ def split_again(dataset: Dataset, split: Split) -> Split:
 def _dealt_again(
     dataset: Dataset, rows: Rows, split: Split, holdout: float | None, seed: int
 ) -> Folds:
-    """Return the folds of some rows when their groups are dealt in another way, shape (rows,).
+    """Return folds of some rows after dealing their groups in another way, shape (rows,).
 
-    `StratifiedGroupKFold` deals groups by their classes, and draws only among equal ones.
+    `StratifiedGroupKFold` cannot do so: it deals by class, and randomly only for equal groups.
     """
     strata, groups = dataset.strata[rows], dataset.groups
     assert groups is not None  # noqa: S101 - the caller's duty
@@ -276,13 +276,13 @@ def _dealt_again(
 
 
 def _as_partition(fold: Folds) -> Rows:
-    """Number parts by their first rows, so that equal parts are equal whatever their numbers."""
+    """Number parts by their first rows, so that equal partitions have equal numbers."""
     _, first, inverse = np.unique(fold, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 
 
 def _unevenness(fold: Folds, strata: Strata) -> float:
-    """Return the largest distance between the shares of a stratum in a part and in all rows."""
+    """Return the largest difference between a stratum's share of a part and of all rows."""
     shares = np.bincount(strata) / len(strata)
     of_parts = [
         np.bincount(strata[fold == part], minlength=len(shares)) for part in np.unique(fold)
@@ -291,7 +291,7 @@ def _unevenness(fold: Folds, strata: Strata) -> float:
 
 
 def import_split(split: Split, store: ArtifactStore) -> str:
-    """Keep a split in the store's records, and return its digest."""
+    """Store a split as a record, and return its digest."""
     digest = split.digest()
     record = split_record(digest)
     if not store.records.is_whole(record):
@@ -302,7 +302,7 @@ def import_split(split: Split, store: ArtifactStore) -> str:
 
 @lru_cache(maxsize=4)
 def load_split(store: ArtifactStore, digest: str) -> Split:
-    """Load the split of a digest, once per process.
+    """Load a split by its digest, once per process.
 
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
@@ -312,13 +312,13 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
 
 
 def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:
-    """Return the fold that holds each of some rows out, shape (rows,)."""
+    """Return the fold that holds out each of some rows, shape (rows,)."""
     fold = np.full(len(dataset), LEARN, dtype=np.int16)
     if holdout is not None:
         fold[_part(dataset, rows, holdout, seed)] = 0
         return fold[rows]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a class too rare for the folds: `_check_parts` says so
+        warnings.simplefilter("ignore")  # `_check_parts` reports classes too rare for the folds
         for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed, rows)):
             fold[rows[held_out]] = number
     return fold[rows]
@@ -341,10 +341,10 @@ def _training_rows(dataset: Dataset, rows: Rows, test_size: float | None, seed: 
 
 
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
-    """Draw a stratified share of rows; of groups, as near to it as equal parts allow."""
+    """Draw a stratified share of rows; with groups, as near to the share as equal parts allow."""
     if dataset.groups is None:
         y, n = dataset.strata[rows], ceil(size * len(rows))
-        # scikit-learn stratifies only where each side has room for a row of each class.
+        # scikit-learn stratifies only if each side has room for a row of each class.
         has_room = len(dataset.classes) <= _TWO or min(n, len(rows) - n) >= len(np.unique(y))
         stratify = y if has_room else None
         return train_test_split(rows, test_size=size, stratify=stratify, random_state=seed)[1]
@@ -354,7 +354,7 @@ def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
 
 
 def group_parts(dataset: Dataset, rows: Rows, size: float) -> tuple[int, int]:
-    """Return into how many parts rows of groups are dealt, and how many are near to a share."""
+    """Return the number of parts to deal groups into, and how many of the parts make up a share."""
     assert dataset.groups is not None  # noqa: S101 - the caller's duty
     groups, y = dataset.groups[rows], dataset.strata[rows]
     fewest = min(len(np.unique(groups[y == c])) for c in np.unique(y))
@@ -366,7 +366,7 @@ def group_parts(dataset: Dataset, rows: Rows, size: float) -> tuple[int, int]:
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:
-    """Raise if a part that is held out has one class only, or any part lacks one of two."""
+    """Raise if a held-out part has only one class, or if any part lacks one of two classes."""
     names = {TEST: "the test part", LEARN: "the part to learn from"}
     for part in np.unique(fold):
         missing = np.setdiff1d(np.arange(len(dataset.classes)), dataset.y[fold == part])
@@ -380,7 +380,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
 
 
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
-    """Raise unless there are enough rows or groups to deal, and two classes among them."""
+    """Raise unless enough rows or groups are left to deal, with at least two classes."""
     units, of = _units(dataset)
     rows = free if dataset.is_test is None else free[~dataset.is_test[free]]
     n_units = len(np.unique(units[rows]))
@@ -406,21 +406,21 @@ def _too_rare(dataset: Dataset, position: int, why: str) -> BadInput:
 
 
 def _needed(dataset: Dataset, n_folds: int | None, test_size: float | None) -> tuple[int, str]:
-    """Return how many rows or groups a class needs to reach every part, and what the parts are."""
+    """Return the rows or groups a class needs to reach every part, and the parts as a text."""
     parts = "a part to learn from and one to hold out" if n_folds is None else f"{n_folds} folds"
     is_drawn = dataset.is_test is None and test_size != 0
     return (n_folds or 2) + is_drawn, parts + " and the test part" * is_drawn
 
 
 def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
-    """Return the unit of each row, which stays in one part, shape (n,), and a word for units."""
+    """Return each row's unit, which stays in one part, shape (n,), and a word for units."""
     if dataset.groups is None:
         return np.arange(len(dataset)), "rows"
     return dataset.groups, "groups"
 
 
 def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
-    """Return how many training rows or groups have each class, shape (c,)."""
+    """Return the number of training rows or groups of each class, shape (c,)."""
     is_training = slice(None) if dataset.is_test is None else ~dataset.is_test
     y, units = dataset.y[is_training].astype(np.int64), _units(dataset)[0][is_training]
     n_units = int(units.max(initial=0)) + 1
@@ -445,7 +445,7 @@ def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
 
 
 def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
-    """Return the classes, ascending, that some fold trains on no row of; with two classes none."""
+    """Return the sorted classes without training rows in some fold; empty for two classes."""
     unlearned: Strata = np.empty(0, dtype=np.int32)
     if len(dataset.classes) > _TWO:
         is_given = False if dataset.is_test is None else dataset.is_test

@@ -10,7 +10,7 @@ from prefect_tune.tasks.bad_input import BadInput
 
 _CLASSES = 50
 CLASSES_WITH_DECIMALS = 10
-"""A target of more different numbers than this is no class."""
+"""Most distinct numbers of a target with fractions that still counts as classes."""
 
 
 def target_of(
@@ -24,11 +24,11 @@ def target_of(
         predicts: `classes` or `numbers`; None takes numbers with many distinct values as numbers.
 
     Returns:
-        Positions in the sorted tuple of classes and that tuple, or the numbers and nothing; and
-        notes for the user.
+        Positions in the sorted classes, and the tuple of classes; or the numbers, and an empty
+        tuple. Then notes for the user.
 
     Raises:
-        BadInput: If a row has none or an infinite number, or all have the same.
+        BadInput: If a target is missing or infinite, or if all targets are equal.
     """
     _check_target(target, where)
     is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
@@ -68,7 +68,7 @@ def need_targets(target: pd.Series, where: str) -> None:
 
 
 def _check_target(target: pd.Series, where: str) -> None:
-    """Raise unless every row has a target, and not all the same."""
+    """Raise unless every row has a target, and at least two targets differ."""
     name = target.name
     need_targets(target, where)
     if not len(target):
@@ -82,7 +82,7 @@ def _check_target(target: pd.Series, where: str) -> None:
 
 
 def _labels(target: pd.Series) -> NDArray[Any]:
-    """Return labels of the user's type: whole numbers, other numbers, truth values or texts."""
+    """Return labels in the user's type: whole numbers, other numbers, truth values or texts."""
     if isinstance(target.dtype, pd.CategoricalDtype):
         target = target.astype(target.cat.categories.dtype)
     if pd.api.types.is_bool_dtype(target):

@@ -42,7 +42,7 @@ _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.uint64(): pd.UInt64Dtype(),
     pa.bool_(): pd.BooleanDtype(),
 }
-"""Types that a gap must not turn into floats: whole numbers beyond 2^53 would lose digits."""
+"""Types that stay whole despite gaps, because floats lose digits beyond 2^53."""
 
 
 def read_table(
@@ -52,20 +52,20 @@ def read_table(
     *,
     of_rows: bool = False,
 ) -> pd.DataFrame:
-    """Return the table in a file. Gaps turn no whole number into a float.
+    """Return the table in a file. Whole numbers stay whole, even in columns with gaps.
 
-    A CSV column holds texts if all its values are digits and one is padded with zeros, as in `007`.
-    Names of two levels are joined. Notes for the user are in `attrs`, under `NOTES`.
+    A CSV column has texts if all its values are digits and one is padded with zeros, as in `007`.
+    Column names of two levels are joined. Notes for the user are in `attrs`, under `NOTES`.
 
     Args:
-        location: The file, and the texts that are gaps in it.
+        location: The file, with the texts that are gaps in it.
         texts: Columns to read as texts if the file does not type them.
         only: Columns to read, in lower case; all by default. Missing ones are skipped.
-        of_rows: Whether the table has a row per case. Dates of a Parquet file then become times at
-            midnight, and columns that were the index of a DataFrame are left out.
+        of_rows: Whether the table has a row per case. If so, dates of a Parquet file become times
+            at midnight, and columns that were the index of a DataFrame are dropped.
 
     Raises:
-        BadInput: If it cannot be read, or two columns have the same name.
+        BadInput: If the file cannot be read, or two columns have the same name.
     """
     if not location.is_table():
         raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
@@ -87,7 +87,7 @@ def read_table(
 
 
 def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Give the columns of a new frame texts as names, and note names of two levels.
+    """Turn the column names of a new frame into texts, with a note on names of two levels.
 
     Raises:
         BadInput: If two columns have the same name.
@@ -109,7 +109,7 @@ def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def flat_name(name: object) -> str:
-    """Return the name of a column as a text, its levels joined.
+    """Return the name of a column as a text, with its levels joined.
 
     >>> flat_name(("B", "y")), flat_name("('B', 'y')"), flat_name("f(x)"), flat_name(3)
     ('B_y', 'B_y', 'f(x)', '3')
@@ -147,7 +147,7 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
 
 
 def need_scalars(column: pd.Series, where: str) -> None:
-    """Raise `BadInput` if a column to predict holds lists, structs or bytes."""
+    """Raise `BadInput` if a column to predict has lists, structs or bytes."""
     values = column.dropna()
     if len(values) and isinstance(values.iloc[0], list | tuple | dict | set | np.ndarray | bytes):
         kind = type(values.iloc[0]).__name__
@@ -169,17 +169,17 @@ def parquet_schema(location: Location) -> pa.Schema:
 def read_pieces(
     location: Location, names: Collection[str], category: str | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Yield the table in a CSV or Parquet file piece by piece, for tables larger than the memory.
+    """Yield the table in a CSV or Parquet file piece by piece, so that it may exceed memory.
 
-    In a file with tabs, as in vocabularies of OMOP, quotes have no meaning.
+    In a file with tabs, such as OMOP vocabularies, quotes have no special meaning.
 
     Args:
         location: The file.
-        names: Columns to read, in any case; missing ones are skipped.
-        category: A column of texts of a Parquet file to read as categories, without gaps.
+        names: Columns to read, in upper or lower case; missing ones are skipped.
+        category: Column of texts without gaps, to read as categories from a Parquet file.
 
     Raises:
-        BadInput: If it cannot be read.
+        BadInput: If the file cannot be read.
     """
     names = {name.lower() for name in names}
     try:
@@ -218,11 +218,7 @@ def _parquet_pieces(
 
 
 def column_names(location: Location) -> list[str]:
-    """Return the names of the columns of a file, without reading its rows where that is possible.
-
-    Raises:
-        BadInput: If it cannot be read.
-    """
+    """Return a file's column names, if possible without reading rows; raises BadInput."""
     try:
         if location.is_parquet():
             schema = parquet_schema(location)
@@ -242,7 +238,7 @@ def columns_called(location: Location, names: Collection[str]) -> list[str]:
 
 
 def _index_levels(schema: pa.Schema) -> list[str]:
-    """Return the columns that hold the index of the DataFrame a table was made from."""
+    """Return the columns with the index of the DataFrame that was saved as the table."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     return [level for level in about.get("index_columns", ()) if isinstance(level, str)]
 
@@ -269,12 +265,12 @@ def _read_parquet(
 
 
 def _as_pandas(table: pa.Table, gaps: Sequence[str], *, as_times: bool) -> pd.DataFrame:
-    """Return a table of a Parquet file without gaps among its texts."""
+    """Return a Parquet table as a DataFrame; texts that stand for gaps become gaps."""
     nested: dict[int, list[Any]] = {}
     decimals: list[int] = []
     for position, field in enumerate(table.schema):
         column = table.column(position)
-        if pa.types.is_nested(field.type):  # pyarrow converts some of them, but not all
+        if pa.types.is_nested(field.type):  # pyarrow converts some nested types, but not all
             nested[position] = column.to_pylist()
             column = pa.nulls(table.num_rows)
         elif pa.types.is_decimal(field.type):
@@ -313,13 +309,13 @@ def _with_gaps(column: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether columns of a type hold texts."""
+    """Return whether columns of a type contain texts."""
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(test(kind) for test in tests)
 
 
 def _without_numbers(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
-    """Return a table with gaps for the numbers that are gaps, such as -999."""
+    """Return a table in which numbers that stand for gaps, such as -999, are gaps."""
     numbers = [number for gap in gaps if (number := _number(gap)) is not None]
     if numbers:
         for name in frame.select_dtypes("number", exclude="timedelta"):
@@ -340,7 +336,7 @@ def _number(text: str) -> int | float | None:
 
 
 def _csv_names(content: bytes, dialect: Dialect) -> list[str]:
-    """Return the names in the first line, also equal ones, which pandas would rename."""
+    """Return the names in the first line; unlike pandas, keep equal names."""
     row = pd.read_csv(
         io.BytesIO(content),
         sep=dialect.separator,
@@ -405,7 +401,7 @@ def _read_csv(
 
 
 def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
-    """Return texts with decimal commas as numbers: each one if `is_each`, else all or none."""
+    """Turn texts with decimal commas into numbers: each text if `is_each`, or else all or none."""
     column = column.astype(object)
     numbers = column.map(number_with_comma, na_action="ignore").astype(object)
     is_number = numbers.notna()
@@ -415,13 +411,13 @@ def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
 
 
 def _is_whole(numbers: pd.Series) -> bool:
-    """Return whether numbers may all have been written as digits alone."""
+    """Return whether all numbers may have been written with digits only."""
     is_whole = pd.api.types.is_integer_dtype(numbers) or bool((numbers.dropna() % 1 == 0).all())
     return is_whole and not bool((numbers < 0).any())
 
 
 def _padded_code(texts: pd.Series) -> str:
-    """Return the first code that is padded with zeros; nothing if a text is no code, or none is."""
+    """Return the first zero-padded code; empty if no code is padded, or if a text is not a code."""
     padded = texts[texts.str.match(r"0\d")]
     return str(padded.iloc[0]) if len(padded) and texts.str.fullmatch(r"\d+").all() else ""
 
@@ -431,7 +427,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
     try:
         document = arff.loads(text)
         rows = document["data"]
-    except arff.BadLayout:  # the rows are sparse: what they leave out is zero or the first category
+    except arff.BadLayout:  # the rows are sparse: omitted values are zero or the first category
         document = arff.loads(text, return_type=arff.LOD)
         rows = [_dense(row, document["attributes"]) for row in document["data"]]
     columns: dict[str, pd.Series] = {}

@@ -1,6 +1,6 @@
-"""Sources that are a table with its target among the columns: files, or a DataFrame in memory.
+"""Sources with a table that has the target as a column: files, or a DataFrame in memory.
 
-A column may name groups: rows of one group share a fold, and a side of the test split.
+A column may define groups. Rows of a group share a fold, and are all test or training rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,11 +33,7 @@ from prefect_tune.tasks.data.table_files import (
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
-    """Number the groups of rows with equal values, shape (n,).
-
-    Raises:
-        BadInput: If a row has none.
-    """
+    """Number the groups of rows with equal values, shape (n,); BadInput if a row has no value."""
     missing = int(column.isna().sum())
     if missing:
         raise BadInput(f"{missing} rows of {where} have no {column.name!r} to be grouped by")
@@ -46,7 +42,7 @@ def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
 
 
 def check_apart(groups: NDArray[np.int64], is_test: NDArray[np.bool_], what: str) -> None:
-    """Raise `BadInput` if a group has both training and test rows; both arrays have shape (n,)."""
+    """Raise `BadInput` if a group has both training and test rows; arrays have shape (n,)."""
     both = np.intersect1d(groups[is_test], groups[~is_test])
     if len(both):
         raise BadInput(f"{len(both)} {what} have both training rows and test rows")
@@ -59,17 +55,17 @@ def read_frame(
     gaps: tuple[str, ...] = GAPS,
     decimal: str = "",
 ) -> pd.DataFrame:
-    """Read the table at a URL, in any format of tables.
+    """Read the table at a URL, in any format for tables.
 
     Args:
         url: The file or folder.
         texts: Columns to read as texts.
-        chosen: The format, or None to detect it; a format of events is ignored.
+        chosen: Name of the format, or None to detect it; a format for events is ignored.
         gaps: Texts that count as missing.
         decimal: Decimal mark that the study learned; empty to detect it.
 
     Raises:
-        BadInput: If it cannot be read.
+        BadInput: If the table cannot be read.
     """
     if chosen is not None and FORMATS.named(chosen).kind != "table":
         chosen = None
@@ -81,10 +77,10 @@ def read_frame(
 def table_dataset(
     source: Source, name: str, frame: pd.DataFrame, test_frame: pd.DataFrame | None = None
 ) -> Dataset:
-    """Make a data set of a table; without a `test_frame`, the source may name a file of test rows.
+    """Make a data set of a table; without `test_frame`, the source may name a file of test rows.
 
     Raises:
-        BadInput: If it cannot be used.
+        BadInput: If the data cannot be used.
     """
     where, source = source.data, _with_flat_names(source)
     if source.target is None:
@@ -131,7 +127,7 @@ def table_dataset(
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source, missing: Sequence[str]) -> list[str]:
-    """Return a note on texts of a DataFrame that count as missing, unless the user named them."""
+    """Return a note on texts in a DataFrame that count as missing without the user's request."""
     if source.na_values is not None or source.data != _WHERE:
         return []
     found = {
@@ -151,7 +147,7 @@ def _texts_in(column: pd.Series) -> set[str]:
 
 
 def _with_flat_names(source: Source) -> Source:
-    """Return a source that names columns of two levels as they are called once joined."""
+    """Return a source with the joined names of columns that have names of two levels."""
 
     def flat(columns: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(map(flat_name, columns))
@@ -183,7 +179,7 @@ def _with_test_rows(
 def _with_target(
     frame: pd.DataFrame, target: str, where: str, source: Source
 ) -> tuple[pd.DataFrame, list[str]]:
-    """Drop rows without a target, or raise if there are any and the user did not ask for it."""
+    """Drop rows without a target if the user requests it; otherwise raise if any exist."""
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)
     if where in {_WHERE, TEST_FRAME}:  # files have been read by the same rules
@@ -230,21 +226,21 @@ def _without_gaps(column: pd.Series, source: Source) -> pd.Series:
 
 
 FRAME = "dataframe:"
-"""How a source is called that was a DataFrame, before the digest of its content."""
+"""Prefix of the names of sources that are DataFrames, before the digest of their content."""
 TEST_FRAME = "the DataFrame of test rows"
-"""What to call that in a message."""
+"""Name of the DataFrame of test rows in messages."""
 _WHERE = "the DataFrame"
 _TARGET = "target"
 _DIGITS = 16
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
-"""What pandas finds in a column of objects that are numbers."""
+"""Types that pandas infers for objects that are numbers."""
 
 
 def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
     """Return a copy of a DataFrame with texts as column names and rows numbered from 0.
 
     Raises:
-        BadInput: If two columns have one name, or one is sparse; names the column.
+        BadInput: If two columns have the same name or one is sparse; the message names the column.
     """
     given = frame.copy(deep=False)
     given.attrs = {}
@@ -257,10 +253,10 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
-    """Return a target or groups with numbered rows; objects that are numbers or truths as such.
+    """Return a target or groups with numbered rows; objects become numbers or truth values.
 
     Raises:
-        BadInput: If it holds values of several types.
+        BadInput: If the values have several types.
     """
     column = column.reset_index(drop=True)
     if column.dtype != object:
@@ -280,15 +276,15 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
 
 
 def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | None]:
-    """Return a checked DataFrame with its target as a column, and the name of that column.
+    """Return a checked DataFrame with its target as a column, and the column's name.
 
     Args:
         frame: Features, and the target if a column is named.
-        target: Name of the column, or the values in row order. If a column has the name of the
-            values, they get another name.
+        target: Name of the column, or the values in row order. Values with the name of a column get
+            another name.
 
     Raises:
-        BadInput: If there is not a value for each row.
+        BadInput: If the number of values differs from the number of rows.
     """
     if isinstance(target, tuple) and flat_name(target) in frame:
         target = flat_name(target)
@@ -304,7 +300,7 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
 
 
 def unused_name(name: str, columns: Iterable[Any]) -> str:
-    """Return a name that no column has."""
+    """Return an unused column name."""
     taken = set(map(str, columns))
     while name in taken:
         name += "_"
@@ -312,16 +308,12 @@ def unused_name(name: str, columns: Iterable[Any]) -> str:
 
 
 def frame_name(frame: pd.DataFrame) -> str:
-    """Return what a source is called that is this DataFrame: equal name, equal content."""
+    """Return the name of a DataFrame as a source; equal content has an equal name."""
     return FRAME + content_digest("frame", _content(frame))[:_DIGITS]
 
 
 def frame_dataset(source: Source, frame: pd.DataFrame, test: pd.DataFrame | None = None) -> Dataset:
-    """Make a data set of training rows and, if given, test rows, both with the target.
-
-    Raises:
-        BadInput: If it cannot be used.
-    """
+    """Make a data set of training rows and, if given, test rows; raises BadInput."""
     source = replace(source, data=_WHERE, test=source.test if test is None else TEST_FRAME)
     return table_dataset(source, FRAME.rstrip(":"), frame, test)
 

@@ -1,4 +1,4 @@
-"""Times of events and labels: in UTC, to the microsecond, and dates on the safe side."""
+"""Times of events and labels, in UTC to the microsecond, and dates without a time."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -15,12 +15,12 @@ _ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Times of a column, and how precise they are.
+    """Times of a column, with their precision.
 
     Attributes:
         utc: The times in UTC; gaps stay.
         is_date: Whether each is a date without a time.
-        is_midnight: Whether each is at midnight where it was recorded; dates are.
+        is_midnight: Whether each is at midnight in its recorded time zone; true for dates.
     """
 
     utc: pd.Series
@@ -29,11 +29,7 @@ class Times:
 
     @classmethod
     def of(cls, column: pd.Series, where: str) -> Self:
-        """Read times, or texts in ISO 8601; times without a zone are UTC.
-
-        Raises:
-            BadInput: If one does not parse.
-        """
+        """Read times, or texts in ISO 8601; UTC by default. BadInput if one does not parse."""
         example = "times are dates as ISO 8601 writes them: 2024-05-01 or 2024-05-01T12:30:00"
         if pd.api.types.is_numeric_dtype(column) and column.notna().any():
             raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")
@@ -56,13 +52,13 @@ class Times:
 
 
 def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
-    """Convert times, or texts in ISO 8601, to UTC; times without a zone are UTC already, gaps stay.
+    """Convert times, or texts in ISO 8601, to UTC, the default time zone; gaps stay.
 
-    With `at_end_of_day`, a date without a time is the end of its day, as events need it so that
-    they do not leak into predictions of that day; else it is its start.
+    A date without a time becomes the start of its day. With `at_end_of_day`, it becomes the end, so
+    that events do not leak into predictions of their day.
 
     Raises:
-        BadInput: If one does not parse.
+        BadInput: If a time does not parse.
     """
     times = Times.of(column, where)
     return end_of_day(times.utc, times.is_date) if at_end_of_day else times.utc

@@ -1,4 +1,4 @@
-"""A data format: what it is called, how it is recognised, and how it is read."""
+"""A data format: its name, how to recognise it, and how to read it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.table_files import column_names
 
 CodeTable = tuple[pd.DataFrame | None, list[str]]
-"""Columns code, description and parents, or None; and notes for the user."""
+"""A frame with columns code, description and parents, or None; and notes for the user."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """Data as the user named them, before they are read.
+    """Data named by the user, before reading.
 
     Attributes:
         location: The file or folder.
@@ -35,7 +35,7 @@ class Given:
 
     @cached_property
     def table(self) -> Location | None:
-        """The file, or the first Parquet file of the folder; None if there is no table."""
+        """The file, or the first Parquet file of the folder; None if the folder has none."""
         if self.is_folder:
             return next((c for c in self.location.children() if c.is_parquet()), None)
         return self.location if self.location.is_table() else None
@@ -54,16 +54,18 @@ class Format:
         name: Name that `--format` takes.
         description: A phrase for data in this format, with an article.
         kind: A table with its target, or patient events, whose labels are a separate table.
-        recognises: Whether data look like it.
-        read: The frames of a file or folder, given the columns to read as texts. Frames of events
-            have columns by the names in `event_tables`.
-        subfolder: Subfolder of its files; empty for the folder itself.
-        folder_holds: Files that mark a folder of this format; empty if files have it too.
-        check: Raises `BadInput` for a folder that cannot be in it, although the user names it.
-        tables: Names of the tables of a folder that are read, in lower case; a note lists the
-            others. Empty if every table is read.
-        read_codes: Descriptions and ancestors of codes in a folder, as `code_table` returns them;
-            None if the format has no such tables.
+        recognises: Returns whether data seem to have this format.
+        read: Returns the frames of a file or folder, given the columns to read as texts. Frames of
+            events have columns with names in `event_tables`.
+        subfolder: Subfolder with its files; empty for the folder itself.
+        folder_holds: Files that identify a folder of this format; empty if single files may have
+            it.
+        check: Raises `BadInput` for a folder that cannot have the format, even if the user names
+            it.
+        tables: Names of the tables to read in a folder, in lower case; a note lists other tables.
+            Empty if all tables are read.
+        read_codes: Returns descriptions and ancestors of codes in a folder, like `code_table`; None
+            if the format has no such tables.
     """
 
     name: str
@@ -78,7 +80,7 @@ class Format:
     read_codes: Callable[[Location, Sequence[str]], CodeTable] | None = None
 
     def root(self, location: Location) -> Location:
-        """Return the file, or the folder that its files are in."""
+        """Return the file, or the folder that contains its files."""
         return location.below(self.subfolder) if self.subfolder else location
 
     def frames(self, location: Location, texts: Sequence[str] = ()) -> Iterable[pd.DataFrame]:
@@ -89,6 +91,6 @@ class Format:
         """Return descriptions and ancestors of codes, and notes for the user.
 
         Raises:
-            BadInput: If parents form a loop, or a table cannot be read.
+            BadInput: If parents form a loop or a table cannot be read.
         """
         return (None, []) if self.read_codes is None else self.read_codes(location, codes)

@@ -1,13 +1,14 @@
 """OMOP CDM 5.3 tables as events.
 
-A row of a clinical table is an event of the concept that it names: `DRUG//1118084`. Rows without a
-standard concept (concept 0) take the code of the source: `DRUG//SOURCE//0093-1059`. Persons give
-static events of their gender, race and ethnicity, and `MEDS_BIRTH`; deaths give `MEDS_DEATH`. What
-is derived from other tables (eras) or known only later (the end of a visit) is not read.
+A row of a clinical table becomes an event with the row's concept as its code: `DRUG//1118084`. Rows
+without a standard concept (concept 0) have the source's code: `DRUG//SOURCE//0093-1059`. The table
+of persons gives static events for gender, race and ethnicity, and `MEDS_BIRTH`; deaths give
+`MEDS_DEATH`. Data derived from other tables (eras) or known only later (the end of a visit) is not
+read.
 
-`concept` describes the codes and `concept_ancestor` gives their ancestors, named like codes of the
-same table or by their domain, `DRUG//21601238`; `CONCEPT//<id>` if no event table is of the domain.
-Names of tables and columns may be in capitals.
+`concept` describes the codes and `concept_ancestor` gives their ancestors. Ancestors are named like
+codes of the same table or by their domain, such as `DRUG//21601238`, or `CONCEPT//<id>` if no event
+table belongs to the domain. Names of tables and columns may be in capitals.
 """
 
 import re
@@ -31,11 +32,11 @@ class _Clinical:
     """A table whose rows are events.
 
     Attributes:
-        table: Its name.
-        of: Prefix of its columns, as in `<of>_concept_id`, and in capitals of its codes.
-        date: Column of the date; the column of the time is called the same, and ends with `time`.
-        numbers: Columns that may hold the value: `value_as_number` always, else the first amount
-            that is not zero in every row, because zeros in all rows stand for an unknown amount.
+        table: Name of the table.
+        of: Prefix of its columns, as in `<of>_concept_id`; in capitals, prefix of its codes.
+        date: Column of the date; the column of the time has the same name plus `time`.
+        numbers: Columns that may have the value. `value_as_number` is always used; otherwise the
+            first amount that is not zero in all rows, because all zeros mean an unknown amount.
     """
 
     table: str
@@ -57,9 +58,9 @@ _STATIC = ("gender", "race", "ethnicity")
 _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
 _CODE_TABLES = ("concept", "concept_ancestor")
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
-"""How the names end of columns that CSV files hold as they are meant only when read as texts."""
+"""Endings of the names of columns to read as texts in CSV files, to keep their exact values."""
 _CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://([1-9]\d*))?")
-"""A code of a concept, and the concept of its answer."""
+"""Pattern of a code: its concept and, if it has one, the concept of the answer."""
 _DOMAINS = {clinical.of.upper() for clinical in _CLINICAL} | {of.upper() for of in _STATIC}
 _VALUE = "value_as_number"
 _ANSWER = "value_as_concept_id"
@@ -94,7 +95,7 @@ def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]
     tables: Iterable[pd.DataFrame] = _tables(location, clinical.date, columns)
     number = _VALUE
     if clinical.numbers and number not in clinical.numbers:
-        tables = list(tables)  # all parts of a table must have the same
+        tables = list(tables)  # all parts of a table must use the same column
         number = _amount(tables, clinical.numbers)
     for table in tables:
         need_column(concept, table.columns, location.url)
@@ -102,7 +103,7 @@ def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]
 
 
 def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
-    """Return the first column with a number but zero in any part of a table, or nothing."""
+    """Return the first column with a non-zero number in any part of a table; empty if none has."""
     for name in columns:
         parts = (pd.to_numeric(t[name], errors="coerce") for t in tables if name in t)
         if any((part.fillna(0) != 0).any() for part in parts):
@@ -135,7 +136,7 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
 
 
 def _births(table: pd.DataFrame, where: str) -> pd.Series:
-    """Return times of birth; of one known by its year only, the first day of the year."""
+    """Return times of birth; if only the year is known, its first day."""
     if "year_of_birth" not in table:
         return _times(table, "birth_date", where, required=False)
     part = {
@@ -167,7 +168,7 @@ def _events(table: pd.DataFrame, clinical: _Clinical, number: str, where: str) -
 
 
 def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
-    """Return the concepts, or the source's codes where there is no concept."""
+    """Return codes of the concepts; rows without a concept have the source's codes."""
     concepts = _whole(table[f"{of}_concept_id"], where).fillna(0)
     codes = f"{of.upper()}//" + concepts.astype("string")
     if f"{of}_source_value" in table:
@@ -177,7 +178,7 @@ def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
 
 
 def _whole(column: pd.Series, where: str) -> pd.Series:
-    """Return whole numbers, also where a file wrote them as floats."""
+    """Return whole numbers, even if a file has them as floats."""
     numbers = pd.to_numeric(column, errors="coerce")
     bad = column[column.notna() & ~(numbers % 1 == 0).fillna(value=False)]
     if len(bad):
@@ -189,9 +190,9 @@ def _whole(column: pd.Series, where: str) -> pd.Series:
 
 
 def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True) -> pd.Series:
-    """Return the time of each row, else the end of its date.
+    """Return the time of each row; without a time, the end of the row's date.
 
-    The CDM writes an unknown time as midnight, so midnight is a date without a time.
+    The CDM writes an unknown time as midnight, so midnight counts as a date without a time.
     """
     given = [name for name in (f"{date}time", date) if name in table]
     if not given:
@@ -244,11 +245,11 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
 
 
 def _ancestors(location: Location, concepts: Collection[int]) -> pd.DataFrame:
-    """Return the pairs of all concepts above these, without a concept and itself."""
+    """Return pairs of these concepts and their ancestors, without pairs of equal concepts."""
     columns = ["ancestor_concept_id", "descendant_concept_id"]
     wanted, n_wanted = set(concepts), -1
     found = pd.DataFrame({name: [] for name in columns}, dtype=int)
-    while len(wanted) > n_wanted:  # once more for the pairs of the ancestors among themselves
+    while len(wanted) > n_wanted:  # the last pass finds pairs among the ancestors
         n_wanted = len(wanted)
         pieces = [found]
         for piece in _numbers(location, columns):
@@ -276,10 +277,10 @@ def _concepts(
 def _numbers(
     location: Location, numbers: Sequence[str], texts: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
-    """Yield pieces of a table of the vocabulary: columns of whole numbers, and of texts if there.
+    """Yield pieces of a vocabulary table: columns of whole numbers, and existing columns of texts.
 
     Raises:
-        BadInput: If a column of numbers is missing, or holds something else.
+        BadInput: If a column of numbers is missing or has other values.
     """
     for shard in shards(location):
         for piece in read_pieces(shard, (*numbers, *texts)):

@@ -25,23 +25,23 @@ FORMATS: "Registry[Format]" = Registry(
         "meds": f"{_FOLDER}.tables:MEDS",
     },
 )
-"""By name, the most general first."""
+"""Formats by name, the most general first."""
 
 
 def recognise(
     given: "Given", chosen: str | None = None, kind: Literal["table", "events"] | None = None
 ) -> "Format":
-    """Find the format of a file or folder.
+    """Return the format of a file or folder.
 
     Formats of other distributions come last, so installing one never changes how data are read.
 
     Args:
         given: The data.
-        chosen: The format that the user names.
+        chosen: Name of the format that the user chose, if any.
         kind: The only kind of format to consider if none is chosen.
 
     Raises:
-        BadInput: If there is nothing, or it is in no format.
+        BadInput: If the data does not exist, or has no known format.
         UnknownName: If the chosen format does not exist.
     """
     found = None if chosen is None else FORMATS.named(chosen)

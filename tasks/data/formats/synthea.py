@@ -1,10 +1,10 @@
 """CSV exports of Synthea as events.
 
-A row of a table is an event of its code: `CONDITION//444814009`. Observations have their value, and
-a text value is part of the code; medications have their number of dispenses, supplies their
-quantity. Imaging studies are events of modality and body site: `IMAGING//CT//51185008`. Patients
-give static events of gender, race and ethnicity, `MEDS_BIRTH` and `MEDS_DEATH`. What is known only
-later, such as the end of an encounter, is not read.
+A row of a table becomes an event with the row's code: `CONDITION//444814009`. Values are those in
+the observations, the dispenses of medications, and the quantity of supplies; a text value becomes
+part of the code. The code of an imaging study has modality and body site: `IMAGING//CT//51185008`.
+The table of patients gives static events for gender, race and ethnicity, `MEDS_BIRTH` and
+`MEDS_DEATH`. Data known only later, such as the end of an encounter, is not read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,8 @@ class _Clinical:
     """A table.
 
     Attributes:
-        prefix: The prefix of its codes.
-        value: Column of values; empty if there is none.
+        prefix: Prefix of the table's codes.
+        value: Column of values; empty if the table has none.
         codes: Columns whose values make up the code.
     """
 
@@ -53,7 +53,7 @@ _TABLES = {"patients", *_CLINICAL}
 _AS_TEXTS = {"patient", "id"}.union(*(clinical.codes for clinical in _CLINICAL.values()))
 _STATIC = ("gender", "race", "ethnicity")
 _STARTS = ("start", "date")
-"""Names of the column of the time; versions of Synthea differ."""
+"""Names of the time column in different versions of Synthea."""
 
 
 def _is_synthea(folder: Location) -> bool:
@@ -105,7 +105,7 @@ def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
             value = pd.to_numeric(given, errors="coerce")
             is_text = value.isna() & given.notna()
             codes = codes.mask(is_text, codes + "//" + given.astype("string"))
-        # An observation of the population, such as QALYs, has no code in older versions.
+        # Observations of the population, such as QALYs, have no code in older versions.
         yield event_frame(table["patient"], times, codes, value).dropna(subset="code")
 
 

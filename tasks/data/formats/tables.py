@@ -1,6 +1,7 @@
-"""Tables and logs of patient events, MEDS among them.
+"""Tables and logs of patient events, including MEDS.
 
-A table is a file, or a folder of Parquet files with the same columns. A log is a table or MEDS.
+A table is a file, or a folder of Parquet files with the same columns. A log is such a table, or a
+MEDS folder.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,14 +44,14 @@ def _need_data(folder: Location) -> None:
 def _read_meds_codes(
     location: Location, codes: Iterable[str]
 ) -> tuple[pd.DataFrame | None, list[str]]:
-    """Read `metadata/codes.parquet` of a MEDS data set; unreadable ones are ignored with a note."""
+    """Read `metadata/codes.parquet` of a MEDS data set; add a note if the file is unreadable."""
     file = location.below("metadata/codes.parquet")
     if not file.exists():
         return None, []
     try:
         with file.filesystem.open(file.path, "rb") as opened:
             table = pq.read_table(opened)
-    except Exception as error:  # of any kind: each file system is another library's
+    except Exception as error:  # any kind: file systems come from many libraries
         return None, [f"{file.url} cannot be read, so codes have no descriptions: {error}"]
     texts = _texts(table, "code")
     if texts is None:
