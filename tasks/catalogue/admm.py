@@ -341,4 +341,4 @@ SELECT_LARGE = Step(
         ),
     ),
 )
-"""The paper announces seven and prints six; `select_best` with its usual 10 columns is added."""
+"""The paper announces 7 choices but prints 6; `select_best` with its usual 10 columns is added."""

@@ -95,7 +95,7 @@ CATBOOST = Algorithm(
 
 
 def _of_numbers(algorithm: Algorithm) -> Algorithm:
-    """Return the same boosted trees for numbers, which have no class weights."""
+    """Return the same boosted trees for predicting numbers, without class weights."""
     estimator = algorithm.import_path
     if estimator.startswith("sklearn."):
         estimator = estimator.replace("Classifier", "Regressor")
@@ -110,7 +110,7 @@ BOOSTED_TREES_OF_NUMBERS = tuple(_of_numbers(algorithm) for algorithm in BOOSTED
 BOOSTED_TREES_OF_EVENTS = tuple(
     replace(a, flags=replace(a.flags, accepts_sparse=bool(a.requires))) for a in BOOSTED_TREES
 )
-"""The same for matrices of events: the libraries accept sparse matrices, scikit-learn does not.
+"""Algorithms for matrices of events: the libraries accept sparse ones, scikit-learn does not.
 
 The algorithms for tables never see a sparse matrix. Their flags stay unchanged for the sake of
 studies that search the spaces of tables.

@@ -20,7 +20,7 @@ from sklearn.utils.validation import validate_data
 _MOST_ROWS = 10_000
 """Most training rows that pairs are judged on, evenly spaced."""
 _MOST_NUMBERS = 16
-"""Most columns of numbers to form pairs of, the most informative ones."""
+"""Most columns of numbers that form pairs; the most informative ones are used."""
 _MOST_CATEGORIES = 12
 _MOST_VALUES = 1_000
 """A pair of categories with more values than this, or than a fifth of the rows, is skipped."""
@@ -64,7 +64,7 @@ class _Combinations(TransformerMixin, BaseEstimator):
     def fit(self, X: pd.DataFrame, y: Any) -> Self:
         rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), _MOST_ROWS)).astype(np.intp))
         scored = list(self._scored(X.iloc[rows], np.asarray(y)[rows]))
-        best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]  # ties as listed
+        best = sorted(scored, key=lambda found: -found[0])[: self.n_combinations]  # a stable sort
         self.chosen_ = [pair for gain, pair in best if gain > 0]
         validate_data(self, X, skip_check_array=True)
         return self
@@ -87,8 +87,8 @@ class _Combinations(TransformerMixin, BaseEstimator):
 class ArithmeticCombinations(_Combinations):
     """Differences, products and ratios of two columns of numbers.
 
-    A column is scored by the analysis of variance (for numbers, correlation) of its ranks with the
-    target, because trees, too, use only the order of values.
+    A column's score comes from its ranks, because trees, too, use only the order of values: the
+    analysis of variance against classes, or the correlation with a target of numbers.
     """
 
     def _scored(
@@ -127,7 +127,7 @@ class ArithmeticCombinations(_Combinations):
 
 
 class CategoryInteractions(_Combinations):
-    """Pairs of categories as new categories; a gap if either one has a gap.
+    """Pairs of categories as new categories; the pair is a gap if either category is a gap.
 
     A pair is scored by its mutual information with the target, minus the value expected by chance
     for so many values ((rows - 1)(columns - 1) / 2n, Miller and Madow).
@@ -159,7 +159,7 @@ class CategoryInteractions(_Combinations):
 
 
 def _combined(a: Array, sign: str, b: Array) -> Array:
-    """Return the result of an operation, a gap if it is not a number."""
+    """Return the result of an operation; results that are not numbers become gaps."""
     with np.errstate(all="ignore"):
         made = _OPERATIONS[sign](a, b)
     return np.where(np.isfinite(made), made, np.nan)

@@ -115,7 +115,7 @@ class Cells:
 
     @classmethod
     def of(cls, column: NDArray[np.int32], offsets: NDArray[np.int64], width: int) -> Self:
-        """Find the cells of events in contiguous rows: row i has events offset i to i + 1."""
+        """Find the cells of events in contiguous rows; offsets i and i + 1 bound row i."""
         positions = np.arange(len(column), dtype=np.int32)
         matrix = sparse.csr_array(
             (positions, column, offsets.astype(np.int32)), shape=(len(offsets) - 1, width)

@@ -115,7 +115,7 @@ class SelectByPercentile(_KeepsOneColumn, SelectPercentile):
 
 
 class SelectByScore(_KeepsOneColumn, GenericUnivariateSelect):
-    """Selection of columns whose score passes."""
+    """Selection of columns whose score passes a threshold."""
 
 
 def select_by_extra_trees(**arguments: Any) -> SelectByModel:
@@ -144,7 +144,7 @@ def select_percentile(*, percentile: int, score: str = "f_classif") -> SelectByP
 
 
 def select_univariate(*, param: float, mode: int, score: str) -> SelectByScore:
-    """Select columns by p-value; mode 0, 1, 2 bounds false positives, discoveries, any error."""
+    """Select by p-value; mode 0 bounds false positives, 1 false discoveries, 2 any error."""
     return SelectByScore(_SCORES[score], mode=_MODES[mode], param=param)
 
 

@@ -40,7 +40,7 @@ DAY = 24 * _HOUR
 _YEAR = 365.25 * DAY
 _NO_TIME = np.iinfo(np.int64).min
 NAMES_OF_PIECE = 1 << 23
-"""Most names of events sorted at once, in consecutive rows."""
+"""Most event names sorted at once; these are in consecutive rows."""
 _LARGEST = 1e18
 """Values are clipped to this, so that sums of their squares fit into float32."""
 
@@ -124,7 +124,7 @@ class NameLevel:
 class Vocabulary:
     """Codes by all their names: the sorted codes, their prefixes and their parents.
 
-    `parents` are all ancestors. `kept` are the parents that have columns; if it is None, all
+    `parents` are all ancestors. `kept` are the parents that have columns; None stands for all
     parents of distinct sets of two or more codes.
     """
 
@@ -162,7 +162,7 @@ class Vocabulary:
         return self._levels[number]
 
     def _names(self, number: int) -> Iterator[Sequence[str]]:
-        """Yield the names of each code at a level; one with one prefix less stands for itself."""
+        """Yield each code's names at a level; the level after its prefixes has the code itself."""
         if number == CODE:
             yield from ((code,) for code in self.codes)
         elif number == PARENTS:
@@ -171,7 +171,7 @@ class Vocabulary:
             yield from (path[number - 1 : number] for path in self.paths)
 
     def _parents(self) -> list[list[str]]:
-        """Return the parents with columns of each code, and the code if it is one of them."""
+        """Return each code's parents that have columns, and the code if it is such a parent."""
         every = {parent for parents in self.parents.values() for parent in parents}
         of_codes = [
             list(dict.fromkeys([*((code,) if code in every else ()), *self.parents.get(code, ())]))
@@ -203,8 +203,8 @@ def blocks_of(
 ) -> Mapping[Block, Matrix]:
     """Return float32 blocks of n rows, shared ones or blocks made in one pass over the events.
 
-    Shapes are (n, 2) or (n, names of the level). Shared blocks are read on access; `follow` are
-    blocks of the same rows needed next, which the same pass then makes.
+    Shapes are (n, 2) or (n, names of the level). Shared blocks are read on access. `follow` are
+    blocks of the same rows that are needed next; the same pass makes them.
     """
     if X.shared is not None:
         shared = X.shared.blocks(X, [*dict.fromkeys((*wanted, *follow))])
@@ -394,7 +394,7 @@ def _path(code: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _History:
-    """Events of rows that have a time, the rows' prediction times, and values (NaN if none)."""
+    """Timed events of rows, prediction times of the rows, and values of events (NaN if none)."""
 
     events: _Events
     until: NDArray[np.int64]

@@ -1,7 +1,7 @@
 """From patient events to a matrix as clinical modellers build one: windows, recency, values, age.
 
 A block of columns is one aggregation of the events of one level of codes in one window. Cells
-without an event are 0; the column `has` or `count` of a code tells a value of 0 from no value.
+without an event are 0; the column `has` or `count` of a code shows whether 0 is a value.
 """
 
 from collections import defaultdict
@@ -64,15 +64,16 @@ _EVENTS_OF_PIECE = 1 << 22
 class EventWindows(TransformerMixin, BaseEstimator):
     """Aggregations of each code in windows that look back from the prediction time.
 
-    Codes are those that enough training patients have. Further columns are the age at the
-    prediction time, the days since the first event, the numbers of events and of days with events
-    in each window, and each fact: a code of events without a time that two patients have. Births
-    count for the age only. Values have columns if they differ between events of the training rows;
-    these ignore events without a value. Of simultaneous events, the last in the data counts as the
-    last.
+    A code has columns if enough training patients have it. Further columns are the age at the
+    prediction time, the days since the first event, and the numbers of events and of days with
+    events in each window. Each fact, a code of events without a time that at least two patients
+    have, is a column, too. Births count for the age only. Values have columns if they differ
+    between events of the training rows; these columns ignore events without a value. If events are
+    simultaneous, the last one in the data counts as the last.
 
     Args:
-        windows: Name of a set of windows in `WINDOWS`. Events exactly as old as a window are in it.
+        windows: Name of a set of windows in `WINDOWS`. A window includes events exactly as old as
+            its length.
         aggregations: Name of a set of aggregations in `AGGREGATIONS`. `recency` is 1 / (1 + days
             since the last event). `slope` is the least-squares slope of the values per day, 0 if
             they are less than an hour apart. `recency` and `last` look back over the whole history.
@@ -90,7 +91,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
     Attributes:
         levels_: Codes, prefixes and parents kept.
-        parents_: Parents kept of each code of the data, itself included if it is one.
+        parents_: Parents kept for each code of the data, including the code if it is a parent.
         facts_: Codes of the facts kept.
         age_: Median age of the training rows in years; None, without an age column, if no birth is
             known.
@@ -111,7 +112,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
         self.min_share = min_share
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
-        """Choose the codes; ValueError if an argument is none of its choices."""
+        """Choose the codes; ValueError if an argument is not one of its choices."""
         choices = {
             "windows": WINDOWS,
             "aggregations": AGGREGATIONS,
@@ -388,7 +389,7 @@ def _different_prefixes(
     vocabulary: Vocabulary, seen: NDArray[np.intp], least: int
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield prefixes of at least `least` codes; skip one with the same codes as a longer one."""
-    next_name = np.full(len(seen), -1)  # name of each code at the next level; -1 for none
+    next_name = np.full(len(seen), -1)  # name of each code at the next level; -1 if it has none
     is_next_prefix = n_next_codes = np.zeros(1, dtype=np.int64)
     found: list[tuple[int, NDArray[np.intp]]] = []
     for number in reversed(vocabulary.depths):

@@ -1,4 +1,4 @@
-"""Imputation with indicators, and encoders of categories other than the fixed one."""
+"""Imputation with indicators, and encoders of categories with hyperparameters."""
 
 from operator import methodcaller
 from typing import Any, Self
@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, TargetEncoder
 
 _MAX_CATEGORIES = 100
-"""Most categories per column; the rarest beyond share one category."""
+"""Most categories per column; beyond them, the rarest ones share one category."""
 _PARTS = 5
 """Parts of the training rows, each encoded by the others."""
 
@@ -21,7 +21,7 @@ _PARTS = 5
 def imputer_with_indicators() -> ColumnTransformer:
     """Impute medians and add indicators; in categories, gaps become their own category.
 
-    The name of a new column has its transformer, so it does not clash with a column of the table.
+    Names of new columns contain the transformer's name, so they do not clash with the table's.
     """
     numbers = make_column_selector(dtype_include="number")
     medians = SimpleImputer(strategy="median", keep_empty_features=True)
@@ -40,7 +40,7 @@ def imputer_with_indicators() -> ColumnTransformer:
 
 
 def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
-    """Encode categories one-hot; rare ones, and then unseen ones, share a column."""
+    """Encode categories one-hot; rare ones share a column, which unseen ones join."""
     encoder = OneHotEncoder(
         min_frequency=min_frequency,
         max_categories=_MAX_CATEGORIES + 1,
@@ -61,7 +61,7 @@ def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
 def target_encoder(
     *, smooth: float, target: str = "classes", random_state: int | None = None
 ) -> ColumnTransformer:
-    """Encode categories by mean target or class shares; `smooth` weighs the mean, in rows."""
+    """Encode categories by mean target or class shares; the overall mean weighs `smooth` rows."""
     kind = "continuous" if target == "numbers" else "auto"
     parts = (KFold if target == "numbers" else StratifiedKFold)(
         _PARTS, shuffle=True, random_state=random_state

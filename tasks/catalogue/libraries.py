@@ -17,9 +17,9 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.threads import one_thread
 
 EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
-"""Extra that installs each package; other packages come with prefect-tune or are a user's."""
+"""Extra that installs each package; others come with prefect-tune or from the user."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
-"""Packages that may need OpenMP's runtime from the system; the others bring everything."""
+"""Packages that may need OpenMP's runtime from the system; the others include everything."""
 _OPENMP = re.compile(r"libg?omp\b[\w.-]*")
 _FROM_BREW = "brew install libomp"
 _FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and its relatives"

@@ -246,7 +246,7 @@ _ROTATED_FOR_TREES = frozenset(
     for made in (_PCA.id, _NYSTROEM.id)
     for model in TREES
 )
-"""Pairs to forbid: trees split along unscaled columns, and rotated columns do not help them."""
+"""Pairs to forbid: trees split along unscaled columns, so rotated columns do not help them."""
 
 
 def _of_events(models: Sequence[Algorithm]) -> Step:
@@ -343,7 +343,7 @@ EVENTS = Space(
 
 
 PORTFOLIOS = Path(__file__).parent / "portfolios"
-"""Folder with a JSON file for each space that has a portfolio, and one that needs no extra."""
+"""Folder with two JSON files for each space that has a portfolio; one needs no extra."""
 _LISTS = "{}.json", "{}_without_boosting.json"
 _QUICK = frozenset({K_NEAREST.id, "ridge"})
 _MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000

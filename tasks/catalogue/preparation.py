@@ -11,7 +11,7 @@ from sklearn.preprocessing import OneHotEncoder
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 
 MAX_CATEGORIES = 100
-"""Most categories per column; the rarest beyond share one category."""
+"""Most categories per column; beyond them, the rarest ones share one category."""
 
 
 def make_imputer(strategy: str = "median") -> ColumnTransformer:

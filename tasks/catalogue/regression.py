@@ -1,4 +1,4 @@
-"""Regressors and preprocessing for numbers, after the shape of FLASH's Table 5.
+"""Regressors and preprocessing for numbers, modelled on FLASH's Table 5.
 
 Classifiers and scores without a counterpart are replaced by one of the same kind, such as ridge for
 linear discriminants and the lasso for selection by a linear SVM.

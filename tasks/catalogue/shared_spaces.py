@@ -86,7 +86,8 @@ def sgd_space(
 ) -> ConfigurationSpace:
     """Return the hyperparameters of stochastic gradient descent.
 
-    The first loss is the default. `epsilon` is the margin of the loss `epsilon_of`, or of all.
+    The first loss is the default. `epsilon` is the margin of the loss `epsilon_of`, or of all if
+    empty.
     """
     loss = Categorical("loss", losses, default=losses[0])
     penalty = Categorical("penalty", ["l1", "l2", "elasticnet"], default="l2")

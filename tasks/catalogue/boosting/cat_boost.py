@@ -37,7 +37,7 @@ class _CatBoost:
         described["params"] = _THREADS.sub(r"\g<1>1", described["params"])
 
     def _seen(self, X: Any) -> Any:
-        """Return a frame of a table: CatBoost needs codes as whole numbers; -1 is a gap."""
+        """Return a table as a frame, because CatBoost needs whole codes; -1 is a gap."""
         if sparse.issparse(X):  # CatBoost rejects read-only arrays, as steps return
             places = (np.require(part, requirements="W") for part in (X.indices, X.indptr))
             return sparse.csr_matrix((X.data, *places), shape=X.shape)

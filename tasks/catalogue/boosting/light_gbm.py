@@ -20,8 +20,9 @@ _SETTINGS: Mapping[str, Any] = {
 class _LightGBM:
     """LightGBM with sums that do not depend on the number of threads.
 
-    Column by column, one thread computes each sum. Row by row and in sparse columns, several do.
-    Matrices, which are mostly zeros and faster row by row, are therefore fitted on one thread.
+    In training column by column, one thread computes each sum. In training row by row, and for
+    sparse columns, several threads do. Matrices are mostly zeros and faster row by row, so they are
+    fitted on one thread.
     """
 
     codes_: Any

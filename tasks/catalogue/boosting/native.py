@@ -1,6 +1,6 @@
 """Boosted trees of other libraries behind scikit-learn's interface.
 
-Tables keep gaps and have categories as codes. Matrices become single precision and CSR.
+Tables keep their gaps, and categories become codes. Matrices become single precision and CSR.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ _MOST_CATEGORIES = 254
 
 
 class CategoryCodes(TransformerMixin, BaseEstimator):
-    """Encodes categories, most frequent first; gaps, rare and unseen ones are NaN, numbers stay."""
+    """Encodes categories by frequency; gaps, rare and unseen ones become NaN, numbers stay."""
 
     is_table_ = True
-    """Whether it was fitted to a table; true for models pickled before this attribute existed."""
+    """Whether the model was fitted to a table; true for models pickled without this attribute."""
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the categories of each column; `is_category_`, shape (p,), marks such columns."""
@@ -113,7 +113,7 @@ class _Native(BaseEstimator):
 
 
 class NativeClassifier(ClassifierMixin, _Native):
-    """Boosted trees for classes of any labels."""
+    """Boosted trees for classes with any labels."""
 
     def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
         """Fit to a table or matrix, shape (n, p)."""

@@ -20,8 +20,8 @@ _SETTINGS: Mapping[str, Any] = {
 class _XGBoost:
     """XGBoost treats entries missing from a sparse matrix as missing values, as it does gaps.
 
-    Zeros of matrices are therefore always missing, or dense matrices would give other trees. In
-    tables, zeros are numbers or codes of categories, and only gaps are missing.
+    Zeros of dense matrices count as missing, too, so that dense and sparse ones give equal trees.
+    In tables, zeros are numbers or codes of categories, and only gaps are missing.
     """
 
     codes_: Any
