@@ -1,4 +1,4 @@
-"""The room that knows data and estimators.
+"""Data and estimators: everything needed to evaluate a pipeline.
 
 `data` reads the user's input into a data set and splits it. `catalogue` has algorithms and spaces.
 A `user_space` comes from `user_code`, with the `code_behind` the user's file. `objective` judges a

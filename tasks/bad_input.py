@@ -7,7 +7,7 @@ from prefect_tune.optimizers.space.wording import nearest
 from prefect_tune.storage.masking import masked
 
 _SHOWN_COLUMNS = 10
-"""Most columns named from the start, and from the end, of a long list."""
+"""Most columns named at each end of a long list."""
 
 
 class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
@@ -40,7 +40,7 @@ def need_column(column: str, columns: Iterable[str], where: str) -> None:
 
 
 def shown_columns(columns: Iterable[object]) -> str:
-    """Return the names of columns for a message; of many, only the first and the last."""
+    """Return the names of columns for a message; a long list has only its first and last names."""
     names = [str(name) for name in columns]
     n_left_out = len(names) - 2 * _SHOWN_COLUMNS
     if n_left_out <= 1:  # the note about one missing name is as long as the name

@@ -1,7 +1,7 @@
 """The code behind a user's file: every module it imports that was not installed from a wheel.
 
 Such modules may change while their version does not. They are found through the imports in their
-source, and travel with the study. A module without source, such as a compiled one, does not.
+source, and travel with the study. Modules without source, such as compiled ones, do not travel.
 """
 
 import ast
@@ -32,7 +32,7 @@ _LOADERS = frozenset(
 )  # fmt: skip
 """Functions that run code from elsewhere."""
 _BUILT_IN = frozenset({"exec", "eval"})
-"""The same, but as methods they mean something else, such as `model.eval()`."""
+"""Such functions, too, except as methods: `model.eval()` means something else."""
 _INSTALLED_INTO = frozenset({"site-packages", "dist-packages"})
 
 
@@ -278,7 +278,7 @@ def _imports(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def _is_dynamic(node: ast.AST) -> bool:
-    if isinstance(node, ast.ImportFrom):  # under another name, uses of it cannot be told
+    if isinstance(node, ast.ImportFrom):  # under another name, its uses cannot be recognised
         return any(one.asname and one.name in _IMPORTERS | _LOADERS for one in node.names)
     is_built_in = isinstance(node, ast.Name) and node.id in _BUILT_IN
     return is_built_in or _name(node) in _IMPORTERS | _LOADERS

@@ -1,8 +1,8 @@
 """Export of a final model with as little dependence on prefect-tune as possible.
 
-`plain` replaces our estimator classes by their scikit-learn parents. Some of ours
-differ from their parents only where the parent would fail or select nothing. If that did not
-happen, the parent predicts the same to the last bit, and its clone learns the same.
+`plain` replaces our estimator classes by their scikit-learn parents. Some of our classes differ
+from their parents only in cases in which the parent would fail or select nothing. If no such case
+occurred, the parent predicts the same to the last bit, and its clone learns the same.
 
 `portable` pickles a model with our remaining code and the user's by value, as bytecode for this
 version of Python. Reading a `skops_file` runs no code, but types that skops does not know must be
@@ -102,7 +102,7 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
         return self.classes_[np.asarray(self.model.predict(X), dtype=np.intp)]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the accuracy, which scikit-learn does not give for numbers that are not whole."""
+        """Return the accuracy; scikit-learn would refuse fractional numbers as classes."""
         return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
 
     @available_if(lambda self: hasattr(self.model, "predict_proba"))  # type: ignore[untyped-decorator]

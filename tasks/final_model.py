@@ -54,7 +54,7 @@ _ROUNDING = 1e-3
 class RefitFailed(RuntimeError):  # noqa: N818 - reads as an outcome
     """A trial's configuration cannot become the final model; the message names the trial.
 
-    `step` is the step that failed, if known; `is_over_limit` tells a refit beyond its time limit.
+    `step` is the failed step, if known; `is_over_limit` is true if the refit exceeded its limit.
     """
 
     step: str = ""
@@ -198,7 +198,7 @@ def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArr
 def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
     """Raise ValueError if a model, once read back, predicts other values for a few training rows.
 
-    A model whose predictions are random only has to predict.
+    If a model's predictions are random, being able to predict suffices.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
@@ -250,7 +250,7 @@ def _store_problem(estimator: Any) -> str:
 
 @contextmanager
 def _named(member: Member) -> Iterator[None]:
-    """Turn errors of the body into RefitFailed with the trial's number; losing the store stays."""
+    """Turn errors of the body into RefitFailed with the trial's number, except a lost store."""
     try:
         with exits_as_errors():
             yield

@@ -1,6 +1,6 @@
-"""Declarations of other distributions that a study uses, and proof that they are the same here.
+"""Plugins (declarations of other distributions) of a study, and proof that workers have the same.
 
-The proof is the distribution's version and a digest of its code, recorded by the study.
+The proof is the distribution's version and a digest of its code; the study records both.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
 
 @cache
 def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
-    """Raise BadInput, with the remedy, if this process lacks a plugin of a study, or differs."""
+    """Raise BadInput, with the remedy, if a plugin of a study is missing or different here."""
     for plugin in used:
         _check(plugin)
 
@@ -78,7 +78,7 @@ def _check(used: UsedPlugin) -> None:
 
 
 def _as_used(plugin: Plugin) -> UsedPlugin:
-    """Return a plugin with the digest of its code, in all modules of its distribution behind it."""
+    """Return a plugin with the digest of all modules of its distribution that it depends on."""
     declared, package = REGISTRIES[plugin.kind].named(plugin.name), plugin.module.partition(".")[0]
     modules = {plugin.module, *_modules_of(declared, package)}
     roots = {module.partition(".")[0] for module in modules}

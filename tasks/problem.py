@@ -143,7 +143,7 @@ class StudyContext:
         use_cache: Whether to read and write artifacts in the cache.
         memory_limit_bytes: Largest memory estimate to start a step at; None for the machine's
             memory.
-        cache_area: Area that does not share its artifacts; empty for the common one.
+        cache_area: Cache area that shares no artifacts with others; empty for the common area.
         quantities: Quantities to measure in addition to the loss.
         epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
         bootstraps: Bootstraps whose risks evaluations report; None for no risks.

@@ -1,7 +1,7 @@
 """Threads of trials: one each, except for large fits whose results do not depend on the number.
 
-Workers times threads never exceeds the number of cores. Linear algebra always uses one thread,
-because the order in which threads add numbers changes the last digits.
+The number of workers times threads never exceeds the number of cores. Linear algebra always uses
+one thread, because the order in which threads add numbers changes the last digits.
 """
 
 import os
@@ -38,7 +38,8 @@ _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
 def one_thread() -> Iterator[None]:
     """Limit libraries to one thread in the body, including libraries loaded there.
 
-    The order of sums in several threads varies and changes the last digits, and so neighbours.
+    Several threads add numbers in varying order. This changes the last digits, and can change
+    results such as nearest neighbours.
     """
     _VARIABLES.enter()
     try:
@@ -81,7 +82,7 @@ def fit_threads(n_cells: float, most: int) -> int:
 
 @contextmanager
 def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
-    """Give a fit in the body of `one_thread` several threads, and restore the estimator.
+    """Give several threads to a fit within `one_thread`, and restore the estimator afterwards.
 
     `way` is the algorithm's `threads` declaration; empty for one thread.
     """
@@ -134,5 +135,5 @@ _VARIABLES = _Variables()
 
 
 @lru_cache(maxsize=1)
-def _controller(n_modules: int) -> ThreadpoolController:  # noqa: ARG001 - others bring libraries
+def _controller(n_modules: int) -> ThreadpoolController:  # noqa: ARG001 - key of the cache
     return ThreadpoolController()

@@ -53,8 +53,8 @@ def trial_pipeline(
 ) -> TrialPipeline:
     """Build the pipeline of a trial as for its first fold, trained to `best_epoch` or the last.
 
-    If the store does not know the input of the model, because nothing was cached, earlier steps
-    are rerun. A failed step, named or empty if unknown, is not; later steps are built as if it had
+    If nothing was cached, the store does not know the input of the model, and earlier steps are
+    rerun. The `failed_step` (empty if unknown) is not rerun; later steps are built as if it had
     returned its input.
 
     Raises:
@@ -116,7 +116,7 @@ def _recipes(
 def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -> str:
     """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
 
-    The docstring starts with `heading`. BadInput if a value of an estimator is no code.
+    The docstring starts with `heading`. BadInput if a value cannot be written as code.
     """
     writer = _Writer(user_file)
     built = _laid_out(writer.text(trial.pipeline), before=len("pipeline = "))
@@ -240,7 +240,7 @@ class _Writer:
 def _parameters(estimator: Any) -> Mapping[str, Any]:
     try:
         values: Mapping[str, Any] = estimator.get_params(deep=False)
-    except TypeError:  # this library's `get_params` takes no argument
+    except TypeError:  # the library's own `get_params` takes no argument
         values = estimator.get_params()
     return values
 

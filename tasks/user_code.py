@@ -156,7 +156,7 @@ sys.meta_path.append(_TravellingModules())
 
 
 def portable_pickle(value: Any) -> bytes:
-    """Pickle a value with the classes of users' texts, so that it can be read without them."""
+    """Pickle a value with the classes of users' texts, so that reading does not need the texts."""
     return pickle_by_value(value, is_user_code)
 
 

@@ -66,8 +66,8 @@ def greedy_picks(
 ) -> tuple[list[int], list[float]]:
     """Pick up to `size` members with replacement; each pick improves the ensemble most.
 
-    `members` are contributions of one shape, the best alone first. Returns the picks by position,
-    up to the best size, and the ensemble's loss after each. The first candidate wins a tie.
+    `members` are contributions of one shape, with the best single member first. Returns picks by
+    position, up to the best size, and the loss after each. The first candidate wins a tie.
     """
     picks, losses = [0], [loss(members[0])]
     total = members[0].copy()
@@ -97,7 +97,7 @@ BOOTSTRAPS = Bootstraps(500, 0.5)
 MOST_MEMBERS = 32
 """Most members of an agnostic ensemble; greedy selection picks no more either. Each member is
 refitted on all rows and called in each prediction. After a search, about a hundred models are best
-in some bootstrap, many of them alike, and this many predict as well."""
+in some bootstrap, many of them alike; this number of models predicts as well."""
 
 _SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
 """Bootstraps for metrics that need a millisecond per model, fold and bootstrap."""
@@ -126,12 +126,11 @@ CANDIDATES = 32
 
 @dataclass(frozen=True)
 class EnsembleChoice:
-    """An ensemble of candidates; of kind single if greedy selection found nothing better.
+    """An ensemble of candidates; its kind is single if greedy selection found nothing better.
 
     Attributes:
-        weights: Weights by candidate, summing to 1; the best first, in an agnostic one the
-            heaviest.
-        losses: Mean loss over the folds; for greedy selection, at each size from 1.
+        weights: Weights by candidate, summing to 1; best first, or heaviest first if agnostic.
+        losses: Mean loss over the folds; greedy selection has one for each size from 1.
     """
 
     kind: Kind

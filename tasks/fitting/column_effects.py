@@ -1,8 +1,8 @@
 """Strength and direction of the columns that a fitted pipeline makes of events.
 
-Strength is the rise of the loss when values are permuted among rows, with all columns of a code
-together first, because they could replace each other. Direction is the rank correlation with the
-scores.
+Strength is the rise of the loss when values are permuted among rows. The columns of a code are
+first permuted together, because they could replace each other. Direction is the rank correlation
+with the scores.
 """
 
 from collections.abc import Callable, Container, Sequence

@@ -1,10 +1,10 @@
 """Estimators that train in epochs, and the meaning of an epoch for each.
 
 An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
-rounds (`warm_start`). The table lists estimators whose interrupted training ends the same to the
-last bit. All others are fitted at once: logistic regression forgets its solver's state, a second
-pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours, discriminants,
-Gaussian processes and single trees have no epochs.
+rounds (`warm_start`). The table lists estimators that end with the same model, to the last bit, if
+training was interrupted. All others are fitted at once: logistic regression forgets its solver's
+state, a second pass adds nothing to naive Bayes, and AdaBoost, support vector machines, neighbours,
+discriminants, Gaussian processes and single trees have no epochs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class Iterative:
         rounds: Constructor argument that counts trees or rounds; empty if an epoch is a pass.
         settings: Arguments set regardless of the configuration. Early stopping, which holds back
             rows of its own, is replaced by the best epoch of the curve.
-        traps: Reasons against epochs, by argument and value that rule them out.
+        traps: Reasons not to train in epochs, by the argument and value that rule it out.
     """
 
     rounds: str = ""

@@ -83,13 +83,13 @@ class Recipe:
     Attributes:
         arguments: Constructor arguments, as the estimator receives them.
         weights: Way in which class weights reach the estimator, or "none".
-        library: Packages and versions of its classes; digests for texts.
+        library: Packages and versions of its classes; digests for our and users' code.
         stochastic: Whether the estimator takes a seed.
         repairs: Repairs applied to the input before fitting (see `tasks.repairs`), in order.
         out_of_fold: Whether training rows are transformed by `fit_transform`.
         files: Digests of the data files it depends on; empty for a missing file.
         memory: Rule that estimates its memory, if there is one; not in the key.
-        threads: Declared way to give a fit several threads; not in the key.
+        threads: Declared way to give several threads to a fit; not in the key.
     """
 
     algorithm: str

@@ -1,6 +1,6 @@
-"""Training of a model of one fold epoch by epoch, from the start or from a checkpoint.
+"""Epoch-by-epoch training of a fold's model, from the start or from a checkpoint.
 
-Interrupted, pickled and resumed, it gives the same model and curve to the last bit.
+A training that is interrupted, pickled and resumed gives the same model and curve to the last bit.
 """
 
 import pickle
@@ -54,7 +54,7 @@ class Checkpoint:
 
 
 class EpochTraining:
-    """Training of a model of one fold, for up to `epochs` epochs.
+    """Training of one fold's model, for up to `epochs` epochs.
 
     Args:
         how: Recipe whose estimator trains in epochs.
@@ -68,7 +68,7 @@ class EpochTraining:
 
     Attributes:
         curve: Finite losses so far, one per epoch.
-        seconds: Time of training and judging here.
+        seconds: Time spent on training and judging in this process.
         trouble: Reason training cannot continue beyond `curve`; None if it can.
     """
 
@@ -110,7 +110,7 @@ class EpochTraining:
         self.seconds = perf_counter() - started
 
     def advance(self, to: int) -> None:
-        """Train up to an epoch, or to the last one with finite numbers; raise if that is none."""
+        """Train up to an epoch, or to the last one with finite numbers; raise if none has them."""
         started = perf_counter()
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

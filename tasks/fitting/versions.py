@@ -1,4 +1,4 @@
-"""Versions of the code behind an estimator (digests for `tasks` and users), parts of its key."""
+"""Versions of the code behind an estimator, as part of its key; our and users' code has digests."""
 
 import ast
 import sys
@@ -70,7 +70,7 @@ _ROOM = "prefect_tune.tasks."
 
 @cache
 def digest_of_own(path: str) -> str:
-    """Return the digest of our class's or function's module and all it imports from `tasks`."""
+    """Return the digest of our class or function: its module and all imports from `tasks`."""
     module, _, name = path.rpartition(".")
     defined_in = getattr(getattr(import_module(module), name), "__module__", module)
     behind = modules_behind({module, defined_in}, (_ROOM,))
@@ -101,9 +101,9 @@ def library_of(
 ) -> str:
     """Return the packages behind an estimator with versions; digests for our and users' code.
 
-    Estimators from neither us nor scikit-learn may inherit from or contain classes of any package,
-    so `make` builds the estimator and all its classes are inspected. ValueError if a package is not
-    installed.
+    Estimators of packages other than scikit-learn and ours may inherit from or contain classes of
+    any package. `make` therefore builds the estimator, and all its classes are inspected.
+    ValueError if a package is not installed.
     """
     package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:

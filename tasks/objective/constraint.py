@@ -79,7 +79,7 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
 
 
 def absent_groups_in(quantity: Quantity, dataset: Dataset, split: Split) -> dict[str, list[int]]:
-    """Return by group the folds that hold out none of it; BadInput unless two can be compared."""
+    """Return, by group, the folds without held-out rows of it; BadInput if a fold has too few."""
     if not quantity.column or dataset.columns is None:
         return {}
     absent, fewest = absent_groups(dataset.columns[quantity.column], quantity.bins, split)

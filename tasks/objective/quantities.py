@@ -54,7 +54,7 @@ def groups_of(
 ) -> tuple[NDArray[np.intp], list[str]]:
     """Return the group of each row, shape (n,), and the groups' names; -1 for no group.
 
-    Groups are the column's values, or intervals between ascending `bins`, the last one closed.
+    Groups are the column's values, or intervals between ascending `bins` (the last one closed).
     """
     if not bins:
         numbers, found = pd.factorize(column, sort=True)
@@ -69,7 +69,7 @@ def groups_of(
 def absent_groups(
     column: "pd.Series[Any]", bins: Sequence[float], split: Split
 ) -> tuple[dict[str, list[int]], int]:
-    """Return by group the folds that hold out none of it, and the fewest groups in a fold."""
+    """Return, by group, the folds without held-out rows of it; and the fewest groups in a fold."""
     numbers, names = groups_of(column, bins)
     held = [set(numbers[split.held_out(fold)].tolist()) - {-1} for fold in range(split.n_folds)]
     absent = {

@@ -4,7 +4,7 @@ Bootstraps are drawn once, from the study's seed, and shared by all trials. They
 each fold, so folds count equally, as they do in the loss.
 
 Many metrics need no loop over bootstraps, because a bootstrap is a row of weights that sum to 1.
-The mean of losses over rows is one matrix product. Precision, recall and similar scores follow from
+Mean losses over rows are one matrix product. Precision, recall and similar scores follow from
 weighted class counts; the area under the curve sorts the scores once (Lacoste et al. 2014).
 """
 
@@ -155,7 +155,7 @@ def surprise(y: Targets, predictions: Predictions) -> Array:
 
 
 def brier(y: Targets, predictions: Predictions) -> Array:
-    """Return squared distances from the true class; for two classes, of one column."""
+    """Return squared distances from the true class; for two classes, in one column only."""
     score = _probabilities(predictions)
     distances: Array = ((score - np.eye(score.shape[1])[y]) ** 2).sum(axis=1)
     return distances / 2 if score.shape[1] == 2 else distances
@@ -202,7 +202,7 @@ def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: 
 
 
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
-    """Return the area under the ROC curve in each bootstrap; nan if a side has no weight.
+    """Return the area under the ROC curve in each bootstrap; nan if a class has no weight.
 
     Scores, shape (m,), are sorted once; a pair of equal scores counts half. Bootstraps, weights of
     shape (N, m), are contiguous in memory, so sums over rows run over whole lines.

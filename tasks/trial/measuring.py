@@ -36,8 +36,8 @@ def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, floa
 
     Folds in which a quantity is undefined are skipped, and so is a quantity undefined in all folds.
     Values measured on the pipeline are stored with the predictions and hold for all trials with the
-    model: latencies vary. For a model in epochs, they come from the last epoch, which is in memory;
-    values measured on predictions come from the best one.
+    model, because latencies vary. For a model in epochs, they come from the last epoch, which is in
+    memory, and values measured on predictions come from the best epoch.
     """
     values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
     for fold in path_run.folds if quantities else ():

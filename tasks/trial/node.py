@@ -97,7 +97,7 @@ class FoldRows:
         if not isinstance(rows, EventRows) or not fold.context.use_cache:
             return rows
         if self._blocks is None:
-            assert isinstance(fold.dataset.X, EventRows)  # noqa: S101 - since its rows are
+            assert isinstance(fold.dataset.X, EventRows)  # noqa: S101 - some of its rows are
             n_training = fold.n_rows_in_all or len(fold.training)
             self._blocks = SharedBlocks(fold.store, fold.dataset.X, fold.context, n_training)
         return replace(rows, positions=positions, shared=self._blocks)

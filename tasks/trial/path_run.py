@@ -125,7 +125,7 @@ class StepFailed(Exception):  # noqa: N818 - reads as an outcome
 
 
 class StepOutcome:
-    """References to a step's artifacts; a plain class, so that Prefect links its task run."""
+    """References to a step's artifacts, in a plain class, so that Prefect links the task run."""
 
     __slots__ = ("__weakref__", "keys", "n_cached")
 

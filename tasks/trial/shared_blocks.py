@@ -162,8 +162,8 @@ class SharedBlocks:
     def blocks(self, X: EventRows, wanted: Sequence[Block]) -> Mapping[Block, Matrix] | None:
         """Return a matrix with the n rows of X for each block, read on access.
 
-        None if a block is missing and X has less than half of the training rows, if X has less than
-        a twelfth of them, or if X does not come from the data set.
+        Returns None if X has less than a twelfth of the training rows or does not come from the
+        data set. If a block is missing, also returns None below half of the training rows.
         """
         if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):
             return None
@@ -224,7 +224,7 @@ class SharedBlocks:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Partition of each row of the data set, and its place in the partition."""
+        """Partition of each row of the data set, and the row's place in the partition."""
         partition, place = np.empty((2, len(self._X)), dtype=np.intp)
         for number, one in enumerate(self._partitions):
             partition[one.positions] = number

@@ -1,8 +1,8 @@
 """Limits of a trial, enforced by the nanny of its worker, so that native code cannot delay them.
 
-The nanny reads the worker's note of its trial ten times a second. A trial over a limit is frozen
-with all its child processes, the flow is told why, and the processes are killed. If a worker dies
-by itself, its processes are ended and the flow is told at which step.
+The nanny reads the worker's note of its trial ten times a second. If a trial exceeds a limit, all
+its processes are frozen, the flow is told why, and the processes are killed. If a worker dies by
+itself, its processes are ended and the flow is told the step.
 
 The scheduler gives the plugin to every nanny. A killed flow cannot withdraw it, and a plugin misses
 its removal while its worker restarts, so each plugin checks the flow's mark on the scheduler.
@@ -107,9 +107,10 @@ class _Worker:
 class LimitKeeper(NannyPlugin):
     """Nanny plugin that enforces the limits of one flow run's trials, with events to `topic`.
 
-    An event has the `trial` (its task run's id), addresses of the `worker` and its `nanny`, and the
-    `failure` or, at least `tell_seconds` apart, a new `step` with `fold` and `seconds`. When the
-    flow's Dask `client` is gone, the plugin ends itself and a running trial.
+    An event has the `trial` (its task run's id), addresses of the `worker` and its `nanny`, and
+    either the `failure` or a new `step` with `fold` and `seconds`. Steps are at least
+    `tell_seconds` apart. When the flow's Dask `client` is gone, the plugin ends itself and a
+    running trial.
     """
 
     restart = False

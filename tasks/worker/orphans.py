@@ -1,8 +1,9 @@
 """Workers end with the process that started them, even in the middle of a task.
 
 Dask's workers watch their parent in a thread, which stops while C code holds the interpreter's
-lock. Linux instead signals the end of the *thread* that started a process. Any thread may have
-started the fork server, so it checks for its parent itself, and ends what dead workers leave.
+lock. Linux instead signals the end of the *thread* that started a process. Because any thread may
+have started the fork server, the fork server checks for its parent itself. It also ends processes
+that dead workers leave.
 
 On macOS, and for workers started by others, the parent is the nanny's process, and a small guard
 process ends the workers. It reads their pids from standard input, and acts when the input ends.
@@ -70,7 +71,7 @@ def tie_fork_server() -> None:
 
     for number in _OF_TERMINAL:  # the flow ends it; any thread may have started it
         signal.signal(number, signal.SIG_IGN)
-    # Adopted processes end one day, too.
+    # The fork server does not know the process ids of adopted processes that end.
     warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
     signal.signal(_SIGNAL, check_parent)
     _control_process(_SET_CHILD_SUBREAPER, 1)
@@ -80,7 +81,7 @@ def tie_fork_server() -> None:
 
 
 def _end_children() -> None:
-    """Kill all children of this process, and theirs, which it adopts as their parents end."""
+    """Kill all children of this process, and their children, which it adopts when parents end."""
     until = monotonic() + _END_SECONDS
     while (children := descendants(os.getpid())) and monotonic() < until:
         for child in children:

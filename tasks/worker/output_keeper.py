@@ -2,7 +2,7 @@
 
 File descriptors 1 and 2 of a worker are a pipe to the keeper. The worker registers the pipe with a
 socket, over which it names the file to write. On each request the keeper empties the pipe, changes
-the file and answers. A thread of the worker could not, while C code holds the interpreter's lock.
+the file and answers. A thread of the worker could not do so while C code holds Python's lock.
 
 Passwords are masked. A file keeps the end of the output in two segments of bounded size, so the end
 survives even if the writer is killed. Apart from masking, only the standard library is imported.
@@ -244,7 +244,7 @@ def _admit(door: socket.socket, selector: DefaultSelector) -> int:
 
 
 def _dismiss(client: _Client, selector: DefaultSelector) -> int:
-    """Write the rest of a worker that is gone; return the change in the number of connections."""
+    """Write a gone worker's remaining output; return the change in the number of connections."""
     selector.unregister(client.control)
     with suppress(KeyError):  # its pipe closed earlier
         selector.unregister(client.pipe)

@@ -85,7 +85,7 @@ def dask_setup(worker: Any) -> None:
 def trial_captured(
     worker: Any, task_run_id: str, secrets: Sequence[str] = ()
 ) -> Iterator[list[Printed]]:
-    """Capture the output of the body, which is in the list afterwards, with secrets masked.
+    """Capture the output of the body; the list receives it afterwards, with `secrets` masked.
 
     The nanny finds the file by `task_run_id`. Outside a Dask worker, nothing is captured.
     """
@@ -117,7 +117,7 @@ async def take_printed(task_run_id: str, dask_worker: Any) -> Printed:
 
 
 class _Capture:
-    """A pipe to the keeper and the file it leads to, `outside` of trials if not None."""
+    """A pipe to the keeper, and the file it leads to: `outside` between trials, if not None."""
 
     def __init__(self, outside: Path | None, *, forks: bool = False) -> None:
         self.pid, self._outside, self._forks = os.getpid(), outside, forks

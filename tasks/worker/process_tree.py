@@ -33,7 +33,7 @@ class ProcessTree:
         return self._root.pid
 
     def refresh(self, *, at_once: bool = False) -> None:
-        """Find the descendants of the root; `at_once` even if that is expensive and recent."""
+        """Find the descendants of the root; `at_once` repeats even recent, expensive lookups."""
         if not (_HAS_LISTS or at_once) and monotonic() - self._looked < _LOOK_SECONDS:
             return
         self._looked = monotonic()

@@ -1,4 +1,4 @@
-"""Readiness of a worker: it can read the store, has the flow's versions, and has loaded data."""
+"""Readiness of a worker: it can read the store, has the flow's versions and has loaded data."""
 
 from collections.abc import Iterable
 from contextlib import suppress

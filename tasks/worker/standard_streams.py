@@ -1,6 +1,6 @@
 """Standard output and error of this process: open, line-buffered and flushed, in Python and in C.
 
-An algorithm may close or replace them. Later trials in the same worker can print all the same.
+Even if an algorithm closes or replaces the streams, later trials in the same worker can print.
 """
 
 import ctypes

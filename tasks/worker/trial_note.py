@@ -124,8 +124,8 @@ _NOTED: ContextVar[_Note | None] = ContextVar("trial_note", default=None)
 def trial_noted(times: float = 1.0, limit_seconds: float | None = None) -> Iterator[None]:
     """Note this task run as the worker's trial during the body, so that limits apply.
 
-    The time limit is `times` a trial's limit, or `limit_seconds` if that is less. WorkerUnfit if
-    the trial cannot be noted, as when the disk is full.
+    The time limit is `times` a trial's limit, or `limit_seconds` if that is less. Raises
+    WorkerUnfit if the trial cannot be noted, for example because the disk is full.
     """
     context = TaskRunContext.get()
     worker = this_worker()
