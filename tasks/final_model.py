@@ -198,7 +198,7 @@ def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArr
 def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]) -> None:
     """Raise ValueError if a model, once read back, predicts other values for a few training rows.
 
-    If a model's predictions are random, being able to predict suffices.
+    A model with random predictions passes if it predicts anything.
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)

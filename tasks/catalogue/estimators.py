@@ -1,4 +1,4 @@
-"""Estimators whose arguments the papers' tables name differently from scikit-learn.
+"""Estimators with arguments named as in the papers' tables, unlike those in scikit-learn.
 
 Each is a function of the table's hyperparameters, or a class if the choice depends on data.
 """

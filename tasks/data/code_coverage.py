@@ -22,8 +22,8 @@ class CodeCoverage:
         description: Its description; empty if unknown.
         patients: Share of the patients that have the code, 0 to 1.
         events: Mean number of its events among these patients.
-        by_class: Share of the patients of each class that have the code, by class; None for a class
-            without patients. Empty unless the target has two classes.
+        by_class: Share of patients with the code, by class; None for a class without patients.
+            Empty unless the target has two classes.
     """
 
     code: str

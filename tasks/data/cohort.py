@@ -1,11 +1,10 @@
 """Synthetic patient cohorts with a planted truth, for demonstrations and tests.
 
 Patients order medications; each order is an event of the medication and of its drug class, with a
-value. Cases order slightly more of everything, but the signal is in a few main codes. It has one of
-four families: presence, number of orders, total value, or average value of a code. Each family
-needs a different feature construction. Options also plant rare codes with or without a signal, two
-codes that are informative only as a pair, and a code that leaks the class after the prediction
-time.
+value. Cases order slightly more of everything, but the signal is in a few main codes. The signal
+has one of four families: presence, number, total or average value of orders. Each family needs a
+different feature construction. Options also plant rare codes with or without a signal, two codes
+that are informative only as a pair, and a code that leaks the class after the prediction time.
 
 The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
 `cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/` with a

@@ -1,7 +1,6 @@
 """The orders of a synthetic cohort: common medications, with planted codes among them.
 
-Each function draws one kind of order for all patients. One property of the orders depends on the
-class.
+Each function draws one kind of order for all patients; one property depends on the class.
 """
 
 from collections.abc import Sequence

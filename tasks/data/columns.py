@@ -36,8 +36,7 @@ TEXT_SHARE = 0.5
 _IDENTIFIER_SHARE = 0.95
 """A column of single words with a larger share of distinct values only names the rows."""
 _FEW_ROWS = 20
-"""A column of whole numbers that all differ may only name the rows, if it has more rows than
-this."""
+"""In a column of more rows than this, distinct whole numbers may only name the rows."""
 _MOST_HASHED, _ALL_HASHED, _LEAST_HASHED = 128, 256, 16
 """Columns of hashed words: most for one text, most for all texts, and fewest for one of many."""
 _HASHED_CELLS = 50_000_000
@@ -91,8 +90,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         The features in canonical form, the reader of such rows, and notes for the user.
 
     Raises:
-        BadInput: If a column is duplicated or missing or has infinite numbers, or no column is
-            left.
+        BadInput: If a column is duplicated, missing or has infinite numbers; or if none is left.
     """
     doubled = frame.columns[frame.columns.duplicated()]
     if len(doubled):

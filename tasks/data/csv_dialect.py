@@ -130,8 +130,8 @@ def _is_field(content: bytes, separator: str, pattern: bytes) -> bool:
 def _separator(head: bytes, *, is_whole: bool) -> str:
     """Return the first separator that gives all rows as many fields as names, at least two.
 
-    If none does, rows differ in length. Then it is the comma, if the names contain one, or else the
-    separator that gives most names.
+    If none does, rows differ in length. The result is then the comma if names contain one, or else
+    the separator that gives most names.
     """
     text = head.decode(errors="ignore")
     widths = {one: _widths(text, one, is_whole=is_whole) for one in _SEPARATORS}

@@ -38,8 +38,7 @@ class Dataset:
         classes: The classes in order; empty if the target is a number.
         groups: Group number of each row, shape (n,); rows of a group stay together. None if each
             row stands alone.
-        is_test: Whether each row was given as a test row, shape (n,); None if the split draws test
-            rows.
+        is_test: Whether each row was given as a test row, shape (n,); None if the split decides.
         aside: Columns of a table that are not features but define groups of a constraint, or None.
         reader: Reader of rows in the same way as these rows. None for events, and for tables whose
             columns are all plain numbers and categories.

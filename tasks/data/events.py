@@ -148,7 +148,7 @@ class EventRows:
         return {code: text for code, text in described if text}
 
     def longest_history_days(self) -> float:
-        """Most days from a row's first event, except birth and static facts, to its time."""
+        """Most days between a row's first event, not a birth or fact, and its prediction time."""
         times, codes = self.events["time"].to_numpy(), self.events["code"].cat.codes.to_numpy()
         is_birth = np.isin(np.arange(len(self.codes)), self.births)
         first, waiting = self.start.copy(), np.flatnonzero(self.start < self.stop)

@@ -96,7 +96,7 @@ class Location:
         return name.removesuffix(suffix)
 
     def below(self, name: str) -> Self:
-        """Return the file or folder with a name in this folder."""
+        """Return the file or folder of this name inside the folder."""
         return self._child(posixpath.join(self.path, name))
 
     def children(self) -> list[Self]:
@@ -127,8 +127,7 @@ class Location:
     def unread_tables(self, read: Collection[str], used: Sequence["Location"]) -> list[str]:
         """Return the sorted names of the tables in this folder that are not read.
 
-        Names in `read` are in lower case. `used` are locations read for other purposes, such as
-        labels.
+        Names in `read` are in lower case. `used` are locations read otherwise, such as labels.
         """
         paths = [location.path.rstrip("/") for location in used]
         return sorted(

@@ -68,7 +68,7 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
 TEST = -1
 """Fold number of test rows."""
 LEARN = -2
-"""Fold number of rows that every fold trains on: rare classes, and the rest of a hold-out."""
+"""Fold number of rows in every training part: rare classes, and the rest of a hold-out."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
 _TWO = 2
@@ -276,7 +276,7 @@ def _dealt_again(
 
 
 def _as_partition(fold: Folds) -> Rows:
-    """Number parts by their first rows, so that equal partitions have equal numbers."""
+    """Number parts by their first rows, so that equal partitions become equal arrays."""
     _, first, inverse = np.unique(fold, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse]
 

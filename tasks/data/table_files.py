@@ -411,7 +411,7 @@ def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
 
 
 def _is_whole(numbers: pd.Series) -> bool:
-    """Return whether all numbers may have been written with digits only."""
+    """Return whether all numbers may be written with digits only."""
     is_whole = pd.api.types.is_integer_dtype(numbers) or bool((numbers.dropna() % 1 == 0).all())
     return is_whole and not bool((numbers < 0).any())
 

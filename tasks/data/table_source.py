@@ -308,7 +308,7 @@ def unused_name(name: str, columns: Iterable[Any]) -> str:
 
 
 def frame_name(frame: pd.DataFrame) -> str:
-    """Return the name of a DataFrame as a source; equal content has an equal name."""
+    """Return the name of a DataFrame as a source; equal names mean equal content."""
     return FRAME + content_digest("frame", _content(frame))[:_DIGITS]
 
 

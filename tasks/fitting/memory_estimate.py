@@ -2,8 +2,8 @@
 
 An estimate is a lower bound: the largest arrays the step cannot avoid, given its arguments and the
 size of the data. A step that might fit is never refused; the limit of the running trial covers
-memory that depends on values. Estimates cover all training rows of a fold, which may follow a
-subset.
+memory that depends on values. Estimates are for all training rows, because a trial on them may
+follow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

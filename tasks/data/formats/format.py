@@ -58,10 +58,8 @@ class Format:
         read: Returns the frames of a file or folder, given the columns to read as texts. Frames of
             events have columns with names in `event_tables`.
         subfolder: Subfolder with its files; empty for the folder itself.
-        folder_holds: Files that identify a folder of this format; empty if single files may have
-            it.
-        check: Raises `BadInput` for a folder that cannot have the format, even if the user names
-            it.
+        folder_holds: Files that identify a folder of this format; empty if files have it, too.
+        check: Raises `BadInput` if the user names this format for a folder that cannot have it.
         tables: Names of the tables to read in a folder, in lower case; a note lists other tables.
             Empty if all tables are read.
         read_codes: Returns descriptions and ancestors of codes in a folder, like `code_table`; None

@@ -3,8 +3,7 @@
 A row of a clinical table becomes an event with the row's concept as its code: `DRUG//1118084`. Rows
 without a standard concept (concept 0) have the source's code: `DRUG//SOURCE//0093-1059`. The table
 of persons gives static events for gender, race and ethnicity, and `MEDS_BIRTH`; deaths give
-`MEDS_DEATH`. Data derived from other tables (eras) or known only later (the end of a visit) is not
-read.
+`MEDS_DEATH`. Data derived from other tables (eras) or known only later (end of a visit) is skipped.
 
 `concept` describes the codes and `concept_ancestor` gives their ancestors. Ancestors are named like
 codes of the same table or by their domain, such as `DRUG//21601238`, or `CONCEPT//<id>` if no event

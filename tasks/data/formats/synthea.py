@@ -1,10 +1,10 @@
 """CSV exports of Synthea as events.
 
-A row of a table becomes an event with the row's code: `CONDITION//444814009`. Values are those in
-the observations, the dispenses of medications, and the quantity of supplies; a text value becomes
-part of the code. The code of an imaging study has modality and body site: `IMAGING//CT//51185008`.
-The table of patients gives static events for gender, race and ethnicity, `MEDS_BIRTH` and
-`MEDS_DEATH`. Data known only later, such as the end of an encounter, is not read.
+A row of a table becomes an event with the row's code: `CONDITION//444814009`. Observations have
+their own value, medications the number of dispenses, and supplies the quantity. A text value
+becomes part of the code. The code of an imaging study has modality and body site:
+`IMAGING//CT//51185008`. The table of patients gives static events for gender, race and ethnicity,
+`MEDS_BIRTH` and `MEDS_DEATH`. Data known only later, such as the end of an encounter, is not read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

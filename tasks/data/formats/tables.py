@@ -1,7 +1,7 @@
 """Tables and logs of patient events, including MEDS.
 
-A table is a file, or a folder of Parquet files with the same columns. A log is such a table, or a
-MEDS folder.
+A table is a file, or a folder of Parquet files with the same columns. A log is a table or a MEDS
+folder.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
