@@ -9,7 +9,7 @@ estimator with a lambda in an attribute. Both kinds are read alike.
 Unpickling executes code, so write access to a store's files must not suffice to run code on
 workers. The index holds the digest of every file, and changed files are never read. If the store
 has a signing key, each pickle also carries an HMAC-SHA256, against attackers who can write the
-index, too.
+index.
 """
 
 import hmac

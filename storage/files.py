@@ -140,7 +140,7 @@ class Files:
         *,
         mappable: bool = False,
     ) -> dict[str, tuple[Part, bytes | memoryview]]:
-        """Return canonical parts, to be published in a folder, as bytes with descriptions."""
+        """Return canonical parts of a folder as bytes with descriptions, ready for `publish`."""
         key = signing_key()
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         for name, value in parts.items():

@@ -52,7 +52,7 @@ class Journal:
             note_publications(connection, [(folder, place)])
 
     def finish(self, places: Sequence[str]) -> None:
-        """Remove places that were written, deleted or given up."""
+        """Remove places whose write or deletion is finished or was given up."""
         if places:
             self._database.transact(lambda connection: end_publications(connection, places))
 

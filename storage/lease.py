@@ -264,7 +264,7 @@ class LeaseBook:
 
         `look` is a query in the transaction that acquires the lease. Whenever another process holds
         the lease, `instead` may return a result that makes the lease unnecessary; the body then
-        runs without a lease.
+        needs no lease.
         """
         lease = self._taken(name, look)
         if lease is None:

@@ -80,7 +80,7 @@ def lives_in_memory(database: Database) -> bool:
 
 
 def _claimed(address: StoreAddress, files: Files, database: Database, budget_bytes: int) -> str:
-    """Tie folder and index together, or check that they are; return the store's id."""
+    """Tie folder and index together, or check that they belong together; return the store's id."""
     if not address.id and database.is_missing_file() and is_there(address, files):
         raise StoreRefused(
             f"the database {database.url} of the store {address.url} is missing; restore it, name "

@@ -2,8 +2,8 @@
 
 `cache/` has results of steps within a byte budget, `records/` has files that are never evicted. An
 artifact is a folder of parts, written under a temporary name and published in one move. Readers use
-the index, which holds the digest of each part. A damaged or missing part counts as a miss and
-raises a warning.
+the index, which holds the digest of each part. A damaged or missing part counts as a miss, with a
+warning.
 """
 
 import json

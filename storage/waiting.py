@@ -49,13 +49,13 @@ def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Start of a piece of work: the `monotonic` time, and the seconds waited before."""
+    """Start of a piece of work: the `monotonic` time, and the seconds waited before it."""
 
     at: float
     waited: float
 
     def own_seconds(self) -> float:
-        """Return the seconds since then, without waits."""
+        """Return the seconds since the start, without waits."""
         waits = _WAITS.get()
         waited = 0.0 if waits is None else waits.seconds - self.waited
         return monotonic() - self.at - waited

@@ -199,7 +199,7 @@ class UsageBuffer:
         self._flush_soon()
 
     def count_load(self, entry: Entry, read_bytes: int, seconds: float) -> None:
-        """Count the seconds spent reading part of an artifact."""
+        """Count the seconds spent on reading a part of an artifact."""
         whole = seconds * entry.size_bytes / max(read_bytes, 1)
         with self._lock:
             self._collected.time(entry, "load_seconds", whole)
