@@ -46,7 +46,7 @@ class Checkpoints:
     def largest(self, most: int, unless: int = 0) -> Checkpoint | None:
         """Return the latest readable checkpoint of up to `most` epochs.
 
-        The model of a checkpoint of exactly `unless` epochs is not read, and is None.
+        If the checkpoint has exactly `unless` epochs, its model is not read and is None.
         """
         for epochs in sorted(self.found, reverse=True):
             if epochs <= most:

@@ -75,7 +75,7 @@ class ProcessTree:
             _asked(process, psutil.Process.resume)
 
     def end(self) -> None:
-        """Kill all processes; if the root has ended, those it has left behind."""
+        """Kill all processes; if the root has ended, kill the processes it has left behind."""
         self.freeze()
         self._signal_group(signal.SIGKILL)
         for process in self._all():

@@ -34,7 +34,7 @@ def open_streams() -> None:
 
 
 def keep_streams_open() -> None:
-    """Give this process streams that cannot be closed; other code may keep references to them."""
+    """Give this process streams that cannot be closed, because other code may keep references."""
     flush_streams()
     sys.stdout = sys.__stdout__ = _Lasting(1)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _Lasting(2)  # type: ignore[misc]
