@@ -68,7 +68,7 @@ def read_table(
         BadInput: If the file cannot be read, or two columns have the same name.
     """
     if not location.is_table():
-        raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
+        raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
     try:
         if location.is_parquet():
             frame = _read_parquet(location, only, of_rows=of_rows)

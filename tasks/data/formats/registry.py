@@ -63,7 +63,7 @@ def recognise(
     if not given.is_folder:
         from prefect_tune.tasks.data.location import SUFFIX_NAMES  # noqa: PLC0415 - heavy
 
-        raise BadInput(f"{location.url} is not a type of file that is read; use {SUFFIX_NAMES}")
+        raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
     holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
     raise BadInput(
         f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
