@@ -10,8 +10,8 @@ from prefect_tune.optimizers.trials.objective import Bootstraps, FailureCost
 
 _FAILURE_COST = "Loss that a failed trial counts as."
 _KERNEL = (
-    "Comparison of pipelines: by all columns (`one_hot`), or only by what two pipelines share "
-    "(`conditional`)."
+    "How two pipelines are compared: by all columns (`one_hot`), or only by the "
+    "algorithms and hyperparameters that both have (`conditional`)."
 )
 
 RANDOM_SEARCH = Method(
@@ -108,7 +108,9 @@ class JoptOptions(MethodOptions):
     """Options of `--method jopt`."""
 
     n_startup: int = option(
-        "Random configurations before the process proposes any.", default=10, at_least=1
+        "Number of random configurations before the Gaussian process proposes any.",
+        default=10,
+        at_least=1,
     )
     kernel: Literal["one_hot", "conditional"] = option(_KERNEL, default="one_hot")
     failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
@@ -140,13 +142,14 @@ class HistoriesOptions(MethodOptions):
     """Options of the bootstraps."""
 
     n_histories: int = option(
-        "Bootstraps of the held-out examples (N), each with its own history; 1 for a single "
-        "history of all examples, a plain search for the best model.",
+        "Number of bootstraps of the held-out examples, each with its own history. With 1, there "
+        "is a single history on all examples: a plain search for the best model.",
         default=30,
         at_least=1,
     )
     share: float = option(
-        "Draws of each bootstrap, as a share of the examples; 0 to draw none.",
+        "Size of each bootstrap, as a share of the examples. 0 is possible only with a single "
+        "history, which always has all examples.",
         default=0.5,
         at_least=0,
         at_most=1,
@@ -171,7 +174,9 @@ class EsmboOptions(JoptOptions, HistoriesOptions):
     """Options of `--method esmbo`."""
 
     n_startup: int = option(
-        "Random configurations before the process proposes any.", default=5, at_least=1
+        "Number of random configurations before the Gaussian process proposes any.",
+        default=5,
+        at_least=1,
     )
 
 

@@ -22,7 +22,9 @@ class SurrogateOptions(MethodOptions):
     )
     n_samples: int = option("Draws of the parameters.", default=8, at_least=1)
     n_first: int = option(
-        "Random configurations before the process proposes any.", default=10, at_least=1
+        "Number of random configurations before the Gaussian process proposes any.",
+        default=10,
+        at_least=1,
     )
 
 
@@ -36,7 +38,9 @@ class ReferenceOptions(SurrogateOptions):
         default="ensemble",
     )
     n_first: int = option(
-        "Random configurations before the process proposes any.", default=5, at_least=1
+        "Number of random configurations before the Gaussian process proposes any.",
+        default=5,
+        at_least=1,
     )
 
 
@@ -154,7 +158,7 @@ class TwoTaskOptions(ReferenceOptions):
     """Options of `--method mtbo`."""
 
     n_first: int = option(
-        "Random configurations on the subset before the process proposes any.",
+        "Number of random configurations on the subset before the Gaussian process proposes any.",
         default=5,
         at_least=1,
     )
