@@ -119,7 +119,7 @@ def _deployment(declared: DeclaredDeployment) -> RunnerDeployment:
 
 
 def _active_schedules(deployment: str) -> dict[str, bool]:
-    """Return the state of a deployment's schedules by slug; empty if it is new."""
+    """Return the state of a deployment's schedules by slug; empty for a new deployment."""
     with get_client(sync_client=True) as client:
         try:
             found = client.read_deployment_by_name(f"{tune.name}/{deployment}")

@@ -133,7 +133,7 @@ class ArtifactStore:
         return self._writer.write(entry, made, lineage, lease)
 
     def sweep(self) -> int:
-        """Delete unfinished writes and deletions of dead processes; return how many."""
+        """Clean up writes and deletions that dead processes left unfinished; return how many."""
         return self._writer.clear(self.index.journal.abandoned())
 
     def forget(self, entry: Entry) -> None:

@@ -93,7 +93,7 @@ class Made:
 
 
 class ArtifactWriter:
-    """Writes artifacts to the store's files if the cache admits them, and to the memory tier."""
+    """Writes artifacts to the store's files and the memory tier, if the cache admits them."""
 
     def __init__(
         self, files: Files, index: ArtifactIndex, cache: BoundedCache, memory: MemoryTier

@@ -120,7 +120,7 @@ def _builtins_of(root: str) -> dict[str, Any]:
 
 
 class _TravellingModules(MetaPathFinder, Loader):
-    """Imports modules that travel with a user's file from their texts."""
+    """Imports, from source text, the modules that are sent along with a user's file."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None

@@ -20,7 +20,7 @@ from prefect_tune.deployments.views.console import echo
 )
 @JSON
 def cohort(name: str, *, out: str, as_json: bool) -> None:
-    """Write the synthetic cohort NAME to FOLDER as a MEDS data set, with its planted truth.
+    """Write the synthetic cohort NAME to FOLDER as MEDS data, and its planted signal to truth.json.
 
     NAME is demo or paper, optionally with options, such as demo?family=sum&seed=3. `run` takes a
     cohort as DATA with the prefix cohort:, such as cohort:demo.

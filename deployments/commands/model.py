@@ -57,9 +57,9 @@ def predict(
 ) -> None:
     """Predict the rows of DATA with the final model of STUDY.
 
-    DATA has the form of the training data and needs no target column. Each row is read by the
-    schema of the training data, independently of other rows. FILE (.parquet or .csv) gets one row
-    for each row of DATA, with the columns `prediction` and `probability_<class>`. For patient
+    DATA has the form of the training data and needs no target column. Each row is read according to
+    the schema of the training data, independently of other rows. FILE (.parquet or .csv) gets one
+    row for each row of DATA, with the columns `prediction` and `probability_<class>`. For patient
     events, --labels names the rows to predict:
 
         prefect-tune predict icu events_of_may --labels labels_of_may.parquet
@@ -104,11 +104,11 @@ def export(
     """Write the final model of STUDY, a scikit-learn estimator, to FILE, with a model card.
 
     FILE is a pickle (.pkl) or a skops file (.skops), which runs no code when it is loaded. A pickle
-    loads without prefect-tune, unless the rows are patient events. The model of a table predicts
-    DataFrames just as `prefect-tune predict` predicts files. Its first step reads rows by the
-    schema of the training data; the pickle contains the code of this step. --matrix omits the step.
-    The model then takes numbers and pandas categories, and the pickle has no code of prefect-tune,
-    unless another step is a class of prefect-tune.
+    loads without prefect-tune, unless the rows are patient events. A model trained on a table
+    accepts DataFrames, and treats them as `prefect-tune predict` treats files. Its first step reads
+    rows by the schema of the training data; the pickle contains the code of this step. --matrix
+    omits the step. The model then takes numbers and pandas categories, and the pickle has no code
+    of prefect-tune, unless another step is a class of prefect-tune.
 
     The model card is a Markdown file (.md) with the same name. If a file of that name exists and is
     not a model card, nothing is written.

@@ -243,8 +243,8 @@ def report(
 
     The first screen shows the best pipeline, its loss, failures with reasons, cache savings, and
     the next commands. The sections below show the loss over time, the quality of the model on the
-    test rows, the codes it uses, tried paths, importance, step times, constraints, trainings, the
-    method's decisions, and how to reproduce the study.
+    test rows, the model's codes, tried combinations of algorithms, the importance of choices,
+    times of steps, constraints, partial evaluations, the method's decisions, and a reproduction.
 
     --json prints the same contents as JSON. A file is then written only with --out.
     """

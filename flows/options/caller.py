@@ -32,7 +32,7 @@ _n_commands = 0
 
 @contextmanager
 def command_line() -> Iterator[None]:
-    """Keep options in messages while the body, a command of the command line, runs."""
+    """Name options in messages as on the command line while the body, a CLI command, runs."""
     global _n_commands  # noqa: PLW0603 - threads of the command are to see it
     _n_commands += 1
     try:

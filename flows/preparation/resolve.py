@@ -297,7 +297,7 @@ def _partial_notes(plan: StudyPlan, method: Optimizer) -> list[Note]:
         text = f"method {plan.method} starts {least} configurations before it runs one in full"
         notes.append(
             Note(
-                f"{text}; with only {trials}, it continues with the best of them",
+                f"{text}; if only {trials} can start, the method continues with the best of these",
                 "trials",
                 str(trials),
                 f"use --trials {least} or more",

@@ -168,7 +168,7 @@ def _with_prior(
 ) -> Predictions:
     """Return predictions in which the given rows have the prior of the training rows `y`.
 
-    `balanced` is the weight of members that weight classes equally; `n_classes` is 0 for numbers.
+    `balanced` is the weight of members that balance classes; `n_classes` is 0 for a numeric target.
     """
     label, score = found.label.copy(), found.score
     if not n_classes:

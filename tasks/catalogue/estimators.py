@@ -281,8 +281,8 @@ def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPCla
 class LayerwiseMLP(MLPClassifier):
     """A network with a separate L2 penalty `alphas[l]` on the weights of each layer.
 
-    The gradient of layer l gets `alphas[l] W_l / n`, the loss half of `alphas[l] |W_l|^2 / n`
-    (ensemble SMBO, seventh space). There is one more penalty than hidden layers.
+    `alphas[l] W_l / n` is added to the gradient of layer l, and half of `alphas[l] |W_l|^2 / n` to
+    the loss (ensemble SMBO, seventh space). There is one more penalty than hidden layers.
     """
 
     def __init__(

@@ -296,7 +296,7 @@ class _Level:
         patients: NDArray[np.intp],
         least: int,
     ) -> Self:
-        """Choose the columns of a level that at least `least` patients have, over all events."""
+        """Choose columns of a level that occur in at least `least` patients, over all events."""
 
         def of(aggregation: str) -> Any:
             block = blocks[Block(aggregation, ALL, number)]

@@ -231,8 +231,8 @@ def read_source(source: Source) -> Dataset:
         return _read_cohort(source)
     if source.data.startswith(FRAME):
         raise BadInput(
-            f"{source.data} was a DataFrame in the memory of another process, and only its own "
-            "studies have a copy; give the DataFrame once more, or a file of it"
+            f"{source.data} was a DataFrame in the memory of another process, and only the studies "
+            "of this DataFrame have a copy; pass the DataFrame again, or save it and pass the file"
         )
     if source.data.startswith(_BUNDLED):
         name = source.data.removeprefix(_BUNDLED)

@@ -401,7 +401,7 @@ def _read_csv(
 
 
 def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
-    """Turn texts with decimal commas into numbers: each text if `is_each`, or else all or none."""
+    """Turn texts with decimal commas into numbers; without `is_each`, only if all are numbers."""
     column = column.astype(object)
     numbers = column.map(number_with_comma, na_action="ignore").astype(object)
     is_number = numbers.notna()

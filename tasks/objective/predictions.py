@@ -1,7 +1,7 @@
 """Checked predictions: the output of a fitted model, as labels and scores of known classes.
 
-Models may return frames, reordered scores, or values that are no class. Other modules therefore
-never use the output of `predict`, `predict_proba` or `decision_function` directly.
+Models may return frames, scores in another order, or values outside the classes. Other modules
+therefore never use the output of `predict`, `predict_proba` or `decision_function` directly.
 """
 
 from collections.abc import Callable, Sequence

@@ -102,7 +102,7 @@ def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]
 
 
 def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
-    """Return the first column with a non-zero number in any part of a table; empty if none has."""
+    """Return the first column with a non-zero number in any part of a table, or an empty text."""
     for name in columns:
         parts = (pd.to_numeric(t[name], errors="coerce") for t in tables if name in t)
         if any((part.fillna(0) != 0).any() for part in parts):
