@@ -232,7 +232,7 @@ def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
         _, said = process.communicate(timeout=90)
     assert process.returncode == 143, said
     assert "Traceback" not in said
-    assert "continues it" in said
+    assert "resumes it" in said
     scene.assert_nothing_left(family)
 
 
