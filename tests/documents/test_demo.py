@@ -38,7 +38,7 @@ def test_the_demo_runs(clone, tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert re.search(r"best(: trial| single trial) \d", done.stdout)  # alone or with others
-    shown = DOCUMENTS[0].text.split("The first command ends like this:")[1].split("```")[1].strip()
+    shown = DOCUMENTS[0].text.split("ends with output like this:")[1].split("```")[1].strip()
     number = r"(?:\d+m)?\d[\d.]*"  # 1m37s stands for 5.2s too
     line = shown.splitlines()[1]  # the README shows what is printed, with other numbers
     assert re.search(number.join(map(re.escape, re.split(number, line.strip()))), done.stdout)
