@@ -263,7 +263,7 @@ def test_it_is_continued_with_the_same_rows_and_no_others(summary, call) -> None
     assert call(summary["data"], trials=3)["n_trials"] == 3  # as Prefect tries a flow run again
     with pytest.raises(BadInput, match="other data"):
         call(frame.assign(a=0.0))
-    with pytest.raises(BadInput, match="give the DataFrame"):
+    with pytest.raises(BadInput, match="pass the DataFrame"):
         call(summary["data"], study="new")
 
 

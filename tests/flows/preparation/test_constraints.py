@@ -60,7 +60,7 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
         tune(**{**limited["parameters"], "constraint": ["model_size_bytes<=10"]})
     store = ArtifactStore(StoreAddress(limited["parameters"]["store"]))
     summary = read_study(store, "s").to_json()
-    with pytest.raises(BadInput, match="set since"):
+    with pytest.raises(BadInput, match="added later"):
         final_model(store, "s")
     store.close()
     assert summary["incumbent"] is None
