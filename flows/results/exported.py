@@ -98,15 +98,18 @@ class Exported:
         }
 
 
-def exported_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
-    """Return the final model of a study in its exported form, and its description.
+def exported_model(
+    store: ArtifactStore, study: str, *, of_matrix: bool = False
+) -> tuple[Any, dict[str, Any]]:
+    """Return the final model of a study as `export` writes it, and its description.
 
     Raises `UnknownName` if the study does not exist, `BadInput` if it has no model or the model
     violates constraints added later, and `RecordDamaged` if the model's record is damaged.
     """
     model, about = final_model(store, study)
     dataset = load_dataset(store, about["dataset"])
-    return with_reader(plain(model), dataset, of_matrix=dataset.kind == "events"), about
+    of_matrix |= dataset.kind == "events"
+    return with_reader(plain(model), dataset, of_matrix=of_matrix), about
 
 
 def export(

@@ -135,16 +135,17 @@ class LoadedStudy:
         with self._opened() as store:
             return optuna_study(store, self.name)
 
-    def model(self) -> Any:
+    def model(self, *, matrix: bool = False) -> Any:
         """Return the final model, the estimator that `prefect-tune export` writes.
 
-        Raises `BadInput` if there is no model yet, or the model violates constraints added later,
-        and `RecordDamaged` if the model's record is damaged.
+        With `matrix`, the model has no step that reads rows, as with `export --matrix`. Raises
+        `BadInput` if there is no model yet, or the model violates constraints added later, and
+        `RecordDamaged` if the model's record is damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
-            model, _ = exported_model(store, self.name)
+            model, _ = exported_model(store, self.name, of_matrix=matrix)
         return model
 
     @property

@@ -148,12 +148,23 @@ def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
                 f"column {name} may hold dates, but day and month may be in either order, so it "
                 "is taken as texts; write them as 2024-12-31"
             )
+        yield from _stray_notes(column)
         if frame[name].dtype == np.dtype(object):
             gap = is_gap(frame[name], reader.missing)
             types = sorted({type(value).__name__ for value in frame[name][~gap]})
             if len(types) > 1:
                 yield f"column {name} holds values of type {' and '.join(types)}, taken as texts"
     yield from _kind_notes(reader.columns)
+
+
+def _stray_notes(column: LearnedColumn) -> Iterator[str]:
+    """Yield a note on few categories that are no numbers among many that are."""
+    strays = [text for text in column.known if not np.isfinite(read_number(text))]
+    if strays and len(strays) <= (1 - _STRAY_SHARE) * len(column.known):
+        yield (
+            f"column {column.name} holds numbers and other values, such as {strays[0]!r}, so it is "
+            f"taken as texts; if that is a gap, name it with --na-values {quote(strays[0])}"
+        )
 
 
 def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:

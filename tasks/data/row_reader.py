@@ -34,6 +34,7 @@ _ISO = (
 _DURATION = (
     r"[+-]?(?:\d+ days?(?:,? [+-]?\d{1,2}:\d{2}:\d{2}(?:\.\d+)?)?|\d+:\d{2}:\d{2}(?:\.\d+)?)"
 )
+_WHOLE, _DECIMAL = r"[+-]?\d+(?:\.0)?", r"[+-]?\d+\.\d+"
 _DAY_SECONDS = 86_400
 _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
     "year": lambda days: days.year,
@@ -399,26 +400,34 @@ class _Categories:
         text = str(value)
         if text in self._known:
             return text
-        same = self._by_meaning.get(_meaning(value), ())
+        meaning = _meaning(value)
+        same = self._by_meaning.get(meaning, [])
+        if not isinstance(value, str):  # as a text, 250.0 may be another code than 250.00
+            same = [*same, *self._by_meaning.get(("decimal", meaning), [])]
         return same[0] if len(same) == 1 else text
 
     @cached_property
     def _by_meaning(self) -> Mapping[Any, list[str]]:
         found: dict[Any, list[str]] = {}
         for text in self._known:
-            found.setdefault(_meaning(text), []).append(text)
+            is_decimal = re.fullmatch(_DECIMAL, text) and not re.fullmatch(_WHOLE, text)
+            meaning = ("decimal", float(text)) if is_decimal else _meaning(text)
+            found.setdefault(meaning, []).append(text)
         return found
 
 
 def _meaning(value: Any) -> Any:
-    """Return the same value for all spellings of a number, truth value or date."""
-    number = read_number(value)
-    if np.isfinite(number):
+    """Return the same value for all spellings of a number, truth value or date.
+
+    Other texts than whole numbers, such as 250.00 and 1E5, may be codes and stay texts.
+    """
+    text = value.strip() if isinstance(value, str) else ""
+    is_number = text in _TRUTHS or re.fullmatch(_WHOLE, text) if text else True
+    if is_number and np.isfinite(number := read_number(value)):
         return number
-    is_date = isinstance(value, date | np.datetime64)
-    if is_date or (isinstance(value, str) and re.fullmatch(_ISO, value.strip())):
+    if isinstance(value, date | np.datetime64) or re.fullmatch(_ISO, text):
         with suppress(ValueError):
-            moment = pd.Timestamp(value.strip() if isinstance(value, str) else value)
+            moment = pd.Timestamp(text or value)
             return moment if moment.tzinfo is None else moment.tz_convert("UTC").tz_localize(None)
     return str(value)
 

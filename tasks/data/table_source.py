@@ -23,7 +23,6 @@ from prefect_tune.tasks.data.row_reader import RowReader, is_gap, is_texts
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
 from prefect_tune.tasks.data.table_files import (
-    DECIMAL,
     NOTES,
     flat_name,
     joined,
@@ -96,11 +95,10 @@ def table_dataset(
     group = _taken(features, source.group, where, source)
     features = features.drop(columns=[] if group is None else [group.name])
     dropped = [column for column in source.drop if column not in source.aside]
-    missing = source.gaps
     X, reader, feature_notes = features_of(
-        features, dropped, source.categorical, where, missing, source.aside
+        features, dropped, source.categorical, where, source.gaps, source.aside
     )
-    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source, missing)]
+    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source)]
     target, is_test = frame[source.target], None
     if source.test is not None:
         test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
@@ -119,21 +117,21 @@ def table_dataset(
     if X.shape[1] == 0:
         raise BadInput(f"{where} has no column left to learn from")
     learned = tuple(column for column in reader.columns if column.name not in source.aside)
-    reader = RowReader(learned, missing, frame.attrs.get(DECIMAL, "."))
+    reader = RowReader(learned, reader.missing, reader.decimal)
     return Dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
         None if reader.is_plain else reader, (*notes, *feature_notes), "table",
     )  # fmt: skip
 
 
-def _gap_notes(frame: pd.DataFrame, source: Source, missing: Sequence[str]) -> list[str]:
+def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
     """Return a note on texts in a DataFrame that count as missing without the user's request."""
     if source.na_values is not None or source.data != _WHERE:
         return []
     found = {
         str(name): texts
         for name in frame.columns
-        if is_texts(frame[name]) and (texts := _texts_in(frame[name]) & set(missing))
+        if is_texts(frame[name]) and (texts := _texts_in(frame[name]) & set(source.gaps))
     }
     if not found:
         return []

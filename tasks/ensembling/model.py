@@ -110,7 +110,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
 
     def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
         if callable(getattr(member, "predict_proba", None)):
-            with suppress(NotImplementedError):  # some models signal missing probabilities so
+            with suppress(NotImplementedError):  # how some models signal no probabilities
                 score = predicted_scores(member, X, self.classes_, "predict_proba")
                 if Predictions(score.argmax(axis=1), score).are_probabilities:
                     return score

@@ -112,7 +112,7 @@ def predictions_of(
             continue
         try:
             returned = getattr(model, method)(X)
-        except NotImplementedError:  # some models signal a missing method this way
+        except NotImplementedError:  # how some models signal a missing method
             continue
         return Predictions(label, answer.scores(method, returned, lambda: label))
     return Predictions(label)

@@ -164,6 +164,11 @@ def test_a_category_is_found_however_its_number_truth_or_date_is_written(known, 
     reader = RowReader([LearnedColumn("a", "category", known=tuple(known))])
     new = like_training(pd.DataFrame({"a": pd.Series(written, dtype=object)}), reader)
     assert new["a"].tolist() == known
+    codes = RowReader([LearnedColumn("a", "category", known=("250.00", "1E5", "007"))])
+    other = ["250.0", "100000", 100000, "7.00"]
+    assert like_training(pd.DataFrame({"a": other}, dtype=object), codes)["a"].tolist() == [
+        "250.0", "100000", "100000", "7.00",
+    ]  # fmt: skip
     ambiguous = RowReader([LearnedColumn("a", "category", known=("1", "1.0", "x"))])
     assert like_training(pd.DataFrame({"a": ["1.00"]}), ambiguous)["a"].tolist() == ["1.00"]
 
@@ -174,10 +179,16 @@ def test_categories_of_short_floats_and_truths_of_arrow_are_what_files_write() -
     X, reader, _ = features_of(frame, (), ("a",), "the table")
     assert list(X["a"].cat.categories) == ["0.1", "0.2"]
     assert reader.columns[2].kind == "number"
-    gaps = {"na_values": ("-999", "NA")}
     cells = [np.int64(-999), np.float32(-999), Decimal(-999), "-999.0", np.str_("NA"), 1, True]
     column = pd.Series(cells, dtype=object)
-    assert is_gap(column, gaps["na_values"]).tolist() == [True] * 5 + [False] * 2
+    assert is_gap(column, ("-999", "NA")).tolist() == [True] * 5 + [False] * 2
+
+
+def test_a_few_texts_among_numbers_that_make_them_categories_are_noted() -> None:
+    frame = pd.DataFrame({"age": [*map(str, range(40)), "unknown"] * 5, "b": range(205)})
+    _, reader, notes = features_of(frame, (), (), "the table")
+    assert reader.columns[0].kind == "category"
+    assert any("'unknown'" in note and "--na-values unknown" in note for note in notes)
 
 
 def test_a_file_without_rows_has_no_features_and_no_error() -> None:
