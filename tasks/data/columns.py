@@ -13,6 +13,7 @@ from shlex import quote
 import numpy as np
 import pandas as pd
 
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.csv_dialect import number_with_comma
 from prefect_tune.tasks.data.ids import are_whole, without_point_zero
@@ -119,7 +120,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     if cells:
         _refuse(cells, where)
     notes = [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
-    return X, reader, [*notes, *_notes(frame, reader)]
+    return canonical(X), reader, [*notes, *_notes(frame, reader)]
 
 
 def _check_names(reader: RowReader, where: str) -> None:
@@ -337,7 +338,7 @@ def read_rows(
             found = X[column.name]
             if found.notna().any() and not set(column.known) & set(found.cat.categories):
                 _LOGGER.warning(f"no value of column {column.name} was there in training")
-    return X, cells
+    return canonical(X), cells
 
 
 _LOGGER = logging.getLogger(__name__)

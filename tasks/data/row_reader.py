@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.data.source import GAPS
 
 Kind = Literal["number", "category", "date", "duration", "text"]
@@ -236,7 +235,7 @@ class RowReader(TransformerMixin, BaseEstimator):
         Raises:
             ValueError: If a column is missing.
         """
-        frame = frame.set_axis([_flat(name) for name in frame.columns], axis=1)
+        frame = frame.set_axis([joined_name(name) for name in frame.columns], axis=1)
         read: dict[str, Any] = {}
         cells: list[UnreadableCell] = []
         for column in self.columns:
@@ -254,10 +253,11 @@ class RowReader(TransformerMixin, BaseEstimator):
                 cells += [
                     UnreadableCell(row, part.name, given.iloc[row], part.expected) for row in rows
                 ]
-        return canonical(pd.DataFrame(read, index=pd.RangeIndex(len(frame)))), cells
+        return pd.DataFrame(read, index=pd.RangeIndex(len(frame))), cells
 
 
-def _flat(name: Any) -> str:
+def joined_name(name: Any) -> str:
+    """Return the name of a column as a text, with its levels joined."""
     return "_".join(filter(None, map(str, name))) if isinstance(name, tuple) else str(name)
 
 
@@ -371,9 +371,12 @@ def _categories(column: pd.Series, learned: LearnedColumn, missing: frozenset[st
         numbers, values = pd.factorize(there)
         named = np.array([category.of(value) for value in values], dtype=object)
         texts = named[numbers].tolist() if len(named) else []
-    made = np.full(len(column), None, dtype=object)
-    made[~gap] = texts
-    return {learned.name: pd.Series(made, dtype=object)}, np.zeros(len(column), dtype=bool)
+    names = sorted(set(texts))
+    rank = {name: position for position, name in enumerate(names)}
+    codes = np.full(len(column), -1, dtype=np.int32)
+    codes[~gap] = [rank[text] for text in texts]
+    made = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
+    return {learned.name: made}, np.zeros(len(column), dtype=bool)
 
 
 def with_exact_floats(column: pd.Series) -> pd.Series:

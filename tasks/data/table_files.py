@@ -26,6 +26,7 @@ from prefect_tune.tasks.data.csv_dialect import (
     number_with_comma,
 )
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
+from prefect_tune.tasks.data.row_reader import joined_name
 
 NOTES, DECIMAL = "notes", "decimal"
 """Keys of `DataFrame.attrs`: notes for the user on how a table was read, and its decimal mark."""
@@ -120,9 +121,8 @@ def flat_name(name: object) -> str:
             levels = ast.literal_eval(name)
         except (ValueError, SyntaxError):
             return name
-    if not isinstance(levels, tuple) or len(levels) < 2:
-        return str(name)
-    return "_".join(text for text in map(str, levels) if text)
+    has_levels = isinstance(levels, tuple) and len(levels) > 1
+    return joined_name(levels) if has_levels else str(name)
 
 
 def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:

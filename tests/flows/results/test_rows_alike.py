@@ -87,6 +87,7 @@ pd.DataFrame({"p": model.predict(pd.read_csv("new.csv"))}).to_csv("p.csv", index
 def test_an_exported_model_reads_what_pandas_reads_without_prefect_tune(store, tmp_path) -> None:
     exported = export(store, "s", "pickle")
     assert "RowReader" in exported.own
+    assert "pyarrow" not in exported.packages
     (tmp_path / "model.pkl").write_bytes(exported.data)
     FRAME.head(ROWS).to_csv(tmp_path / "new.csv", index=False)
     subprocess.run([sys.executable, "-c", READ], cwd=tmp_path, check=True)
