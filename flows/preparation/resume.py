@@ -221,8 +221,9 @@ def check_same_data(
     `RecordDamaged` if the split cannot be restored.
     """
     former, options = plan.source, request.options
-    named = {name: getattr(options, name) for name in _OF_SOURCE if options.is_given(name)}
-    given = replace(former, **named)  # options that are left out keep the values of the study
+    named = {name for name in _OF_SOURCE if name == "data" or options.is_given(name)}
+    # Options that are left out keep the values of the study.
+    given = replace(former, **{name: getattr(options, name) for name in named})
     is_whole = store.records.is_whole(plan.problem.records[0])
     states, notes = plan.source_states, list[Note]()
     if options.input == "stored":

@@ -274,6 +274,16 @@ def test_a_person_does_not_extend_a_study_whose_file_has_changed(prepared, file,
     assert (again.plan.problem, again.plan.source) == (first.plan.problem, first.plan.source)
 
 
+def test_options_about_the_input_that_are_omitted_keep_their_values(prepared, tmp_path) -> None:
+    """The data is always named, so other data under a default name is no omission."""
+    given = {"target": "target", "drop": ["patient"], "na_values": ["NA"], "study": "one"}
+    first = prepared("train.csv", **given)
+    (tmp_path / "train.csv").unlink()
+    assert prepared("train.csv", study="one").plan.source == first.plan.source
+    with pytest.raises(BadInput):
+        prepared("cohort:demo", study="one")
+
+
 def test_changed_labels_and_changed_shards_of_events_are_noticed(prepared, tmp_path) -> None:
     log, labels = events()
     given = {"labels": "labels.csv", "study": "one", "trials": 3}
