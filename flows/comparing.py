@@ -29,6 +29,8 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     folds: int | None = None,
     holdout: float | None = None,
     group: str | None = None,
+    time: str | None = None,
+    gap: str | None = None,
     drop: list[str] | None = None,
     categorical: list[str] | None = None,
     drop_missing_target: bool = False,

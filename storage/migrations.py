@@ -40,7 +40,15 @@ from sqlalchemy.exc import DBAPIError
 
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.notices import warn
-from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, metadata, revision_table, store_table
+from prefect_tune.storage.schema import (
+    FIRST_SCHEMA,
+    SCHEMA,
+    metadata,
+    revision_table,
+    series_event_table,
+    series_table,
+    store_table,
+)
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -274,10 +282,17 @@ def _to_6(_: "Operations") -> None:
     """
 
 
+def _to_7(op: "Operations") -> None:
+    """Add the tables of series."""
+    for table_of_series in (series_table, series_event_table):
+        table_of_series.create(op.get_bind(), checkfirst=True)
+
+
 _UPGRADES: dict[int, Callable[["Operations"], None]] = {
     3: _to_3,
     4: _to_4,
     5: _to_5,
     6: _to_6,
+    7: _to_7,
 }
 """Function that makes each schema from the previous one."""

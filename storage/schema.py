@@ -19,7 +19,7 @@ from sqlalchemy import (
     Table,
 )
 
-SCHEMA = 6
+SCHEMA = 7
 """Number of the schema. A newer version writes a higher number.
 
 `storage.migrations` upgrades lower numbers, from `FIRST_SCHEMA` on.
@@ -166,3 +166,16 @@ session_table = Table(
     *_given(started=Double, seconds=Double),
 )
 """A session: one run of the flow on a study, and its duration."""
+
+series_table = Table(
+    "series", metadata, *_keys(name=String), *_given(created=Double, question=Document)
+)
+"""A series: studies of one question over time."""
+
+series_event_table = Table(
+    "series_events",
+    metadata,
+    *_keys(series=String, sequence=Integer),
+    *_given(kind=String, study=String, body=Document, at=Double),
+)
+"""An event of a series, such as a run or a decision on its champion; rows are only added."""

@@ -18,6 +18,7 @@ class Source:
         format: Name of one of the `formats`; None to detect the format.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
         group: Column of a table; rows with equal values stay in one fold.
+        time: Column of the time of each row; for events, the prediction time of the labels.
         drop: Columns to skip.
         categorical: Columns to treat as categories.
         drop_missing_target: Whether to drop rows without a class.
@@ -32,6 +33,7 @@ class Source:
     format: str | None = None
     test: str | None = None
     group: str | None = None
+    time: str | None = None
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()
     drop_missing_target: bool = False

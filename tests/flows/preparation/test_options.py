@@ -133,8 +133,8 @@ def test_the_form_has_sections_in_order_and_says_what_is_left_to_its_default() -
     titles = [shown["title"] for shown in parameter_schema(tune).properties.values()]
     assert titles == [f"{option.group}: {option.name}" for option in OPTIONS.values()]
     sections = [title.partition(":")[0] for title in titles]
-    assert list(dict.fromkeys(sections)) == ["Data", "Search", "Budget", "Where"]
-    assert sections == sorted(sections, key=["Data", "Search", "Budget", "Where"].index)
+    assert list(dict.fromkeys(sections)) == ["Data", "Search", "Budget", "Series", "Where"]
+    assert sections == sorted(sections, key=["Data", "Search", "Budget", "Series", "Where"].index)
     assert property_of("budget")["anyOf"][-1] == {"title": "default", "type": "null"}
     assert property_of("data")["default"] == "cohort:demo"
     assert property_of("task_runs")["default"] == "auto"
