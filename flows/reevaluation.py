@@ -22,7 +22,8 @@ from prefect_tune.storage.key import PREDICTIONS
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import import_split, load_split, split_again
+from prefect_tune.tasks.data.forward_split import another_split
+from prefect_tune.tasks.data.split import import_split, load_split
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
 
@@ -76,7 +77,7 @@ def _losses_again(
     """Yield trial numbers and losses on another split, None after a failure, until time is up."""
     problem, store = study.problem, study.store
     dataset = load_dataset(store, problem.dataset)
-    split = split_again(dataset, load_split(store, problem.split))
+    split = another_split(dataset, load_split(store, problem.split))
     elsewhere = replace(problem, split=import_split(split, store))
     store.records.link(elsewhere.records, study.name)
     context = replace(context, problem=elsewhere, quantities=(), bootstraps=None)

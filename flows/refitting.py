@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from statistics import fmean
 from time import perf_counter
 
 from prefect_tune.flows.study.next_best import fold_seconds
@@ -53,6 +54,9 @@ def refit_seconds(
     """
     options = study.plan.options
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
+    if study.plan.looks_forward:
+        split = load_split(study.store, study.problem.split)
+        share = fmean(map(split.n_training, range(split.n_folds))) / split.n_training(REFIT)
     costs = study.optimizer.costs
     of_folds = (
         costs.seconds(Query(trial.query.configuration, subset, folds=1))
@@ -92,9 +96,11 @@ def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
 
     Averaging requires a cache that stores these models. Constraints rule it out, because they were
     not measured for the mean. Early stopping rules it out, because fold models have passed the best
-    epoch.
+    epoch. Folds that look forward rule it out, because their models lack the newest rows.
     """
     plan = study.plan
+    if plan.looks_forward:
+        return False
     is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
     return plan.options.use_cache and not plan.options.bounds and not is_trained_further
 

@@ -115,6 +115,8 @@ class PipelineSearch(BaseEstimator):
         holdout: float | None = None,
         test_size: float = 0.0,
         group: str | None = None,
+        time: str | None = None,
+        gap: str | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         na_values: Sequence[str] | None = None,
@@ -139,7 +141,8 @@ class PipelineSearch(BaseEstimator):
         self.constraint, self.ensemble = constraint, ensemble
         self.epochs, self.race, self.start, self.option = epochs, race, start, option
         self.folds, self.holdout, self.test_size = folds, holdout, test_size
-        self.group, self.drop, self.categorical = group, drop, categorical
+        self.group, self.time, self.gap = group, time, gap
+        self.drop, self.categorical = drop, categorical
         self.na_values = na_values
         self.input = input
         self.trial_timeout, self.trial_memory = trial_timeout, trial_memory

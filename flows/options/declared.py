@@ -87,7 +87,7 @@ class StudyOptions:
     folds: int | None = declare("Number of folds of the stratified cross-validation.", group="Data", metavar="N", default_text="3; from 50,000 training rows on, a single holdout", standard=3, at_least=2, at_most=100, on_resume="same", is_shared=True)
     holdout: float | None = declare("Share of the training rows to hold out once, instead of cross-validation.", group="Data", metavar="SHARE", more_than=0, at_most=0.5, on_resume="same", is_shared=True)
     group: str | None = declare("Column, such as the patient, that keeps rows together: rows with the same value stay in one fold. The column is not used as a feature.", group="Data", metavar="COLUMN")
-    time: str | None = declare("Column with the time of each row; for events, `prediction_time`. Each fold then holds out rows that are newer than its training rows, and the newest rows are the test rows. The column is not used as a feature.", group="Data", metavar="COLUMN", examples=("visit_date",))
+    time: str | None = declare("Column with the time of each row; for events, `prediction_time`. Each fold then holds out rows that are newer than its training rows, and the newest rows are the test rows. The column is not used as a feature.", group="Data", metavar="COLUMN", examples=("visit_date",), on_resume="same", is_shared=True)
     gap: float | None = declare("Time between the training rows and the held-out rows of a fold, such as 30d. Rows of this time are skipped. Needs --time or events.", group="Data", metavar="TIME", default_text="none", examples=("30d",), on_resume="same", is_shared=True, written=DURATION)
     drop: tuple[str, ...] = declare("Column to exclude from the features (repeatable).", default=(), group="Data", metavar="COLUMN")
     categorical: tuple[str, ...] = declare("Column to treat as categorical, whatever its values (repeatable).", default=(), group="Data", metavar="COLUMN")
@@ -165,7 +165,7 @@ class StudyOptions:
         }
         of_groups = {bounded.quantity.column for bounded in self.bounds}
         aside = tuple(column for column in self.drop if column in of_groups)
-        return Source(**shared, aside=aside)
+        return Source(**shared, aside=aside, keeps_ids=self.series is not None)
 
     @property
     def bounds(self) -> tuple[QuantityBound, ...]:

@@ -37,15 +37,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset
-from prefect_tune.tasks.data.split import (
-    LEARN,
-    REFIT,
-    TEST,
-    Split,
-    import_split,
-    make_split,
-    share_held_out_once,
-)
+from prefect_tune.tasks.data.forward_split import holdout_share, study_split, unseen_classes
+from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns
+from prefect_tune.tasks.data.split import LEARN, REFIT, SKIPPED, TEST, Split, import_split
 from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.fitting.memory_estimate import LIBRARIES_BYTES, least_memory
 from prefect_tune.tasks.objective.constraint import check_constraints
@@ -114,6 +108,7 @@ class EvaluationSetup:
         folds: Cross-validation folds; None with a single holdout.
         holdout: Share of the training rows in the single holdout; None with folds.
         test_size: Share of test rows, 0 for none; None if a file names them.
+        fixed_test: Columns of the ids that fix the test rows; None if the seed or time does.
     """
 
     folds: int | None
@@ -123,22 +118,35 @@ class EvaluationSetup:
     metric: Metric
     objective: Objective
     notes: tuple[Note, ...]
+    fixed_test: tuple[str, ...] | None = None
 
 
-def evaluation_setup(request: StudyRequest, found: StudyInput) -> EvaluationSetup:
-    """Split the rows and find the metric; raise `BadInput` or `UnknownName` for a bad option."""
+def evaluation_setup(
+    request: StudyRequest, found: StudyInput, fixed_test: tuple[str, ...] | None = None
+) -> EvaluationSetup:
+    """Split the rows and find the metric; raise `BadInput` or `UnknownName` for a bad option.
+
+    With `fixed_test`, a hash of these columns fixes the test rows (see `row_ids`); an empty tuple
+    stands for the columns of this data set.
+    """
     dataset, options = found.dataset, request.options
     test_size = options.test_size
     if test_size is None and options.test is None:
         test_size = OPTIONS["test_size"].standard
+    gap = gap_seconds(options, dataset)
+    if gap is not None or dataset.is_test is not None:
+        fixed_test = None
+    elif fixed_test is not None:
+        fixed_test = fixed_test or identity_columns(dataset)
     folds, holdout = options.folds, options.holdout
     if folds is None and holdout is None:
-        holdout = share_held_out_once(dataset, test_size, _DEFAULT_FOLDS)
+        holdout = holdout_share(dataset, test_size, _DEFAULT_FOLDS, gap)
         folds = None if holdout else _DEFAULT_FOLDS
     seed = OPTIONS["seed"].standard if options.seed is None else options.seed
-    split = make_split(dataset, folds, test_size, seed, holdout)
+    fixed = None if fixed_test is None else FixedTestRows(fixed_test)
+    split = study_split(dataset, folds, test_size, seed, holdout, gap, fixed)
     check_constraints(options.bounds, dataset, split)
-    metric, notes = find_metric(request, dataset, dataset.y[split.fold != TEST])
+    metric, notes = find_metric(request, dataset, dataset.y[split.is_training])
     limits = tuple(bounded.constraint for bounded in options.bounds)
     objective = study_objective(
         metric, dataset, split, found.space, constraints=limits, epochs=options.epochs
@@ -146,8 +154,35 @@ def evaluation_setup(request: StudyRequest, found: StudyInput) -> EvaluationSetu
     if holdout and options.holdout is None:
         text = f"the data is large: one holdout of {holdout:.1%} of the training rows replaces"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
-    notes += _rare_notes(dataset, split)
-    return EvaluationSetup(folds, holdout, test_size, split, metric, objective, tuple(notes))
+    notes += [*_rare_notes(dataset, split), *_forward_notes(split)]
+    return EvaluationSetup(
+        folds, holdout, test_size, split, metric, objective, tuple(notes), fixed_test
+    )
+
+
+def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
+    """Return the gap of folds that look forward, 0 for none; None for stratified folds."""
+    is_of_events = dataset.kind == "events" and (options.time or options.gap is not None)
+    if dataset.times is not None or is_of_events:
+        return options.gap or 0.0
+    if options.gap is not None:
+        raise BadInput(
+            "a gap lies between times, and the rows of this table have none",
+            option="gap",
+            remedy="name the column of the times with --time COLUMN",
+        )
+    return None
+
+
+def _forward_notes(split: Split) -> Iterator[Note]:
+    """Yield notes on the rows that folds in order of time leave unused."""
+    if split.trains is None:
+        return
+    n_skipped = int((split.fold == SKIPPED).sum())
+    text = "folds look forward in time: each holds out newer rows than it trains on"
+    if n_skipped:
+        text += f"; {n_skipped} rows of the gap or of test groups are not used"
+    yield Note(text, "time")
 
 
 def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
@@ -159,7 +194,13 @@ def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
         text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
         yield Note(f"{text}: every fold trains on them, and the loss covers the other classes only")
     is_test = split.fold == TEST
-    unknown = np.setdiff1d(dataset.y[is_test], dataset.y[~is_test])
+    if unseen := unseen_classes(split, dataset.y):
+        named = ", ".join(f"{dataset.classes[c]}: {n}" for c, n in unseen.items())
+        yield Note(
+            f"some folds hold out rows of classes that no older row has ({named}), which their "
+            "models cannot predict"
+        )
+    unknown = np.setdiff1d(dataset.y[is_test], dataset.y[split.is_training])
     if len(unknown):
         named = _named_classes(dataset, unknown, is_test)
         yield Note(f"only test rows have {named}: no model can predict them")
@@ -175,16 +216,20 @@ def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[
 
 
 def resolve(
-    request: StudyRequest, store: ArtifactStore, reader: InputReader
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    fixed_test: tuple[str, ...] | None = None,
 ) -> tuple[StudyPlan, list[Note]]:
     """Return the plan of a new study and notes for the user; import the data and its split.
 
-    Raises `BadInput` or `UnknownName` if an option cannot be used.
+    `fixed_test` is as for `evaluation_setup`. Raises `BadInput` or `UnknownName` if an option
+    cannot be used.
     """
     given = request.options
     method = given.method or DEFAULT_METHOD
     dataset = (found := read_input(request, reader)).dataset
-    setup = evaluation_setup(request, found)
+    setup = evaluation_setup(request, found, fixed_test)
     split, objective = setup.split, setup.objective
     _check_memory(given, found, split)
     check = partial(check_method, method, given.option, found.space, objective, option="option")
@@ -215,6 +260,7 @@ def resolve(
         aside=found.source.aside,
         source_states=found.states,
         quantity_digests=quantity_digests(given.bounds),
+        fixed_test=setup.fixed_test,
         start_configurations=tuple(configuration.to_json() for configuration in start),
     )
     notes = constraint_notes(given.bounds, dataset, split, method)

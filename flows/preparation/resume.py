@@ -10,6 +10,7 @@ from prefect_tune.flows.preparation.constraints import (
     quantity_digests,
 )
 from prefect_tune.flows.preparation.request import StudyRequest
+from prefect_tune.flows.preparation.resolve import gap_seconds
 from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.study.plan import StudyPlan
@@ -21,9 +22,11 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.forward_split import study_split
+from prefect_tune.tasks.data.row_ids import FixedTestRows
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
-from prefect_tune.tasks.data.split import import_split, load_split, make_split
+from prefect_tune.tasks.data.split import import_split, load_split
 from prefect_tune.tasks.objective.constraint import check_constraints
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.user_space import is_user_space, load_user_space
@@ -276,7 +279,11 @@ def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
     if store.records.is_whole(split):
         return
     dataset = load_dataset(store, problem.dataset)
-    again = make_split(dataset, options.folds, options.test_size, plan.seed, options.holdout)
+    gap = gap_seconds(options, dataset)
+    fixed = None if plan.fixed_test is None else FixedTestRows(plan.fixed_test)
+    again = study_split(
+        dataset, options.folds, options.test_size, plan.seed, options.holdout, gap, fixed
+    )
     if again.digest() != problem.split:
         raise RecordDamaged(f"record {split} is damaged, and this version splits differently")
     import_split(again, store)

@@ -25,7 +25,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
-from prefect_tune.tasks.data.split import TEST, load_split
+from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 _LOGGER = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def predict(
     classes = dataset.learned_classes
     found = predictions_of(model, X, classes, methods=("predict_proba",))
     if isinstance(X, EventRows) and (is_empty := X.start == X.stop).any():
-        training = load_split(store, plan.problem.split).fold != TEST
+        training = load_split(store, plan.problem.split).is_training
         balanced = balanced_weight(store, study, plan, about)
         found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
     named = np.array(dataset.classes)

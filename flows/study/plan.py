@@ -45,6 +45,8 @@ class StudyPlan:
         aside: Dropped columns whose values are stored for the groups of a constraint.
         quantity_digests: Digest of each quantity ever bounded, by its text.
         earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
+        fixed_test: Columns of the ids that fix the test rows of a series, empty for groups and
+            patients; None if the seed or the time decides.
         flow_run_id: Flow run of the latest session; None before the first.
     """
 
@@ -59,6 +61,7 @@ class StudyPlan:
     earlier_seconds: tuple[PortableSeconds, ...] = ()
     flow_run_id: str | None = None
     source_states: SourceStates = NOTHING_KNOWN
+    fixed_test: tuple[str, ...] | None = None
 
     @property
     def source(self) -> Source:
@@ -84,6 +87,11 @@ class StudyPlan:
     def seed(self) -> int:
         """Seed of all random numbers."""
         return self.problem.seed
+
+    @property
+    def looks_forward(self) -> bool:
+        """Whether folds hold out newer rows than they train on."""
+        return self.options.time is not None or self.options.gap is not None
 
     @property
     def whole(self) -> Whole:

@@ -21,7 +21,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.ledger import Ledger, LedgerEvent
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
-from prefect_tune.tasks.data.split import TEST, Split, load_split
+from prefect_tune.tasks.data.split import Split, load_split
 from prefect_tune.tasks.fitting.iterative import iterative_algorithms
 from prefect_tune.tasks.objective.metric import Metric
 
@@ -39,17 +39,16 @@ def study_objective(
     """Return the objective of a study; the test part of the split is not used."""
     n_classes, strata = len(dataset.classes), dataset.strata
     folds = [split.training(fold, strata) for fold in range(split.n_folds)]
-    is_training = split.fold != TEST
-    is_common = is_training & ~np.isin(strata, split.rare_classes(strata))
+    is_common = split.is_training & ~np.isin(strata, split.rare_classes(strata))
     common, n_strata = np.unique(strata[is_common]), int(strata.max()) + 1
-    rarest = min(int(np.bincount(strata[rows], minlength=n_strata)[common].min()) for rows in folds)
+    counts = np.array([np.bincount(strata[rows], minlength=n_strata)[common] for rows in folds])
     return replace(
         metric.objective(dataset.y[is_common], n_classes),
         constraints=constraints,
         n_rows=min(len(rows) for rows in folds),
         n_held_out=min(len(split.held_out(fold)) for fold in range(split.n_folds)),
         n_classes=n_classes,
-        n_rarest=rarest,
+        n_rarest=int(counts[counts > 0].min()),  # a forward fold may lack classes of newer rows
         n_folds=split.n_folds,
         n_columns=dataset.n_features,
         earlier_seconds=earlier_seconds,

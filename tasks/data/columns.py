@@ -49,7 +49,7 @@ _STRAY_SHARE = 0.9
 _PROBED = 1_000
 """Values inspected to distinguish texts from names, and lists from single values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
-_DATE_FORMATS = tuple(
+DATE_FORMATS = tuple(
     f"{day}{clock}"
     for day in (
         "%Y/%m/%d",
@@ -301,7 +301,7 @@ def _date_formats(texts: pd.Series) -> list[str]:
     stripped = texts.astype("string").str.strip()
     return [
         written
-        for written in _DATE_FORMATS
+        for written in DATE_FORMATS
         if pd.to_datetime(stripped, format=written, errors="coerce").notna().all()
     ]
 

@@ -42,6 +42,9 @@ class Dataset:
         aside: Columns of a table that are not features but define groups of a constraint, or None.
         reader: Reader of rows in the same way as these rows. None for events, and for tables whose
             columns are all plain numbers and categories.
+        times: Time of each row, shape (n,), if folds look forward: datetime64 in UTC, or numbers
+            without a unit. None for events, which have prediction times.
+        ids: Hash of the group of each row, shape (n,), the same on every day; None unless needed.
         notes: Notes for the user on what was done to the input.
         format: Name of the input's format, see `formats.FORMATS`; empty if loaded from a store.
     """
@@ -55,6 +58,8 @@ class Dataset:
     is_test: NDArray[np.bool_] | None = None
     aside: pd.DataFrame | None = None
     reader: RowReader | None = field(default=None, compare=False)
+    times: NDArray[np.datetime64] | NDArray[np.float64] | None = None
+    ids: NDArray[np.uint64] | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
     format: str = field(default="", compare=False)
 
@@ -132,6 +137,10 @@ class Dataset:
             yield b"reader" + canonical_json(self.reader.to_json()).encode()
         if self.is_test is not None:
             yield b"test" + np.packbits(self.is_test).tobytes()
+        if self.times is not None:
+            yield f"times {self.times.dtype.kind}".encode() + self.times.view("<i8").tobytes()
+        if self.ids is not None:
+            yield b"ids" + self.ids.astype("<u8").tobytes()
         frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
         frames |= {} if self.aside is None else {"aside": self.aside}
         for name, frame in frames.items():
@@ -149,10 +158,9 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     record, records = dataset_record(digest), store.records
     about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
     parts: dict[str, Any] = {"about": about, "y": dataset.y}
-    if dataset.groups is not None:
-        parts["groups"] = dataset.groups
-    if dataset.is_test is not None:
-        parts["is_test"] = dataset.is_test
+    for name in ("groups", "is_test", "times", "ids"):
+        if (values := getattr(dataset, name)) is not None:
+            parts[name] = values
     if isinstance(dataset.X, EventRows):
         parts |= dataset.X.parts()
     else:
@@ -191,6 +199,8 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
         classes=tuple(about["classes"]),
         groups=parts.get("groups"),
         is_test=parts.get("is_test"),
+        times=parts.get("times"),
+        ids=parts.get("ids"),
         aside=parts.get("aside"),
         reader=RowReader.from_json(parts["reader"], parts["X"]) if "reader" in parts else None,
     )

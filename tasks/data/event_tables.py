@@ -281,7 +281,7 @@ def _categorical(codes: NDArray[np.int32], vocabulary: Mapping[str, int]) -> pd.
 
 
 def labels_table(
-    tables: Iterable[pd.DataFrame], where: str, target: str | None
+    tables: Iterable[pd.DataFrame], where: str, target: str | None, time: str | None = None
 ) -> tuple[pd.DataFrame, pd.Series]:
     """Join tables of labels into rows (subject_id, prediction_time) and their classes.
 
@@ -289,6 +289,7 @@ def labels_table(
         tables: The label tables; empty ones are skipped.
         where: Name of the tables in messages.
         target: Column of the class; None for the first non-empty column with a usual name.
+        time: The user's name for the prediction time, to be checked.
 
     Raises:
         BadInput: If a needed column is missing, a time does not parse, or nothing is left.
@@ -298,6 +299,13 @@ def labels_table(
         raise BadInput(f"{where} has no labels")
     table = joined(filled)
     named = name_columns(table, ("subject_id", "prediction_time"), where)
+    if time not in {None, "prediction_time", known := _named_as(table, "prediction_time")}:
+        raise BadInput(
+            f"the time of a row with events is its prediction time, column {known!r} of {where}",
+            option="time",
+            value=time,
+            remedy="use --time prediction_time",
+        )
     if target is None:
         lowered = {str(column).lower(): str(column) for column in reversed(list(table.columns))}
         named_so = [lowered[c] for c in LABEL_COLUMNS if c in lowered]
@@ -313,13 +321,13 @@ def labels_table(
             f"{where} has no column {target!r}; its columns: {', '.join(map(str, table.columns))}"
         )
     need_scalars(table[target], where)
-    time = utc_times(named["prediction_time"], where, at_end_of_day=False)
-    if time.isna().any():
-        raise BadInput(f"{where} has {time.isna().sum()} labels without a time")
+    times = utc_times(named["prediction_time"], where, at_end_of_day=False)
+    if times.isna().any():
+        raise BadInput(f"{where} has {times.isna().sum()} labels without a time")
     if named["subject_id"].isna().any():
         raise BadInput(f"{where} has {named['subject_id'].isna().sum()} labels without a patient")
     subject_id = as_ids(named["subject_id"], where)
-    rows = pd.DataFrame({"subject_id": subject_id, "prediction_time": time})
+    rows = pd.DataFrame({"subject_id": subject_id, "prediction_time": times})
     return rows, table[target]
 
 
@@ -352,10 +360,9 @@ def name_columns(
     Raises:
         BadInput: If a needed column is missing under all its names.
     """
-    lowered = {str(column).lower(): column for column in reversed(list(table.columns))}
     found = {}
     for name in (*needed, *optional):
-        match = next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
+        match = _named_as(table, name)
         if match is not None:
             found[name] = table[match]
         elif name in needed:
@@ -364,6 +371,12 @@ def name_columns(
                 f"{', '.join(SYNONYMS[name])}. Its columns: {', '.join(map(str, table.columns))}"
             )
     return pd.DataFrame(found)
+
+
+def _named_as(table: pd.DataFrame, name: str) -> Any:
+    """Return the column that has one of our names; None if no column has."""
+    lowered = {str(column).lower(): column for column in reversed(list(table.columns))}
+    return next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
 
 
 def _numbers(value: pd.Series) -> NDArray[np.float64]:

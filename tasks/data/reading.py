@@ -175,7 +175,7 @@ def _labels(source: Source, labels: str) -> tuple[pd.DataFrame, pd.Series, list[
     texts = LABEL_TEXTS - {(source.target or "").lower()}
     tables = [*read_event_tables(location, texts)]
     notes = [note for table in tables for note in table.attrs.get(NOTES, ())]
-    rows, target = labels_table(tables, location.url, source.target)
+    rows, target = labels_table(tables, location.url, source.target, source.time)
     if not source.drop_missing_target:
         need_targets(target, location.url)
     else:
@@ -301,5 +301,5 @@ def _read_cohort(source: Source) -> Dataset:
     name = source.data.removeprefix(_COHORT)
     cohort = generate(cohort_named(name))
     events, _ = events_table([cohort.events], source.data)
-    rows, target = labels_table([cohort.labels], source.data, None)
+    rows, target = labels_table([cohort.labels], source.data, None, source.time)
     return events_dataset(source, f"cohort-{name.partition('?')[0]}", events, rows, target)

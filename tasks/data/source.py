@@ -25,6 +25,7 @@ class Source:
         na_values: Texts that count as missing; None for the default list.
         aside: Dropped columns that define groups of a constraint.
         predicts: Kind of the target, classes or numbers; None to detect it.
+        keeps_ids: Whether the data set stores ids of its groups, for the test rows of a series.
     """
 
     data: str
@@ -40,6 +41,7 @@ class Source:
     na_values: tuple[str, ...] | None = None
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
+    keeps_ids: bool = False
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, inf
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -69,6 +70,8 @@ TEST = -1
 """Fold number of test rows."""
 LEARN = -2
 """Fold number of rows in every training part: rare classes, and the rest of a hold-out."""
+SKIPPED = -3
+"""Fold number of rows that no part uses: those of the gap, and older rows of test groups."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
 _TWO = 2
@@ -87,18 +90,31 @@ class Split:
     """A partition of the rows.
 
     Attributes:
-        fold: Number of the fold that holds out each row, or `TEST` or `LEARN`, shape (n,).
+        fold: Number of the fold that holds out each row, or a constant such as `TEST`, shape (n,).
         n_folds: Number of folds.
         seed: Source of the draws of subsets.
+        trains: Whether each row trains each fold, shape (n, n_folds), if folds look forward in
+            time. None if a fold trains on all training rows that it does not hold out.
+        gap_seconds: Time between training and held-out rows; None unless folds look forward.
     """
 
     fold: Folds
     n_folds: int
     seed: int
+    trains: NDArray[np.bool_] | None = None
+    gap_seconds: float | None = None
 
     def digest(self) -> str:
         """Return the digest of the content."""
-        return content_digest("split", [self.fold.astype("<i2").tobytes(), str(self.seed).encode()])
+        parts = [self.fold.astype("<i2").tobytes(), str(self.seed).encode()]
+        if self.trains is not None:
+            parts += [f"gap {self.gap_seconds}".encode(), np.packbits(self.trains).tobytes()]
+        return content_digest("split", parts)
+
+    @property
+    def is_training(self) -> NDArray[np.bool_]:
+        """Whether the final model trains on each row, shape (n,)."""
+        return (self.fold != TEST) & (self.fold != SKIPPED)
 
     def held_out(self, fold: int) -> Rows:
         """Return the rows that a fold holds out, in order; for `REFIT`, the test rows."""
@@ -106,11 +122,11 @@ class Split:
 
     def n_training(self, fold: int) -> int:
         """Return the total number of rows that a fold trains on."""
-        return int(np.count_nonzero((self.fold != TEST) & (self.fold != fold)))
+        return int(np.count_nonzero(self._trains(fold)))
 
     def rare_classes(self, y: Strata) -> Strata:
         """Return the sorted classes of `y`, shape (n,), that are trained on but never held out."""
-        return np.setdiff1d(y[self.fold == LEARN], y[self.fold != LEARN])
+        return np.setdiff1d(y[self.fold == LEARN], y[(self.fold >= 0) | (self.fold == TEST)])
 
     def judged(self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None) -> Rows:
         """Return the rows that a fold is judged on, in order: all its held-out rows, or a subset.
@@ -135,8 +151,13 @@ class Split:
             draw: Number of the family of subsets; families are independent.
             groups: Group of every row of the data set, shape (n,), if rows of one stay together.
         """
-        rows = np.flatnonzero((self.fold != TEST) & (self.fold != fold))
-        return self._subset(rows, y, subset, (fold, draw), groups)
+        return self._subset(np.flatnonzero(self._trains(fold)), y, subset, (fold, draw), groups)
+
+    def _trains(self, fold: int) -> NDArray[np.bool_]:
+        """Return whether a fold trains on each row, shape (n,)."""
+        if self.trains is not None and fold != REFIT:
+            return self.trains[:, fold]
+        return self.is_training & (self.fold != fold)
 
     def _subset(
         self, rows: Rows, y: Strata, share: float, key: tuple[int, ...], groups: Groups
@@ -224,6 +245,14 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
     return float(f"{share:.3g}") if has_enough else None
 
 
+def is_enough_held_out(dataset: Dataset, rows: Rows) -> bool:
+    """Return whether rows are enough to hold out once; they may be half as many as intended."""
+    counts = np.bincount(dataset.y[rows].astype(np.intp)) if dataset.classes else np.empty(0)
+    n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[rows]))
+    is_diverse = min(counts[counts > 0], default=inf) >= _HELD_OUT_RAREST
+    return is_diverse and n_groups >= _HELD_OUT_GROUPS and 2 * len(rows) >= _HELD_OUT_ROWS
+
+
 def split_again(dataset: Dataset, split: Split) -> Split:
     """Return another split into folds, or hold-out part of equal size, with the same test rows.
 
@@ -295,8 +324,12 @@ def import_split(split: Split, store: ArtifactStore) -> str:
     digest = split.digest()
     record = split_record(digest)
     if not store.records.is_whole(record):
-        about = {"n_folds": split.n_folds, "seed": split.seed}
-        store.records.put(record, {"fold": canonical(split.fold), "about": about})
+        about: dict[str, Any] = {"n_folds": split.n_folds, "seed": split.seed}
+        parts = {"fold": canonical(split.fold), "about": about}
+        if split.trains is not None:
+            about["gap_seconds"] = split.gap_seconds
+            parts["trains"] = canonical(split.trains)
+        store.records.put(record, parts)
     return digest
 
 
@@ -308,7 +341,7 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
     parts = store.records.get(split_record(digest))
-    return Split(parts["fold"], **parts["about"])
+    return Split(parts["fold"], trains=parts.get("trains"), **parts["about"])
 
 
 def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:
@@ -374,7 +407,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
         if not len(missing) or has_enough or (part == LEARN and len(dataset.classes) > _TWO):
             continue
         if part == TEST and dataset.is_test is not None:
-            raise BadInput("the rows of --test are all of one class; two are needed")
+            raise BadInput("the given test rows are all of one class; two are needed")
         where = names.get(int(part), f"fold {part}")
         raise _too_rare(dataset, int(missing[0]), f"{where} would have none")
 

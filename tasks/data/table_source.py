@@ -19,7 +19,14 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.row_ids import value_ids
 from prefect_tune.tasks.data.row_reader import RowReader, is_gap, is_texts
+from prefect_tune.tasks.data.row_times import (
+    RowTimes,
+    check_times_differ,
+    row_times,
+    time_text,
+)
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
 from prefect_tune.tasks.data.table_files import (
@@ -93,12 +100,13 @@ def table_dataset(
     frame, notes = _with_target(frame, source.target, where, source)
     features = frame.drop(columns=[source.target])
     group = _taken(features, source.group, where, source)
-    features = features.drop(columns=[] if group is None else [group.name])
+    times, time_notes = _times(frame, source, where)
+    features = features.drop(columns=[name for name in (source.group, source.time) if name])
     dropped = [column for column in source.drop if column not in source.aside]
     X, reader, feature_notes = features_of(
         features, dropped, source.categorical, where, source.gaps, source.aside
     )
-    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source)]
+    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
     target, is_test = frame[source.target], None
     if source.test is not None:
         test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
@@ -108,9 +116,12 @@ def table_dataset(
         if group is not None:
             of_test = _taken(test, source.group, source.test, source)
             group = pd.concat([group, of_test], ignore_index=True)
+        if times is not None:
+            times = _joined_times(times, _times(test, source, source.test)[0], source)
     y, classes, more_notes = target_of(target, where, source.predicts)
     notes += more_notes
     groups = None if group is None else groups_of(group, where)
+    ids = value_ids(group) if group is not None and source.keeps_ids else None
     if groups is not None and is_test is not None:
         check_apart(groups, is_test, f"values of {source.group}")
     X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
@@ -120,8 +131,34 @@ def table_dataset(
     reader = RowReader(learned, reader.missing, reader.decimal)
     return Dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
-        None if reader.is_plain else reader, (*notes, *feature_notes), "table",
+        None if reader.is_plain else reader, times, ids, (*notes, *feature_notes), "table",
     )  # fmt: skip
+
+
+def _times(frame: pd.DataFrame, source: Source, where: str) -> tuple[RowTimes | None, list[str]]:
+    """Return the times of the rows of a table and a note on them; None without `--time`."""
+    if source.time is None:
+        return None, []
+    need_column(source.time, frame.columns, where)
+    times, how = row_times(frame[source.time], where, source.gaps)
+    if where == source.test:
+        return times, []
+    check_times_differ(times, source.time, where)
+    first, last = time_text(times.min()), time_text(times.max())
+    return times, [f"times in column {source.time}: {first} to {last}, read as {how}"]
+
+
+def _joined_times(times: RowTimes, of_test: RowTimes | None, source: Source) -> RowTimes:
+    assert of_test is not None and source.time is not None  # noqa: S101, PT018 - so called
+    if times.dtype.kind != of_test.dtype.kind:
+        raise BadInput(
+            f"column {source.time!r} has dates in one of {source.data} and {source.test}, and "
+            "numbers in the other",
+            option="time",
+            value=source.time,
+            remedy="write both alike",
+        )
+    return np.concatenate([times, of_test])
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
@@ -154,6 +191,7 @@ def _with_flat_names(source: Source) -> Source:
         source,
         target=source.target and flat_name(source.target),
         group=source.group and flat_name(source.group),
+        time=source.time and flat_name(source.time),
         drop=flat(source.drop),
         categorical=flat(source.categorical),
         aside=flat(source.aside),
@@ -199,6 +237,7 @@ def _check_roles(source: Source) -> None:
     named = {
         "target": [source.target],
         "group": [source.group],
+        "time": [source.time],
         "drop": source.drop,
         "categorical": source.categorical,
     }

@@ -6,6 +6,7 @@ A pilot takes a fraction of a second; its results are not cached, recorded or ju
 from collections.abc import Mapping
 from dataclasses import replace
 from math import ceil
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,10 @@ def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
         share = min(n_rows / len(rows), 1.0)
         few = split.training(fold, dataset.strata, share, query.subset_draw, dataset.groups)
         steps = _fitted(path_run, cheap, few, few_held_out)
-    objective = Objective(n_rows=len(rows), n_held_out=len(held_out), n_folds=split.n_folds)
+    n_rows = len(rows)
+    if split.trains is not None:  # folds that look forward train on different numbers of rows
+        n_rows = round(fmean(map(split.n_training, path_run.folds)))
+    objective = Objective(n_rows=n_rows, n_held_out=len(held_out), n_folds=split.n_folds)
     costs = Costs(space, objective)
     shown = Pilot(len(few), len(few_held_out), steps, 0.0, limit_seconds)
     costs.tell_pilot(query.configuration, shown)

@@ -265,7 +265,7 @@ def test_groups_that_cannot_be_dealt_otherwise_end_the_look(looked, monkeypatch)
     def refuse(*_: object) -> None:
         raise BadInput("the groups can be dealt to the folds in one way only")
 
-    monkeypatch.setattr("prefect_tune.flows.reevaluation.split_again", refuse)
+    monkeypatch.setattr("prefect_tune.flows.reevaluation.another_split", refuse)
     assert not looked.again(1.0).asked
     assert looked.chosen == 2
     assert "one way only" in looked.notes[1]

@@ -19,6 +19,8 @@ OF_FIT = {"data", "target"}
 BY_ANOTHER_NAME = {"seed"}
 OF_FILES = {"labels", "format", "test", "drop_missing_target"}
 """Options that say how files are read, and a search has X and y."""
+OF_SERIES = {"series", "if_unchanged", "promotion", "margin"}
+"""Options of studies that are repeated on data that grow, which a search of one X and y is not."""
 
 
 def declared(folder: str, kind: type[Any]) -> list[Any]:
@@ -39,7 +41,7 @@ def test_losses_are_called_as_their_metrics_declare() -> None:
 
 def test_options_of_tune_are_parameters_of_the_estimator() -> None:
     of_search = set(signature(PipelineSearch).parameters) & set(OPTIONS)
-    assert of_search | OF_FIT | BY_ANOTHER_NAME | OF_FILES == set(OPTIONS)
+    assert of_search | OF_FIT | BY_ANOTHER_NAME | OF_FILES | OF_SERIES == set(OPTIONS)
 
 
 def test_sections_of_reports_are_on_the_page() -> None:

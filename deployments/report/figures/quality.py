@@ -27,7 +27,7 @@ from prefect_tune.tasks.catalogue.event_windows import PARENT_ENDING
 from prefect_tune.tasks.data.code_coverage import CodeCoverage, code_coverage
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.split import REFIT, TEST, Split, load_split
+from prefect_tune.tasks.data.split import REFIT, Split, load_split
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.fitting.column_effects import ColumnEffects, column_effects
 from prefect_tune.tasks.fitting.final_scoring import predicted
@@ -125,7 +125,7 @@ class _TestRows:
 
     def __init__(self, dataset: Dataset, split: Split, metric: Metric, seed: int) -> None:
         self._dataset, self._metric, self._seed = dataset, metric, seed
-        self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.fold != TEST)
+        self._rows, self._training = split.held_out(REFIT), np.flatnonzero(split.is_training)
 
     def unjudged(self) -> ModelReport:
         dataset, positive = self._dataset, self._metric.positive

@@ -1,0 +1,243 @@
+"""Splits of a study by time: the newest rows are test rows, and each fold holds out newer rows.
+
+The training rows form blocks of time with about equal numbers of rows. The oldest block only
+trains. Each other block is held out by a fold that trains on older rows, except for those of the
+gap before the block and of groups in the block; fold 0 has the newest block. Rows of one time stay
+together. Test rows follow the same rule: older rows of their groups, and rows of the gap before
+them, are skipped.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.row_ids import FixedTestRows, fixed_test_rows
+from prefect_tune.tasks.data.row_times import time_text
+from prefect_tune.tasks.data.split import (
+    LEARN,
+    SKIPPED,
+    TEST,
+    Rows,
+    Split,
+    is_enough_held_out,
+    make_split,
+    share_held_out_once,
+    split_again,
+)
+
+_FEWEST_ROWS, _FEWEST_HELD_OUT = 5, 2
+"""Fewest rows of a part that trains, and of one that is held out."""
+_TWO = 2
+_FINAL = "the final model"
+_SHIFT = 0.5
+"""Blocks by which the boundaries of another split are shifted."""
+
+Mask = NDArray[np.bool_]
+"""Whether each row belongs to a part, shape (n,)."""
+
+
+def study_split(  # noqa: PLR0917 - the options of a split
+    dataset: Dataset,
+    n_folds: int | None,
+    test_size: float | None,
+    seed: int,
+    holdout: float | None = None,
+    gap_seconds: float | None = None,
+    fixed: FixedTestRows | None = None,
+) -> Split:
+    """Make the split of a study.
+
+    Args:
+        dataset: The rows; rows given as test rows become the test part.
+        n_folds: Number of folds; None with a `holdout`.
+        test_size: Share of test rows, 0 for none; None if test rows were given.
+        seed: Source of randomness.
+        holdout: Share of the training rows to hold out once, instead of cross-validation.
+        gap_seconds: Seconds between training and held-out rows of folds that look forward; None
+            for stratified folds.
+        fixed: The rule that fixes test rows by a hash; ignored if they are given or the newest.
+
+    Raises:
+        BadInput: As `make_split`; or if a part has too few rows or one class; names the times.
+    """
+    if gap_seconds is not None:
+        return _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
+    if fixed is not None and dataset.is_test is None and test_size:
+        is_test = fixed_test_rows(dataset, fixed.columns, test_size)
+        dataset, test_size = replace(dataset, is_test=is_test), None
+    return make_split(dataset, n_folds, test_size, seed, holdout)
+
+
+def another_split(dataset: Dataset, split: Split) -> Split:
+    """Return another split with the same test rows; raises `BadInput` as `split_again`.
+
+    If folds look forward, the boundaries of their blocks move by up to half a block.
+    """
+    if split.gap_seconds is None:
+        return split_again(dataset, split)
+    times, rows = _times(dataset), np.flatnonzero(split.is_training)
+    if split.n_folds > 1:
+        n_blocks = split.n_folds + 1 + _SHIFT
+        shares = [(number + _SHIFT) / n_blocks for number in range(1, split.n_folds + 1)]
+        starts = _starts(times[rows], shares)
+    else:  # the rows of half a block after the held-out block stay unused
+        size = float((split.fold[rows] == 0).mean())
+        starts = _starts(times[rows], [1 - (1 + _SHIFT) * size, 1 - _SHIFT * size])
+    fold = split.fold.copy()
+    again = _folded(dataset, fold, rows, starts, split)
+    if np.array_equal(again.fold, split.fold):
+        raise BadInput("the times allow one split only")
+    return again
+
+
+def holdout_share(
+    dataset: Dataset, test_size: float | None, n_folds: int, gap_seconds: float | None
+) -> float | None:
+    """Return the share of the training rows to hold out once; None for folds.
+
+    See `share_held_out_once`. The newest rows must have enough rows of each class and groups.
+    """
+    share = share_held_out_once(dataset, test_size, n_folds)
+    if share is None or gap_seconds is None:
+        return share
+    try:
+        split = _forward_split(dataset, None, test_size, 0, share, gap_seconds)
+    except BadInput:
+        return None
+    return share if is_enough_held_out(dataset, split.held_out(0)) else None
+
+
+def unseen_classes(split: Split, y: NDArray[Any]) -> dict[int, int]:
+    """Return, by class, the rows held out by forward folds that no row trained on has."""
+    found: dict[int, int] = {}
+    for fold in range(split.n_folds if split.trains is not None else 0):
+        held_out = y[split.held_out(fold)]
+        for unseen in np.setdiff1d(held_out, y[split.training(fold, y)]).tolist():
+            found[unseen] = found.get(unseen, 0) + int((held_out == unseen).sum())
+    return found
+
+
+def _forward_split(  # noqa: PLR0917 - as above
+    dataset: Dataset,
+    n_folds: int | None,
+    test_size: float | None,
+    seed: int,
+    holdout: float | None,
+    gap_seconds: float,
+) -> Split:
+    times = _times(dataset)
+    if gap_seconds and times.dtype.kind == "f":
+        raise BadInput(
+            "the times are numbers without a unit",
+            option="gap",
+            value=f"{gap_seconds:g}s",
+            remedy="omit the option, or write times as dates or as seconds since 1970",
+        )
+    fold = np.full(len(dataset), LEARN, dtype=np.int16)
+    if dataset.is_test is not None:
+        fold[dataset.is_test] = TEST
+    elif test_size:
+        (start,) = _starts(times, [1 - test_size])
+        fold[times >= start] = TEST
+        trains = _older(dataset, times, fold == TEST, gap_seconds)
+        fold[(fold != TEST) & ~trains] = SKIPPED
+    split = Split(fold, n_folds or 1, seed, None, gap_seconds)
+    rows = np.flatnonzero(split.is_training)
+    _check_parts(dataset, [(_FINAL, split.is_training, fold == TEST)])
+    n_blocks = split.n_folds + 1
+    shares = [number / n_blocks for number in range(1, n_blocks)]
+    starts = _starts(times[rows], shares if holdout is None else [1 - holdout])
+    return _folded(dataset, fold, rows, starts, split)
+
+
+def _folded(
+    dataset: Dataset, fold: NDArray[np.int16], rows: Rows, starts: NDArray[Any], split: Split
+) -> Split:
+    """Return a split with the folds of some rows, whose blocks have these first times."""
+    times, gap_seconds = _times(dataset), split.gap_seconds or 0.0
+    block = np.searchsorted(starts, times[rows], side="right")
+    fold[rows] = np.where((block > 0) & (block <= split.n_folds), split.n_folds - block, LEARN)
+    trains = np.zeros((len(fold), split.n_folds), dtype=bool)
+    for number in range(split.n_folds):
+        older = _older(dataset, times, fold == number, gap_seconds)
+        trains[:, number] = older & split.is_training
+    made = replace(split, fold=fold, trains=trains)
+    parts = [(f"fold {k}", trains[:, k], fold == k) for k in range(split.n_folds)]
+    _check_parts(dataset, parts)
+    return made
+
+
+def _times(dataset: Dataset) -> NDArray[Any]:
+    """Return the time of each row, shape (n,)."""
+    if dataset.times is not None:
+        return dataset.times
+    assert isinstance(dataset.X, EventRows)  # noqa: S101 - the caller's duty
+    return dataset.X.rows["prediction_time"].to_numpy().astype("datetime64[us]")
+
+
+def _older(dataset: Dataset, times: NDArray[Any], held_out: Mask, gap_seconds: float) -> Mask:
+    """Return the rows older than the held-out rows and the gap, without groups of the former."""
+    if not held_out.any():
+        return ~held_out
+    start = times[held_out].min()
+    gap = np.timedelta64(round(gap_seconds * 1e6), "us") if times.dtype.kind == "M" else 0.0
+    is_older: Mask = times < start - gap
+    if dataset.groups is not None:
+        is_older &= ~np.isin(dataset.groups, np.unique(dataset.groups[held_out]))
+    return is_older
+
+
+def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
+    """Return the first times of the blocks that begin after these shares of the rows, in order.
+
+    Rows of one time stay together, so a block begins at the time nearest to its share.
+    """
+    values, counts = np.unique(times, return_counts=True)
+    n_older = np.cumsum(counts)[:-1]
+    if len(n_older) < len(shares):
+        raise BadInput(
+            f"the rows have {len(values)} different times, and folds that look forward need at "
+            f"least {len(shares) + 1}",
+            remedy="use fewer --folds, or finer times",
+        )
+    chosen: list[int] = []
+    for number, share in enumerate(shares):
+        low = chosen[-1] + 1 if chosen else 0
+        high = len(n_older) - (len(shares) - number - 1)
+        distance = np.abs(n_older[low:high] - share * len(times))
+        chosen.append(low + int(distance.argmin()))
+    return values[np.array(chosen) + 1]
+
+
+def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> None:
+    """Raise `BadInput` if a named model trains on too little, or too little is held out."""
+    times = _times(dataset)
+    for name, trained, held_out in parts:
+        since = f" on rows before {time_text(times[held_out].min())}" if held_out.any() else ""
+        for why in _lacks(dataset, trained, _FEWEST_ROWS):
+            raise BadInput(
+                f"{name} would train{since}, which are {why}",
+                remedy="use fewer --folds, a smaller --test-size or a smaller --gap"
+                + (", or omit --group" if dataset.groups is not None else ""),
+            )
+        for why in _lacks(dataset, held_out, _FEWEST_HELD_OUT) if held_out.any() else ():
+            until = f"{time_text(times[held_out].min())} to {time_text(times[held_out].max())}"
+            part = "the test part" if name == _FINAL else name
+            raise BadInput(
+                f"{part} holds out the rows of {until}, which are {why}",
+                remedy="use fewer --folds, a larger --holdout or a larger --test-size",
+            )
+
+
+def _lacks(dataset: Dataset, part: Mask, fewest: int) -> Iterator[str]:
+    """Yield the reason if a part has too few rows or classes."""
+    if (n_rows := int(part.sum())) < fewest:
+        yield f"{n_rows} rows (at least {fewest} are needed)"
+    elif dataset.classes and len(found := np.unique(dataset.y[part]).tolist()) < _TWO:
+        yield f"all {n_rows} of class {dataset.classes[int(found[0])]!r}"

@@ -1,0 +1,224 @@
+"""Splits by time: folds train on older rows than they hold out."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inputs import event_rows
+
+from prefect_tune.storage import StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.forward_split import (
+    another_split,
+    holdout_share,
+    study_split,
+    unseen_classes,
+)
+from prefect_tune.tasks.data.split import (
+    LEARN,
+    REFIT,
+    SKIPPED,
+    TEST,
+    Split,
+    import_split,
+    load_split,
+)
+from prefect_tune.tasks.problem import open_store
+
+DAY = 86_400.0
+
+
+def table(n: int = 300, *, per_day: int = 1, per_group: int = 0, n_classes: int = 2) -> Dataset:
+    """Rows in random order, with times of one day after the other."""
+    rng = np.random.default_rng(0)
+    days = rng.permutation(n) // per_day
+    y = rng.integers(0, n_classes, n).astype(np.int32)
+    groups = days.astype(np.int64) * per_day // per_group if per_group else None
+    times = np.datetime64("2020-01-01", "us") + days.astype("timedelta64[D]")
+    frame = pd.DataFrame({"x": np.arange(float(n))})
+    return Dataset("d", "table", frame, y, tuple("abcdef"[:n_classes]), groups, times=times)
+
+
+def events(n: int = 120) -> Dataset:
+    """Patients with two prediction times each, two months apart."""
+    days = pd.to_timedelta(np.arange(n) // 2 + 60 * (np.arange(n) % 2), unit="D")
+    rows = list(zip((np.arange(n) // 2).tolist(), pd.Timestamp("2020-03-01") + days, strict=True))
+    log = [(patient, "2020-01-01", "A", 1.0) for patient in range(n // 2)]
+    y = (np.arange(n) % 3 == 0).astype(np.int32)
+    return Dataset("e", "events", event_rows(log, rows), y, (0, 1), np.arange(n) // 2)
+
+
+def micros(data: Dataset) -> Any:
+    times = data.times if isinstance(data.X, pd.DataFrame) else data.X.rows["prediction_time"]
+    return np.asarray(times, dtype="datetime64[us]").view(np.int64)
+
+
+def check_forward(data: Dataset, split: Split, gap_seconds: float) -> None:
+    """Each model trains on rows older than its held-out rows and the gap, and of other groups."""
+    times = micros(data)
+    for fold in (*range(split.n_folds), REFIT):
+        training, held_out = split.training(fold, data.strata), split.held_out(fold)
+        assert len(training) == split.n_training(fold) > 0
+        if not len(held_out):
+            continue
+        assert times[training].max() < times[held_out].min() - gap_seconds * 1e6
+        if data.groups is not None:
+            assert not set(data.groups[training]) & set(data.groups[held_out])
+    for fold in range(1, split.n_folds):
+        newer, older = split.held_out(fold - 1), split.held_out(fold)
+        assert times[older].max() < times[newer].min()
+
+
+@pytest.mark.parametrize("gap_seconds", [0.0, 5 * DAY])
+@pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.25)])
+@pytest.mark.parametrize(
+    "data",
+    [table(), table(per_day=7), table(per_group=9), events()],
+    ids=["row", "day", "group", "event"],
+)
+def test_folds_train_on_older_rows_of_other_groups(data, n_folds, holdout, gap_seconds) -> None:
+    split = study_split(data, n_folds, 0.2, 0, holdout, gap_seconds)
+    check_forward(data, split, gap_seconds)
+    again = another_split(data, split)
+    check_forward(data, again, gap_seconds)
+    assert ((again.fold == TEST) == (split.fold == TEST)).all()
+    assert (again.fold != split.fold).mean() > 0.05
+    assert another_split(data, split).digest() == again.digest() != split.digest()
+
+
+@given(
+    st.integers(40, 200),
+    st.integers(1, 8),
+    st.integers(0, 12),
+    st.integers(2, 4),
+    st.floats(0, 20),
+    st.sampled_from([0.0, 0.2, 0.4]),
+)
+@settings(max_examples=25)
+def test_no_fold_looks_ahead_whatever_the_rows(  # noqa: PLR0917
+    n, per_day, per_group, n_folds, gap, share
+) -> None:
+    data = table(n, per_day=per_day, per_group=per_group)
+    try:
+        split = study_split(data, n_folds, share, 0, None, gap * DAY)
+    except BadInput:
+        return
+    check_forward(data, split, gap * DAY)
+    is_newest = np.sort(micros(data)[split.held_out(REFIT)])[:1]
+    assert not (micros(data)[split.fold != TEST] >= is_newest.min(initial=2**62)).any()
+
+
+def test_the_oldest_block_only_trains_and_blocks_are_about_equal() -> None:
+    data = table(400)
+    split = study_split(data, 3, 0.2, 0, None, 0.0)
+    order = split.fold[np.argsort(micros(data))]
+    expected = [LEARN] * 80 + [2] * 80 + [1] * 80 + [0] * 80 + [TEST] * 80
+    assert order.tolist() == expected
+    held_once = study_split(data, None, 0.2, 0, 0.25, 0.0)
+    assert (held_once.fold[np.argsort(micros(data))] == 0).nonzero()[0].tolist() == [
+        *range(240, 320)
+    ]
+
+
+def test_rows_of_the_gap_and_older_rows_of_test_groups_are_never_used() -> None:
+    data = table(300, per_group=9)
+    split = study_split(data, 3, 0.2, 0, None, 20 * DAY)
+    times = micros(data)
+    start = times[split.fold == TEST].min()
+    is_late = (times < start) & (times >= start - 20 * DAY * 1e6)
+    assert (split.fold[is_late] == SKIPPED).all()
+    assert not split.is_training[is_late].any()
+    assert not set(data.groups[split.is_training]) & set(data.groups[split.fold == TEST])
+    used = np.concatenate([split.training(fold, data.y) for fold in (0, 1, 2, REFIT)])
+    assert not is_late[used].any()
+
+
+def test_subsets_are_nested_in_the_rows_a_fold_trains_on() -> None:
+    data = table(400)
+    split = study_split(data, 3, 0.2, 0, None, 5 * DAY)
+    for fold in range(3):
+        half, quarter = (split.training(fold, data.y, share) for share in (0.5, 0.25))
+        assert set(quarter) < set(half) < set(split.training(fold, data.y))
+
+
+def test_given_test_rows_stay_and_folds_look_forward_among_the_others() -> None:
+    data = table(300)
+    is_test = np.arange(300) < 60
+    split = study_split(replace(data, is_test=is_test), 3, None, 0, None, 0.0)
+    assert (split.fold[is_test] == TEST).all()
+    assert not (split.fold == SKIPPED).any()
+    assert split.n_training(REFIT) == 240
+
+
+def test_a_stored_split_by_time_is_read_back(tmp_path) -> None:
+    store = open_store(StoreAddress(str(tmp_path / "store")))
+    split = study_split(table(), 3, 0.2, 0, None, DAY)
+    back = load_split(store, import_split(split, store))
+    assert back.digest() == split.digest()
+    assert (back.trains == split.trains).all()
+    assert back.gap_seconds == DAY
+
+
+def test_digests_of_splits_depend_on_the_gap_and_on_what_folds_train_on() -> None:
+    one = study_split(table(), 3, 0.2, 0, None, 0.0)
+    assert one.trains is not None
+    others = [replace(one, gap_seconds=1.0), replace(one, trains=~one.trains)]
+    assert len({split.digest() for split in (one, *others, replace(one, trains=None))}) == 4
+
+
+def test_classes_that_only_newer_rows_have_are_counted_and_do_not_stop_the_split() -> None:
+    data = table(400)
+    late = micros(data) >= np.sort(micros(data))[250]
+    y = np.where(late & (np.arange(400) % 5 == 0), 2, data.y).astype(np.int32)
+    data = replace(data, y=y, classes=("a", "b", "c"))
+    split = study_split(data, 3, 0.2, 0, None, 0.0)
+    first_seen = split.held_out(0)
+    assert unseen_classes(split, y) == {2: int((y[first_seen] == 2).sum())}
+    assert unseen_classes(study_split(data, 3, 0.2, 0), y) == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        (table(300, per_day=100), (3, 0.2, 0, None, 0.0), "different times"),
+        (table(300), (3, 0.2, 0, None, 100 * DAY), "0 rows.*--gap"),
+        (table(300, per_group=300), (3, 0.2, 0, None, 0.0), "0 rows.*--group"),
+        (table(60), (20, 0.2, 0, None, 0.0), "holds out the rows of 2020-0"),
+        (
+            replace(
+                table(300), y=(micros(table(300)) > np.median(micros(table(300)))).astype(np.int32)
+            ),
+            (3, 0.2, 0, None, 0.0),
+            "all .* of class",
+        ),
+        (replace(table(300), times=np.arange(300.0)), (3, 0.2, 0, None, DAY), "unit"),
+        (
+            replace(events(), X=events().X.take(np.zeros(120, np.intp))),
+            (3, 0.2, 0, None, 0.0),
+            "1 diff",
+        ),
+    ],
+)
+def test_a_split_by_time_that_cannot_be_made_is_refused(data, options, message) -> None:
+    with pytest.raises(BadInput, match=message):
+        study_split(data, *options)
+
+
+@pytest.mark.parametrize(
+    ("data", "share"),
+    [(table(60_000), 0.167), (table(60_000, per_group=60), None), (table(9_000), None)],
+)
+def test_the_newest_rows_are_held_out_once_if_they_have_enough_rows_and_groups(data, share) -> None:
+    assert holdout_share(data, 0.0, 3, 0.0) == share
+
+
+def test_numbers_without_a_unit_order_the_rows() -> None:
+    data = replace(table(300), times=np.arange(300.0))
+    split = study_split(data, 2, 0.2, 0, None, 0.0)
+    assert split.held_out(REFIT).tolist() == list(range(240, 300))
+    assert split.training(0, data.y).tolist() == list(range(160))

@@ -1,0 +1,160 @@
+"""Ids of rows, and the test rows they fix on every later data set."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from inputs import event_rows, table
+
+from prefect_tune.storage import StoreAddress
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.forward_split import study_split
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns, row_ids, value_ids
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import TEST
+from prefect_tune.tasks.data.table_source import frame_dataset
+from prefect_tune.tasks.problem import open_store
+
+COLUMNS = ("a", "b", "c", "colour", "count")
+
+
+def of_frame(frame: pd.DataFrame, **options: Any) -> Dataset:
+    return frame_dataset(Source("", target="target", keeps_ids=True, **options), frame)
+
+
+@st.composite
+def later(draw: st.DrawFn) -> pd.DataFrame:
+    """The rows of `table` with others around them, in another order, with another column."""
+    more = table(draw(st.integers(0, 80)), seed=9)
+    if draw(st.booleans()):
+        more["colour"] = "violet"  # changes the numbers of all categories
+    if draw(st.booleans()):
+        more["count"] = more["count"] + 0.5  # makes whole numbers floats
+    frame = pd.concat([more, table()], ignore_index=True)
+    frame["added"] = np.arange(len(frame)) % 3
+    order = np.random.default_rng(draw(st.integers(0, 9))).permutation(len(frame))
+    columns = draw(st.permutations(list(frame.columns)))
+    return frame.iloc[order][columns]
+
+
+@given(later())
+@settings(max_examples=30)
+def test_a_row_stays_on_its_side_whatever_is_added(frame) -> None:
+    first, then = of_frame(table()), of_frame(frame)
+    fixed = FixedTestRows(identity_columns(first))
+    before = study_split(first, 3, 0.2, 0, fixed=fixed)
+    after = study_split(then, 3, 0.2, 7, fixed=fixed)
+    known = dict(zip(row_ids(first).tolist(), (before.fold == TEST).tolist(), strict=True))
+    found = zip(row_ids(then, fixed.columns).tolist(), (after.fold == TEST).tolist(), strict=True)
+    sides = {one: is_test for one, is_test in found if one in known}
+    assert sides == known
+    assert 0 < sum(known.values()) < len(known)
+
+
+@pytest.mark.parametrize("group", [None, "patient"])
+def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> None:
+    frame = table().assign(patient=np.arange(150) // 3 + 200.0)
+    frame.to_parquet(tmp_path / "t.parquet", index=False)
+    frame.assign(patient=frame["patient"].astype(int)).to_csv(tmp_path / "t.csv", index=False)
+    drop = () if group else ("patient",)
+    ids = []
+    for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
+        source = Source(str(path), target="target", group=group, drop=drop, keeps_ids=True)
+        ids.append(row_ids(read_source(source)))
+    data = of_frame(frame, group=group, drop=drop)
+    store = open_store(StoreAddress(str(tmp_path / "store")))
+    ids += [row_ids(data), row_ids(load_dataset(store, import_dataset(data, store)))]
+    assert all((one == ids[0]).all() for one in ids)
+    assert len(np.unique(ids[0])) == (50 if group else 150)
+
+
+@pytest.mark.slow
+def test_ids_are_those_of_another_process() -> None:
+    script = (
+        "import pandas as pd\n"
+        "from prefect_tune.tasks.data.row_ids import value_ids\n"
+        "print(value_ids(pd.Series(['x', 'y'])).tolist())"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path.cwd())
+    assert done.stdout.strip() == str(value_ids(pd.Series(["x", "y"])).tolist())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ([250, 7], [250.0, 7.0], True),
+        (["250", "x"], ["250.0", "x"], True),
+        ([7, 8], ["7", "8"], True),
+        (["07", "8"], ["7", "8"], False),
+        (["2024-05-01", "b"], ["2024-05-01 00:00:00", "b"], True),
+        ([2**53 + 1, 0], [2**53, 0], False),
+    ],
+)
+def test_a_group_has_one_id_however_it_is_stored(one, other, is_same) -> None:
+    ids = value_ids(pd.Series(one)), value_ids(pd.Series(other))
+    assert (ids[0] == ids[1]).all() == is_same
+
+
+def test_numbers_that_become_categories_keep_their_ids() -> None:
+    columns = ("count", "a")
+    numbers = of_frame(table()[["a", "count", "target"]])
+    texts = table()[["a", "count", "target"]].astype({"count": object})
+    texts.loc[150] = [0.0, "many", "yes"]
+    then = of_frame(texts)
+    assert isinstance(then.X["count"].dtype, pd.CategoricalDtype)
+    assert (row_ids(then, columns)[:150] == row_ids(numbers, columns)).all()
+
+
+def test_content_decides_and_the_target_does_not() -> None:
+    frame = table()
+    ids = row_ids(of_frame(frame))
+    assert (row_ids(of_frame(frame.assign(target=frame["target"].to_numpy()[::-1]))) == ids).all()
+    swapped = row_ids(of_frame(frame.rename(columns={"a": "c", "c": "a"})))
+    assert (swapped != ids).all()
+    gaps = frame.assign(b=np.nan, colour=None)
+    assert len(np.unique(row_ids(of_frame(frame.assign(extra=1)), ("a",)))) == 150
+    with pytest.raises(BadInput, match="'b'"):
+        row_ids(of_frame(gaps), COLUMNS)
+
+
+def test_patients_are_on_one_side_and_keep_it() -> None:
+    rows = [(patient, "2020-02-01") for patient in range(200) for _ in range(2)]
+    log = [(patient, "2020-01-01", "A", 1.0) for patient in range(200)]
+    y = (np.arange(400) % 3 == 0).astype(np.int32)
+    data = Dataset("e", "events", event_rows(log, rows), y, (0, 1), np.arange(400) // 2)
+    assert identity_columns(data) == ()
+    is_test = study_split(data, 3, 0.2, 0, fixed=FixedTestRows()).fold == TEST
+    assert (is_test[::2] == is_test[1::2]).all()
+    assert is_test.mean() == pytest.approx(0.2, abs=0.08)
+    half = replace(data, X=data.X.take(np.arange(200, 400)), y=y[200:], groups=data.groups[200:])
+    again = study_split(half, 3, 0.2, 5, fixed=FixedTestRows()).fold == TEST
+    assert (again == is_test[200:]).all()
+
+
+def test_groups_are_found_by_their_values_not_by_their_numbers() -> None:
+    frame = table().assign(patient=np.arange(150) // 3)
+    ids = row_ids(of_frame(frame, group="patient"))
+    later = of_frame(frame.iloc[::-1], group="patient")
+    assert (row_ids(later)[::-1] == ids).all()
+    with pytest.raises(ValueError, match="ids"):
+        row_ids(replace(later, ids=None))
+
+
+def test_a_given_or_newest_test_part_is_not_replaced_by_the_hash() -> None:
+    fixed, data = FixedTestRows(), of_frame(table())
+    is_test = np.arange(150) < 30
+    given_test = study_split(replace(data, is_test=is_test), 3, None, 0, fixed=fixed)
+    assert ((given_test.fold == TEST) == is_test).all()
+    timed = replace(data, times=np.arange(150.0))
+    newest = study_split(timed, 3, 0.2, 0, gap_seconds=0.0, fixed=fixed)
+    assert np.flatnonzero(newest.fold == TEST).tolist() == list(range(120, 150))
