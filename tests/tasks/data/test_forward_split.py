@@ -9,16 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import event_rows
+from inputs import events as small_events
+from inputs import table as small_table
 
 from prefect_tune.storage import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.event_tables import events_table, labels_table
 from prefect_tune.tasks.data.forward_split import (
     another_split,
     holdout_share,
     study_split,
     unseen_classes,
 )
+from prefect_tune.tasks.data.reading import events_dataset
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import (
     LEARN,
     REFIT,
@@ -28,6 +33,7 @@ from prefect_tune.tasks.data.split import (
     import_split,
     load_split,
 )
+from prefect_tune.tasks.data.table_source import frame_dataset
 from prefect_tune.tasks.problem import open_store
 
 DAY = 86_400.0
@@ -222,3 +228,19 @@ def test_numbers_without_a_unit_order_the_rows() -> None:
     split = study_split(data, 2, 0.2, 0, None, 0.0)
     assert split.held_out(REFIT).tolist() == list(range(240, 300))
     assert split.training(0, data.y).tolist() == list(range(160))
+
+
+def test_digests_of_data_and_splits_without_times_are_those_of_earlier_versions() -> None:
+    """Computed before data sets had times and ids: stored studies are found by them."""
+    frame = small_table(120).assign(patient=np.arange(120) // 3)
+    data = frame_dataset(Source("", target="target", group="patient"), frame)
+    split = study_split(data, 3, 0.2, 0)
+    assert data.digest().startswith("8a86808fb33205356fe708bde03fd72d")
+    assert split.digest().startswith("79480e06e4f1bae7c6ac9d54bed3e34e")
+    assert another_split(data, split).digest().startswith("e31c81b2c81862ab252a696189f62acd")
+    log, labels = small_events()
+    rows, target = labels_table([labels], "labels", None)
+    data = events_dataset(Source("e"), "e", events_table([log], "log")[0], rows, target)
+    assert data.digest().startswith("2f60ed546df6c0db5e62b09fd35853f0")
+    held_once = study_split(data, None, 0.2, 1, 0.3)
+    assert held_once.digest().startswith("01c9470ac1f0d6c97232d4b3b35add31")
