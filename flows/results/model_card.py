@@ -119,6 +119,7 @@ class CardFacts:
     """Facts of a model card.
 
     Attributes:
+        n_skipped: Rows that neither train nor test, in splits by time.
         best_loss: Cross-validated loss of `best_trial`.
         fidelity: Fidelity of that loss; empty if the evaluation was full.
         held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
@@ -142,6 +143,7 @@ class CardFacts:
     n_failed: int
     seconds: float
     versions: Mapping[str, str]
+    n_skipped: int = 0
 
     @property
     def columns(self) -> list[CardColumn]:
@@ -159,7 +161,8 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
     stored, view = find_study(store, exported.study), read_study(store, exported.study)
     plan = StudyPlan.from_stored(stored)
     dataset = load_dataset(store, plan.problem.dataset)
-    test = load_split(store, plan.problem.split).held_out(REFIT)
+    split = load_split(store, plan.problem.split)
+    test = split.held_out(REFIT)
     best = view.model_trial or view.incumbent
     held_out = view.ensemble.losses if view.ensemble else ()
     model, _ = final_model(store, exported.study)
@@ -168,6 +171,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         exported=exported,
         dataset=dataset,
         n_test=len(test),
+        n_skipped=len(dataset) - len(test) - split.n_training(REFIT),
         members=_members(store, exported, plan.problem.find_space()),
         best_trial=best.trial if best else None,
         best_loss=best.loss if best else None,

@@ -28,6 +28,8 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "folds": ("2",),
     "holdout": ("0.3",),
     "group": ("count",),
+    "time": ("count",),
+    "gap": ("1d",),
     "drop": ("a",),
     "categorical": ("count",),
     "space": ("small", "flash", "regression"),

@@ -83,6 +83,8 @@ def damaged() -> st.SearchStrategy[Damaged]:
             "categorical": st.sampled_from((["a"], ["count"], ["colour"], ["count", "a"])),
             "drop": st.sampled_from((["a"], ["colour"])),
             "group": st.sampled_from(("count", "colour")),
+            "time": st.sampled_from(("count", "a", "prediction_time")),
+            "gap": st.sampled_from(("1d", "1s")),
             "format": st.sampled_from(("table", "events")),
             "holdout": st.just(0.3),
             "space": st.sampled_from(("small", "regression")),
@@ -127,7 +129,7 @@ def _parameters(ground: Ground, case: Damaged, folder: Path) -> dict[str, Any]:
         "data": written if is_log else str(ground.folder / "events.csv"),
         "labels": str(ground.folder / "labels.csv") if is_log else written,
     }
-    kept = ("drop_missing_target", "holdout")
+    kept = ("drop_missing_target", "holdout", "time", "gap")
     return given | {name: case.options[name] for name in kept if name in case.options}
 
 

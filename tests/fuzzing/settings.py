@@ -18,6 +18,8 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "folds": (2, 5),
     "holdout": (0.3,),
     "group": ("count",),
+    "time": ("count",),
+    "gap": ("1d",),
     "drop": (["a"], ["a", "b", "c", "count", "colour"], ["colour", "colour"]),
     "categorical": (["count"], ["a"]),
     "space": ("small", "flash", "regression", "healthcare"),
