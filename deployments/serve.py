@@ -8,10 +8,12 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
 import yaml
+from prefect import Flow
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import ConcurrencyLimitConfig
 from prefect.deployments.runner import RunnerDeployment
@@ -22,17 +24,22 @@ from prefect.types.entrypoint import EntrypointType
 
 from prefect_tune.deployments.server.embedded import launched_server
 from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
-from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.converter import from_document
 
 _START_SECONDS = 30.0
+_WITHOUT_EVENTS = (
+    "this server records no events, so automations do not fire: other runs use it, and it was "
+    "started without event services. To get them, restart serve when these runs have ended"
+)
 
 
 def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
     """Serve the deployments until interrupted, with at most `limit` concurrent flow runs."""
     say("starting")
-    with launched_server() as server:
+    with launched_server(with_events=True) as server:
         server.wait()
+        if not server.has_events:
+            say(_WITHOUT_EVENTS)
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
         for declared in declared_deployments():
             deployment = _deployment(declared)
@@ -95,6 +102,13 @@ class DeclaredDeployment:
     concurrency_limit: dict[str, Any]
     entrypoint: str
 
+    @property
+    def flow(self) -> Flow[..., Any]:
+        """The flow that the entry point names."""
+        module, _, name = self.entrypoint.partition(":")
+        found: Flow[..., Any] = getattr(import_module(module), name)
+        return found
+
 
 def declared_deployments() -> list[DeclaredDeployment]:
     """Return the deployments of `prefect.yaml`."""
@@ -103,9 +117,10 @@ def declared_deployments() -> list[DeclaredDeployment]:
 
 
 def _deployment(declared: DeclaredDeployment) -> RunnerDeployment:
-    active = _active_schedules(declared.name)
+    flow = declared.flow
+    active = _active_schedules(f"{flow.name}/{declared.name}")
     schedules = [Schedule(**schedule) for schedule in declared.schedules]
-    deployment = tune.to_deployment(
+    deployment = flow.to_deployment(
         name=declared.name,
         description=declared.description,
         tags=declared.tags,
@@ -122,7 +137,7 @@ def _active_schedules(deployment: str) -> dict[str, bool]:
     """Return the state of a deployment's schedules by slug; empty for a new deployment."""
     with get_client(sync_client=True) as client:
         try:
-            found = client.read_deployment_by_name(f"{tune.name}/{deployment}")
+            found = client.read_deployment_by_name(deployment)
         except ObjectNotFound:
             return {}
     return {s.slug: s.active for s in found.schedules if s.slug}

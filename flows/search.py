@@ -7,6 +7,7 @@ from math import inf
 
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.progress import Observer, Progress, RemainingTime, RunningTrial
+from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.flows.study.trial_output import last_lines
@@ -51,11 +52,13 @@ def search(
     *,
     only: Collection[int] | None = None,
     reserve: Callable[[float], float] = lambda _: 0.0,
+    requests: RunRequests | None = None,
 ) -> str:
     """Run trials until the stop rule holds, then wait for running trials; return the reason to end.
 
     If the time ends or the flow is interrupted, running trials are cut and requeued for the next
-    session of the study. `only` restricts the search to waiting trials with these numbers.
+    session of the study. `only` restricts the search to waiting trials with these numbers. If
+    `requests` pause the run, running trials end, and no other trial starts until it is resumed.
     `reserve` takes the maximum, a quarter of the budget, and returns the seconds to reserve for the
     work after the search. Raises `NoWorkers` if no usable worker is left, or none could be started
     for a long time.
@@ -67,8 +70,11 @@ def search(
         is_adaptive=plan.options.trial_timeout is None,
         failed_seconds=study.failed_seconds,
     )
+    requests = requests or RunRequests()
     try:
-        return _Search(study, running, stop_rule, pace, observer, only, reserve, limit).run()
+        return _Search(
+            study, running, stop_rule, pace, observer, only, reserve, limit, requests
+        ).run()
     except BaseException:
         running.cut("the flow was interrupted")
         study.requeue_running()
@@ -120,6 +126,7 @@ class _Search:
     only: Collection[int] | None
     reserve: Callable[[float], float]
     time_limit: TimeLimit
+    requests: RunRequests
     waits: bool = False
     reported: set[str] = field(default_factory=set)
     remaining_time: RemainingTime = field(init=False)
@@ -128,15 +135,16 @@ class _Search:
         self.remaining_time = RemainingTime(self.study.seconds())
 
     def run(self) -> str:
+        reason = self._run()
+        self._obey()
+        return reason
+
+    def _run(self) -> str:
         reason = ""
         while True:
-            while not reason and self.running.has_room():
-                if not self.pace.may_submit(self.running.n_task_runs):
-                    break
-                trial, reason = self._next()
-                if trial is None:
-                    break
-                self._start(trial)
+            if self.requests.is_ended or not self.running.n_running:
+                self._obey()
+            reason = reason or self._start_trials()
             if reason and not self.running.n_running:
                 return reason
             for ended in self.running.collect(_TICK_SECONDS):
@@ -148,6 +156,27 @@ class _Search:
                 for trial in self.running.cut("the study's time budget is used up"):
                     self.study.requeue(trial)
                 return _TIME_USED
+
+    def _obey(self) -> None:
+        """Wait without counting time if the run is paused; raise if it should end."""
+        if self.requests.may_ask:
+            return
+        self.observer.note("paused in Prefect" if self.requests.is_paused else "ended in Prefect")
+        shown = progress_of(self.study, self.stop_rule, phase="paused")
+        with self.study.untimed():
+            self.requests.obey(lambda: self.observer.tick(shown))
+        self.observer.note("resumed in Prefect")
+
+    def _start_trials(self) -> str:
+        """Start trials on all free workers; return the reason to end, or ""."""
+        while self.requests.may_ask and self.running.has_room():
+            if not self.pace.may_submit(self.running.n_task_runs):
+                return ""
+            trial, reason = self._next()
+            if trial is None:
+                return reason
+            self._start(trial)
+        return ""
 
     def _start(self, trial: Trial) -> None:
         """Start a trial, after a pilot if its cost is unknown."""

@@ -14,10 +14,17 @@ from prefect.settings import get_current_settings
 from prefect_tune.flows.final_model import ending_seconds, fit_final_model
 from prefect_tune.flows.flow_run_page.page import shown_on_page
 from prefect_tune.flows.options.values import StopRule
+from prefect_tune.flows.prefect_events import (
+    CompletedStudy,
+    FailedStudy,
+    study_completed,
+    study_failed,
+)
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
-from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists
+from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.study.explanations import changed_code, left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
@@ -71,8 +78,8 @@ def run_study(
         ) as page:
             try:
                 counted = study.timed(prepared.since) if only is None else nullcontext()
-                with counted:
-                    n_task_runs = _run(study, pace, page, only)
+                with counted, RunRequests.watched(flow_run_id) as requests:
+                    n_task_runs = _run(study, pace, page, only, requests)
             except BaseException as error:
                 page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
@@ -80,6 +87,7 @@ def run_study(
                         study.set_result(no_model=str(error))
                     observer.write()
                 study.set_state(page.state)
+                _send_failed(study, error)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"
             page.state = "interrupted" if is_still_cut else "complete"
@@ -89,7 +97,42 @@ def run_study(
             prepared.store.index.flush()
             observer.write()
             page.result = view = read_study(prepared.store, study.name)
+            _send_completed(study, view)
         return view.to_json()
+
+
+def _send_completed(study: Study, view: StudyView) -> None:
+    if view.state != "complete":  # a retry of a study that was cut
+        return
+    best = view.incumbent
+    study_completed(
+        CompletedStudy(
+            **_identity(study),
+            loss=None if best is None else best.loss,
+            test_loss=view.test_loss,
+            seconds=view.seconds.total,
+        )
+    )
+
+
+def _send_failed(study: Study, error: BaseException) -> None:
+    if isinstance(error, Exception):  # else a person has ended the study
+        can_resume = not isinstance(error, StudyFailed)
+        study_failed(FailedStudy(**_identity(study), reason=str(error), can_resume=can_resume))
+
+
+def _identity(study: Study) -> dict[str, Any]:
+    """Return the fields that all events of a study have."""
+    plan, totals = study.plan, study.trials.totals
+    return {
+        "study": study.name,
+        "series": plan.options.series,
+        "data": plan.options.data,
+        "method": plan.method,
+        "metric": plan.metric,
+        "n_trials": totals.told,
+        "n_failed": totals.failed,
+    }
 
 
 def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
@@ -100,7 +143,13 @@ def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
         client.update_flow_run(flow_run_id, name=name, tags=list(dict.fromkeys(tags)))
 
 
-def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[int] | None) -> int:
+def _run(
+    study: Study,
+    pace: ServerPace,
+    observer: Observer,
+    only: Collection[int] | None,
+    requests: RunRequests,
+) -> int:
     """Search and fit the final model on this session's workers; return the number of task runs."""
     plan, limits = study.plan, study.plan.trial_limits()
     was_spent = plan.options.budget is not None and study.seconds_before >= plan.options.budget
@@ -132,12 +181,14 @@ def _run(study: Study, pace: ServerPace, observer: Observer, only: Collection[in
                     pace,
                     observer,
                     reserve=lambda most: ending_seconds(study, running.n_slots, most),
+                    requests=requests,
                 )
                 observer.note(f"search finished: {reason}")
                 observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
                 recheck_finalists(study, running, context, observer)
         else:
-            reason = search(study, running, StopRule(), pace, observer, only=only)
+            rule = StopRule()
+            reason = search(study, running, rule, pace, observer, only=only, requests=requests)
             observer.note(f"search finished: {reason}")
         decisions = study.optimizer.decisions
         study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())

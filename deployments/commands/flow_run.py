@@ -62,6 +62,7 @@ def run_flow(
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
+                from prefect.exceptions import PrefectSignal
 
                 import prefect_tune.flows.tuning
                 import prefect_tune.flows.workers.local_nanny
@@ -87,9 +88,11 @@ def run_flow(
                 server.wait()
                 try:
                     return run(preparation)
-                except KeyboardInterrupt:
+                except (KeyboardInterrupt, PrefectSignal) as ended:
                     again = f"the same command with {preparation.again}"
                     observer.note(f"{again} resumes it")
+                    if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
+                        raise KeyboardInterrupt from ended
                     raise
                 except Exception as error:
                     summary = preparation.finished() if is_of_server(error) else None

@@ -65,10 +65,15 @@ def local_server(*, keep: bool = False) -> Iterator[str]:
 
 
 @contextmanager
-def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
-    """Provide a server like `local_server`, without waiting for it to answer."""
+def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterator["Launched"]:
+    """Provide a server like `local_server`, without waiting for it to answer.
+
+    `with_events` asks for one that records events and fires automations. A running embedded server
+    without them is restarted if nobody uses it; see `Launched.has_events`.
+    """
     with ExitStack() as embedded:
-        early = None if may_be_configured() else embedded.enter_context(_embedded(keep=keep))
+        own = _embedded(keep=keep, with_events=with_events)
+        early = None if may_be_configured() else embedded.enter_context(own)
         # The server starts during the import of Prefect, which takes seconds.
         from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
@@ -83,7 +88,7 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
             embedded.close()
             yield Launched(configured)
             return
-        server = early or embedded.enter_context(_embedded(keep=keep))
+        server = early or embedded.enter_context(own)
         secret = read_secret(home() / "server")
         ours = {
             PREFECT_API_URL: server.url,
@@ -99,7 +104,7 @@ def launched_server(*, keep: bool = False) -> Iterator["Launched"]:
 
 
 @contextmanager
-def _embedded(*, keep: bool) -> Iterator["Launched"]:
+def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
     folder = home() / "server"
     try:
         make_private(home())
@@ -111,13 +116,17 @@ def _embedded(*, keep: bool) -> Iterator["Launched"]:
         ) from error
     with using(folder) as users:
         with exclusive(folder):
+            server = running_server(folder)
+            if server is not None and with_events and not server.has_events and is_unused(users):
+                stop_server(folder)
+                server = None
             fcntl.flock(users, fcntl.LOCK_SH)
-            server = running_server(folder) or start_server(folder)
+            server = server or start_server(folder, with_events=with_events)
             if keep:
                 set_kept(folder, kept=True)
         guard = _Guard(folder)
         try:
-            yield Launched(server.url, folder, guard)
+            yield Launched(server.url, folder, guard, has_events=server.has_events)
         finally:
             guard.end()
             with exclusive(folder):
@@ -155,7 +164,7 @@ def _restart_if_killed(folder: Path) -> None:
     with exclusive(folder):
         server = noted_server(folder)
         if server is not None and server.find() is None:
-            start_server(folder, server.port)
+            start_server(folder, server.port, with_events=server.has_events)
 
 
 def may_be_configured() -> bool:
@@ -174,11 +183,16 @@ def _mentions(file: Path, word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A server that may still be starting; `folder` and `guard` are None unless it is embedded."""
+    """A server that may still be starting; `folder` and `guard` are None unless it is embedded.
+
+    Attributes:
+        has_events: Whether it records events; another server is taken to do so.
+    """
 
     url: str
     folder: Path | None = None
     guard: _Guard | None = None
+    has_events: bool = True
 
     @property
     def shown(self) -> str:

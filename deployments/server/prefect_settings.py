@@ -11,11 +11,8 @@ _SERVER_SETTINGS: dict[str, str] = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
-    # The event feed and automations cost more than the rest of the server, and studies need none.
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
-    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
-    # No worker polls this server, and our flows never pause. The checks would take half a second
-    # at the first request.
+    # No worker polls this server, and a pause that expires fails when it is resumed. The checks
+    # would take half a second at the first request.
     "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_ENABLED": "false",
     # Housekeeping every few seconds would take some percent of the trials' cores.
@@ -27,6 +24,17 @@ _SERVER_SETTINGS: dict[str, str] = {
     "DO_NOT_TRACK": "1",
 }
 """Settings of the embedded server."""
+
+_WITHOUT_EVENTS = {
+    # The event feed and automations cost more than the rest of the server, and studies need none.
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
+}
+_WITH_EVENTS = {
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "50",
+}
 
 _OF_ANOTHER_SERVER = (
     "PREFECT_API_",
@@ -77,7 +85,11 @@ def mute_prefect_console() -> Iterator[None]:
             console.removeFilter(is_not_of_prefect)
 
 
-def server_environment(folder: Path) -> dict[str, str]:
-    """Return the environment of the embedded server with its database in a folder."""
+def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, str]:
+    """Return the environment of the embedded server with its database in a folder.
+
+    `with_events` turns on the services that record events and fire automations.
+    """
     ours = {k: v for k, v in os.environ.items() if not k.startswith(_OF_ANOTHER_SERVER)}
-    return ours | _SERVER_SETTINGS | {"PREFECT_HOME": str(folder)}
+    events = _WITH_EVENTS if with_events else _WITHOUT_EVENTS
+    return ours | _SERVER_SETTINGS | events | {"PREFECT_HOME": str(folder)}

@@ -45,11 +45,16 @@ _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server process, identified by process id and `process_start`, and its API URL."""
+    """A server process, identified by process id and `process_start`, and its API URL.
+
+    Attributes:
+        has_events: Whether it records events and fires automations.
+    """
 
     pid: int
     started: float
     url: str
+    has_events: bool = False
 
     @property
     def port(self) -> int:
@@ -99,7 +104,9 @@ def running_server(folder: Path) -> ServerProcess | None:
     return None
 
 
-def start_server(folder: Path, port: int | None = None) -> ServerProcess:
+def start_server(
+    folder: Path, port: int | None = None, *, with_events: bool = False
+) -> ServerProcess:
     """Start a server in a folder, on a given or free port, without waiting for an answer."""
     port = port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
@@ -116,7 +123,7 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
     with private_file(folder / "server.log") as output:
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],
-            env=server_environment(folder) | environment,
+            env=server_environment(folder, with_events=with_events) | environment,
             cwd=folder,  # Prefect settings in the user's folder are for other servers
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -127,7 +134,7 @@ def start_server(folder: Path, port: int | None = None) -> ServerProcess:
     # Importing SQLAlchemy would delay the start.
     from prefect_tune.storage.lease import process_start  # noqa: PLC0415
 
-    server = ServerProcess(process.pid, process_start(process.pid), url)
+    server = ServerProcess(process.pid, process_start(process.pid), url, with_events)
     with atomic_file(folder / _NOTE) as aside, private_file(aside) as note:
         note.write(json.dumps(asdict(server)))
     return server

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Protocol
 
+from prefect.exceptions import PrefectSignal
 from prefect.runtime import flow_run
 
 from prefect_tune.flows.comparison.comparison import Replicate
@@ -10,6 +11,7 @@ from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOS
 from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.refitting import member_of, score_model
+from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
 from prefect_tune.flows.study.notices import StudyNotices
@@ -53,7 +55,11 @@ def replicate_context(replicate: Replicate) -> StudyContext:
 
 
 def run_replicate(
-    replicate: Replicate, running: DaskTrials, pace: ServerPace, observer: CheckedObserver
+    replicate: Replicate,
+    running: DaskTrials,
+    pace: ServerPace,
+    observer: CheckedObserver,
+    requests: RunRequests,
 ) -> str:
     """Search until the stop rule holds, then score; return a message with the outcome, or "".
 
@@ -69,7 +75,10 @@ def run_replicate(
         study.set_state("running")
         try:
             with study.timed(), study.searching():
-                search(study, running, plan.options.stop_rule, pace, notices)
+                try:
+                    search(study, running, plan.options.stop_rule, pace, notices, requests=requests)
+                except PrefectSignal as signal:  # raised again once all replicates have ended
+                    raise Interrupted from signal
             study.set_result(decisions=study.optimizer.decisions)
             _score(study, running, replicate, observer)
         except BaseException:

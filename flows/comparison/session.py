@@ -23,6 +23,7 @@ from prefect.states import Cancelled, Completed, Failed
 from prefect_tune.flows.comparison.comparison import Comparison, Replicate
 from prefect_tune.flows.comparison.replicate import Interrupted, replicate_context, run_replicate
 from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.roster import NoWorkers
@@ -52,9 +53,10 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
             n_workers=options.workers,
             scheduler=options.dask,
         ) as running,
+        RunRequests.watched(flow_run_id) as requests,
     ):
         running.prepare_workers()
-        session = _Session(comparison, running, observer)
+        session = _Session(comparison, running, observer, requests)
         pace = _CommonPace(options.task_runs, flow_run_id, observer, count=session.n_task_runs)
         _run_in_threads(session, pace, to_do)
     finish_task_runs(pace, flow_run_id, session.n_task_runs(), observer)
@@ -79,6 +81,7 @@ class _Session:
     comparison: Comparison
     running: DaskTrials
     observer: Observer
+    requests: RunRequests
     stop: Event = field(default_factory=Event)
     progress_by_study: dict[str, Progress] = field(default_factory=dict)
     n_ended: int = 0
@@ -170,6 +173,7 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
     for job in jobs:
         if job.error is not None:
             raise job.error
+    session.requests.obey()
 
 
 @task(
@@ -179,11 +183,11 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
 def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa: ARG001 - names
     """Search with one method in one repeat, then score its incumbents on the test rows."""
     session = job.session
-    if session.stop.is_set():
+    if session.stop.is_set() or session.requests.is_suspended or session.requests.is_ended:
         return Cancelled(message="not started")
     try:
         with session.running.sharing(replicate_context(job.replicate)) as running:
-            message = run_replicate(job.replicate, running, job.pace, job)
+            message = run_replicate(job.replicate, running, job.pace, job, session.requests)
     except NoWorkers as lost:
         if not session.running.n_shared:
             job.fail(lost)

@@ -27,7 +27,7 @@ from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.lookup import failed_trials, find_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
-from prefect_tune.flows.study.lease import check_not_busy
+from prefect_tune.flows.study.lease import check_not_busy, wait_until_free
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.trials.objective import PortableSeconds
@@ -74,6 +74,8 @@ class PreparedStudy:
         return view.to_json() if view.state == "complete" else None
 
 
+_HANDOVER_SECONDS = 60.0
+"""Longest time that a resumed flow run waits for its former process to end."""
 HANDOVER: Handover[PreparedStudy] = Handover()
 """Passes a study from `run`, `retry` and callers with a DataFrame to their flows."""
 
@@ -118,6 +120,8 @@ def prepare(
             store.records.link(plan.problem.records, entered)
             plan = replace(plan, options=replace(plan.options, study=entered))
     if stored is not None:
+        if flow_run_id is not None and StudyPlan.from_stored(stored).flow_run_id == flow_run_id:
+            wait_until_free(store, stored.name, _HANDOVER_SECONDS)
         check_not_busy(store, stored.name)
         plan, notes = resume(stored, request, store, reader, flow_run_id)
         entered = stored.name

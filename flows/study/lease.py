@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, sleep
 
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
@@ -11,6 +11,7 @@ from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0
 """Interval at which a session's time is recorded; a killed process loses at most this much."""
+_LOOK_SECONDS = 0.5
 
 
 class StudyBusy(BadInput):
@@ -45,6 +46,13 @@ def check_not_busy(store: ArtifactStore, name: str) -> None:
         raise _busy(store, name)
 
 
+def wait_until_free(store: ArtifactStore, name: str, seconds: float) -> None:
+    """Wait until no process runs a study, but not longer than `seconds`."""
+    until = monotonic() + seconds
+    while is_being_run(store, name) and monotonic() < until:
+        sleep(_LOOK_SECONDS)
+
+
 def _busy(store: ArtifactStore, name: str) -> StudyBusy:
     holder = store.leases.holder(study_lease(name))
     return StudyBusy(
@@ -59,6 +67,8 @@ class StudyClock:
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
         self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds
         self._started: float | None = None
+        self._stopped_at: float | None = None
+        self._stopped_seconds = 0.0
 
     def seconds(self) -> float:
         """Return the study time so far, including earlier sessions."""
@@ -81,5 +91,18 @@ class StudyClock:
             heartbeat.stop()
             note()
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Count no time during the body."""
+        self._stopped_at = monotonic()
+        try:
+            yield
+        finally:
+            self._stopped_seconds += monotonic() - self._stopped_at
+            self._stopped_at = None
+
     def _elapsed(self) -> float:
-        return 0.0 if self._started is None else monotonic() - self._started
+        if self._started is None:
+            return 0.0
+        now = monotonic() if self._stopped_at is None else self._stopped_at
+        return now - self._started - self._stopped_seconds

@@ -279,6 +279,10 @@ class Study:
         """Count the time of the body, or from `since` (by `time.monotonic`), as study time."""
         return self._clock.running(since)
 
+    def untimed(self) -> AbstractContextManager[None]:
+        """Count no study time during the body."""
+        return self._clock.stopped()
+
     @contextmanager
     def searching(self) -> Iterator[None]:
         """Pin the incumbent's artifacts and resumable models during the body."""

@@ -1,0 +1,153 @@
+"""Events that studies and series send to Prefect, for automations.
+
+An event is sent in the background and may be lost with the server. Prefect adds the flow run, its
+deployment and its tags as related resources.
+"""
+
+import logging
+from dataclasses import asdict, dataclass
+
+from prefect.events import emit_event
+from prefect.settings import get_current_settings
+
+from prefect_tune.storage.masking import masked_values
+
+_LOGGER = logging.getLogger(__name__)
+_LONGEST, _MOST = 2_000, 100
+"""Maximum characters of a text, and maximum number of names of one kind, in a payload."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedStudy:
+    """Payload of `prefect-tune.study-completed`.
+
+    Attributes:
+        series: Name of the series; None if the study belongs to none.
+        loss: Loss of the best trial; None if no trial meets the constraints.
+        test_loss: Loss of the final model on the test rows; None if undefined.
+        seconds: Study time, including earlier sessions.
+    """
+
+    study: str
+    series: str | None
+    data: str
+    method: str
+    metric: str
+    n_trials: int
+    n_failed: int
+    loss: float | None
+    test_loss: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedStudy:
+    """Payload of `prefect-tune.study-failed`.
+
+    Attributes:
+        reason: The error, truncated.
+        can_resume: Whether the study was cut short, so that the same command resumes it.
+    """
+
+    study: str
+    series: str | None
+    data: str
+    method: str
+    metric: str
+    n_trials: int
+    n_failed: int
+    reason: str
+    can_resume: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewChampion:
+    """Payload of `prefect-tune.champion-changed`.
+
+    Attributes:
+        study: Study whose model is the champion now.
+        former: Study of the former champion; None if the series had none.
+        by: `test`, `rule` (--promotion always, or a first champion), `promote` or `rollback`.
+        loss: Loss of the new champion on the compared rows; None without a comparison.
+        former_loss: Loss of the former champion on the same rows.
+        rows: Number of compared rows.
+    """
+
+    series: str
+    study: str
+    former: str | None
+    by: str
+    reason: str
+    metric: str
+    loss: float | None = None
+    former_loss: float | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedData:
+    """Payload of `prefect-tune.data-changed`.
+
+    Attributes:
+        study: New study of the series on the changed data.
+        former: Study on the data before the change.
+        columns_added: Names of new columns; `codes_added` and `classes_added` likewise.
+    """
+
+    series: str
+    study: str
+    former: str
+    rows: int
+    rows_added: int
+    rows_removed: int
+    columns_added: tuple[str, ...] = ()
+    columns_removed: tuple[str, ...] = ()
+    classes_added: tuple[str, ...] = ()
+    classes_removed: tuple[str, ...] = ()
+    codes_added: tuple[str, ...] = ()
+    codes_removed: tuple[str, ...] = ()
+
+
+def study_completed(payload: CompletedStudy) -> None:
+    """Send `prefect-tune.study-completed`."""
+    _send("study-completed", "study", payload.study, payload)
+
+
+def study_failed(payload: FailedStudy) -> None:
+    """Send `prefect-tune.study-failed`."""
+    _send("study-failed", "study", payload.study, payload)
+
+
+def champion_changed(payload: NewChampion) -> None:
+    """Send `prefect-tune.champion-changed`."""
+    _send("champion-changed", "series", payload.series, payload)
+
+
+def data_changed(payload: ChangedData) -> None:
+    """Send `prefect-tune.data-changed`."""
+    _send("data-changed", "series", payload.series, payload)
+
+
+def _send(
+    event: str,
+    kind: str,
+    name: str,
+    payload: CompletedStudy | FailedStudy | NewChampion | ChangedData,
+) -> None:
+    if get_current_settings().api.url is None:  # Prefect would start a server for the event
+        return
+    resource = {
+        "prefect.resource.id": f"prefect-tune.{kind}.{name}",
+        "prefect.resource.name": name,
+    }
+    shown = {field: _shortened(value) for field, value in masked_values(asdict(payload)).items()}
+    try:
+        emit_event(f"prefect-tune.{event}", resource, payload=shown)
+    except Exception as error:  # a study does not depend on what Prefect shows
+        _LOGGER.warning(f"event prefect-tune.{event} was not sent: {error}")
+
+
+def _shortened(value: object) -> object:
+    if isinstance(value, str):
+        return value[:_LONGEST]
+    return value[:_MOST] if isinstance(value, list) else value

@@ -1,0 +1,129 @@
+"""Requests that people make to a running study by setting its flow run's state in Prefect.
+
+Paused: the study waits in its process until the run is resumed. Suspended: the study ends and
+stays resumable; resuming starts its flow run again. Cancelling: the study ends. Runs of deployments
+are cancelled by a signal from their runner or worker, so the study leaves these to them.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any, Self
+from uuid import UUID
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.exceptions import Abort, Pause
+from prefect.settings import get_current_settings
+from prefect.states import Cancelled
+
+_LOGGER = logging.getLogger(__name__)
+_LOOK_SECONDS = 3.0
+"""Pause between two requests to the server."""
+_TICK_SECONDS = 0.5
+_LEAVE_SECONDS = 1.0
+_MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELLED})
+"""States of a flow run that no longer belongs to this process."""
+
+
+class RunRequests:
+    """The last known state of a flow run; a slow or absent server leaves the study running."""
+
+    def __init__(self) -> None:
+        self._state: State[Any] | None = None
+        self._is_deployed = True
+        self._n_starts: int | None = None
+        self.is_paused = self.is_suspended = self.is_ended = False
+        self._left = Event()
+
+    @classmethod
+    @contextmanager
+    def watched(cls, flow_run_id: UUID) -> Iterator[Self]:
+        """Follow the state of a flow run in the background during the body."""
+        requests = cls()
+        if get_current_settings().api.url is None:
+            yield requests
+            return
+        run = copy_context().run
+        thread = Thread(
+            target=run, args=(requests._watch, flow_run_id), daemon=True, name="run requests"
+        )
+        thread.start()
+        try:
+            yield requests
+        finally:
+            requests._left.set()
+            thread.join(_LEAVE_SECONDS)  # a server that does not answer is not waited for
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether the search may start trials."""
+        return not (self.is_paused or self.is_suspended or self.is_ended)
+
+    def obey(self, tick: Callable[[], None] = lambda: None) -> None:
+        """Wait while the run is paused, calling `tick`; call it when no trial is running.
+
+        Raises `Pause` if the run is suspended, and `Abort` if it is cancelled or has moved on.
+        """
+        while self.is_paused and not (self.is_suspended or self.is_ended):
+            tick()
+            sleep(_TICK_SECONDS)
+        if self.may_ask:
+            return
+        if not self._is_deployed and self._state is not None:
+            _set_cancelled(self._state)
+        elif self.is_suspended and not self.is_ended:
+            raise Pause("the flow run was suspended", state=self._state)
+        raise Abort("the flow run was ended in Prefect")
+
+    def note(self, run: FlowRun) -> None:
+        """Take the requests from a flow run as the server knows it."""
+        state = run.state
+        if state is None:
+            return
+        if self._n_starts is None:
+            self._n_starts = run.run_count
+        was_held = not self.may_ask
+        self._state, self._is_deployed = state, run.deployment_id is not None
+        if state.is_paused():
+            leaves = state.state_details.pause_reschedule or state.name == "Suspended"
+            self.is_suspended, self.is_paused = bool(leaves), not leaves
+            return
+        is_cancelling = state.is_cancelling() and not self._is_deployed
+        has_expired = was_held and state.is_final()  # nobody resumed the run in time
+        is_elsewhere = run.run_count > self._n_starts  # another process has resumed it
+        if state.type in _MOVED_ON or is_cancelling or has_expired or is_elsewhere:
+            self.is_ended = True
+        elif not self.is_suspended:  # a suspended run ends, even if it was resumed by force
+            self.is_paused = False
+
+    def _watch(self, flow_run_id: UUID) -> None:
+        while not self._left.is_set():
+            try:
+                with get_client(sync_client=True) as client:
+                    self._follow(client, flow_run_id)
+            except Exception as error:  # a study does not depend on its server
+                _LOGGER.debug(f"the state of flow run {flow_run_id} is unknown: {error}")
+                self._left.wait(_LOOK_SECONDS)
+
+    def _follow(self, client: SyncPrefectClient, flow_run_id: UUID) -> None:
+        while not self._left.is_set():
+            since = monotonic()
+            self.note(client.read_flow_run(flow_run_id))
+            took = monotonic() - since
+            self._left.wait(_LOOK_SECONDS + took)  # a busy server is asked less often
+
+
+def _set_cancelled(state: State[Any]) -> None:
+    """Give a run without a deployment its final state, because nobody else does."""
+    flow_run_id = state.state_details.flow_run_id
+    message = "ended in Prefect; the same command resumes the study"
+    try:
+        with get_client(sync_client=True) as client:
+            if flow_run_id is not None and not state.is_final():
+                client.set_flow_run_state(flow_run_id, Cancelled(message=message), force=True)
+    except Exception as error:
+        _LOGGER.warning(f"the flow run could not be set to Cancelled: {error}")
