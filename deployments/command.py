@@ -8,6 +8,7 @@ import sys
 import click
 
 from prefect_tune.deployments.commands.artifacts import artifacts
+from prefect_tune.deployments.commands.automations import automations
 from prefect_tune.deployments.commands.catalogue import methods, spaces
 from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
@@ -21,7 +22,7 @@ from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_
 
 _COMMANDS = (
     run, show, report, trials, retry, artifacts, compare, standings, study, predict, export, spaces,
-    methods, cohort, serve, completion,
+    methods, cohort, serve, automations, completion,
 )  # fmt: skip
 
 

@@ -6,9 +6,10 @@ are cancelled by a signal from their runner or worker, so the study leaves these
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
+from functools import partial
 from threading import Event, Thread
 from time import monotonic, sleep
 from typing import Any, Self
@@ -35,7 +36,6 @@ class RunRequests:
     def __init__(self) -> None:
         self._state: State[Any] | None = None
         self._is_deployed = True
-        self._n_starts: int | None = None
         self.is_paused = self.is_suspended = self.is_ended = False
         self._left = Event()
 
@@ -79,13 +79,11 @@ class RunRequests:
             raise Pause("the flow run was suspended", state=self._state)
         raise Abort("the flow run was ended in Prefect")
 
-    def note(self, run: FlowRun) -> None:
-        """Take the requests from a flow run as the server knows it."""
-        state = run.state
-        if state is None:
+    def note(self, run: FlowRun, history: Callable[[], Sequence[State[Any]]]) -> None:
+        """Take the requests from a flow run as the server knows it, and from its earlier states."""
+        state, former = run.state, self._state
+        if state is None or (former is not None and state.id == former.id):
             return
-        if self._n_starts is None:
-            self._n_starts = run.run_count
         was_held = not self.may_ask
         self._state, self._is_deployed = state, run.deployment_id is not None
         if state.is_paused():
@@ -94,8 +92,8 @@ class RunRequests:
             return
         is_cancelling = state.is_cancelling() and not self._is_deployed
         has_expired = was_held and state.is_final()  # nobody resumed the run in time
-        is_elsewhere = run.run_count > self._n_starts  # another process has resumed it
-        if state.type in _MOVED_ON or is_cancelling or has_expired or is_elsewhere:
+        missed = () if former is None else (s for s in history() if s.timestamp > former.timestamp)
+        if is_cancelling or has_expired or any(s.type in _MOVED_ON for s in (state, *missed)):
             self.is_ended = True
         elif not self.is_suspended:  # a suspended run ends, even if it was resumed by force
             self.is_paused = False
@@ -112,7 +110,8 @@ class RunRequests:
     def _follow(self, client: SyncPrefectClient, flow_run_id: UUID) -> None:
         while not self._left.is_set():
             since = monotonic()
-            self.note(client.read_flow_run(flow_run_id))
+            run = client.read_flow_run(flow_run_id)
+            self.note(run, partial(client.read_flow_run_states, flow_run_id))
             took = monotonic() - since
             self._left.wait(_LOOK_SECONDS + took)  # a busy server is asked less often
 

@@ -204,6 +204,8 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
 ) -> dict[str, Any]:
     """Rerun failed trials of a study, all or those given by number, in addition to its budget.
 
+    `study` may name a series, whose newest study is meant.
+
     Returns:
         The summary that `prefect-tune show --json` prints.
 
@@ -216,10 +218,11 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
         prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
         for note in prepared.notes:
             current_observer().note(for_caller(str(note)))
-    numbers = frozenset(failed_trials(prepared.store, study) if trial is None else trial)
+    failed = failed_trials(prepared.store, prepared.name)
+    numbers = frozenset(failed if trial is None else trial)
     if not numbers:
-        current_observer().note(f"study {study} has no failed trials")
-        return read_study(prepared.store, study).to_json()
+        current_observer().note(f"study {prepared.name} has no failed trials")
+        return read_study(prepared.store, prepared.name).to_json()
     return run_study(prepared, numbers, lambda opened: _requeue_failed(opened, numbers))
 
 

@@ -110,12 +110,16 @@ def retry(
     keep_server: bool,
     **where: Any,
 ) -> None:
-    """Rerun failed trials of STUDY, reusing the steps that finished before the failure."""
+    """Rerun failed trials of STUDY, reusing the steps that finished before the failure.
+
+    STUDY may be the name of a series, whose newest study is meant.
+    """
     numbers = list(trial) or None
     with reported_errors(), existing_store(where["store"], where["database"]) as opened:
-        from prefect_tune.flows.reading.lookup import failed_trials
+        from prefect_tune.flows.reading.lookup import failed_trials, study_or_newest
         from prefect_tune.flows.reading.study_view import read_study
 
+        study = study_or_newest(opened, study)
         if numbers is None and not failed_trials(opened, study):
             echo(f"study {study} has no failed trials", err=True)
             print_summary(read_study(opened, study), as_json=as_json, notes=True)

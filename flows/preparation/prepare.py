@@ -24,7 +24,7 @@ from prefect_tune.flows.preparation.resume import (
     resume,
 )
 from prefect_tune.flows.preparation.study_input import InputReader, Note
-from prefect_tune.flows.reading.lookup import failed_trials, find_study
+from prefect_tune.flows.reading.lookup import failed_trials, find_study, study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.lease import check_not_busy, wait_until_free
@@ -149,6 +149,7 @@ def prepare_retry(
 ) -> PreparedStudy:
     """Find a study and check that its failed trials (all by default) can be rerun.
 
+    `study` may name a series, whose newest study is meant.
     Options are as for `tune`; None keeps the study's value or the default. Raises `UnknownName`,
     `BadInput` or `StoreRefused` if the study or a failed trial does not exist, or another process
     runs the study.
@@ -165,6 +166,7 @@ def prepare_retry(
         }
     )
     opened = open_store(store_address(given.store, given.database))
+    study = study_or_newest(opened, study)
     stored = find_study(opened, study)
     check_not_busy(opened, study)
     failed = failed_trials(opened, study)

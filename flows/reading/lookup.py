@@ -10,6 +10,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.series import SeriesLog
 from prefect_tune.storage.store import ArtifactStore
 
 
@@ -20,6 +21,17 @@ def find_study(store: ArtifactStore, name: str) -> StoredStudy:
     if stored is None:
         raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
     return stored
+
+
+def study_or_newest(store: ArtifactStore, name: str) -> str:
+    """Return the name of a study, or of the newest study of a series; `UnknownName` if neither."""
+    ledger = Ledger(store.database)
+    if ledger.study(name) is None and SeriesLog(store.database).series(name) is not None:
+        for newest in ledger.study_names():
+            stored = ledger.study(newest)
+            if stored is not None and stored.settings["options"].get("series") == name:
+                return newest
+    return find_study(store, name).name
 
 
 def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:

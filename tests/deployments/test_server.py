@@ -32,7 +32,11 @@ from processes import (
 )
 
 from prefect_tune.deployments.server import empty_database
-from prefect_tune.deployments.server.embedded import local_server, may_be_configured
+from prefect_tune.deployments.server.embedded import (
+    launched_server,
+    local_server,
+    may_be_configured,
+)
 from prefect_tune.deployments.server.empty_database import (
     has_block_types,
     note_block_types,
@@ -145,6 +149,20 @@ def test_one_that_was_left_up_is_shared_and_one_that_was_killed_is_replaced(no_a
     with local_server() as url:
         assert answers(url)
         assert server_of(no_address)["pid"] != noted["pid"]
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_server_gets_event_services_unless_others_use_it(no_address) -> None:
+    with local_server(keep=True):
+        without = server_of(no_address)
+    with launched_server(with_events=True) as server:
+        server.wait()
+        assert server.has_events
+        assert server_of(no_address)["pid"] != without["pid"]
+    with elsewhere() as (url, leave), launched_server(with_events=True) as server:
+        assert (server.url, server.has_events) == (url, False)
+        leave.set()
 
 
 @pytest.mark.slow

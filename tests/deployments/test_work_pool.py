@@ -41,5 +41,6 @@ def test_a_worker_of_a_pool_runs_the_deployment(server, tmp_path) -> None:
         (run,) = (run for run in flow_runs(server) if "of-a-pool" in run.tags)
         assert run.state_name == "Completed"
         client.delete_flow_run(run.id)  # the server is that of all tests
-        client.delete_deployment(run.deployment_id)
+        for deployment in client.read_deployments():
+            client.delete_deployment(deployment.id)
         client.delete_work_pool("local")

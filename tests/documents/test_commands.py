@@ -30,6 +30,7 @@ RUN_ELSEWHERE = {
     "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
     "tests/benchmarks/run project/pythons --without-tests": "it takes minutes for each version",
     "prefect worker start --pool local": "deployments/test_work_pool.py",
+    "prefect-tune automations": "deployments/test_automations.py",
 }
 LAST = ("prefect-tune study rm responders",)
 """Commands after which others would miss something."""
@@ -95,8 +96,10 @@ def session(server, tmp_path_factory) -> Iterator[Session]:
         with workers_started_early(2, None):  # shared by all commands
             patched.setattr(clusters, "workers_started_early", lambda *_, **__: nullcontext())
             yield opened
-        for left in ("deployment delete tune/healthcare", "--no-prompt work-pool delete local"):
-            opened.run(f"prefect {left}")  # the server is that of all tests
+        # The server is that of all tests.
+        for name in ("tune/healthcare", "retry/retry", "compare/compare", "promote/promote"):
+            opened.run(f"prefect deployment delete {name}")
+        opened.run("prefect --no-prompt work-pool delete local")
 
 
 @pytest.mark.full

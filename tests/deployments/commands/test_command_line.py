@@ -25,7 +25,8 @@ TOPICS = [
     (), ("run",), ("show",), ("report",), ("trials",), ("retry",), ("compare",), ("standings",),
     ("artifacts",), ("artifacts", "ls"), ("artifacts", "show"), ("artifacts", "stats"),
     ("artifacts", "verify"), ("artifacts", "prune"), ("study",), ("study", "rm"), ("study", "ls"),
-    ("predict",), ("export",), ("cohort",), ("serve",), ("completion",),
+    ("predict",), ("export",), ("cohort",), ("serve",), ("automations",),
+    ("completion",),
 ]  # fmt: skip
 
 

@@ -1,0 +1,112 @@
+"""Cancelling, suspending and pausing runs of deployments, as the UI and the API do it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from inputs import write_table
+from prefect.client.schemas.objects import State, StateDetails, StateType
+from prefect.states import Cancelling, Paused
+from prefect_api import states, task_runs
+from processes import wait_for
+from serving import Served
+from user_spaces import SLEEPING
+
+pytestmark = pytest.mark.slow
+
+OPEN = {"Running", "Pending", "Scheduled"}
+
+
+@pytest.fixture(scope="module")
+def served(server, tmp_path_factory) -> Iterator[Served]:
+    with Served.at(server, tmp_path_factory.mktemp("served")) as served:
+        (served.home / "slow.py").write_text(SLEEPING.format(seconds=0.6))
+        write_table(served.home)
+        yield served
+
+
+def options(served: Served, study: str, trials: int = 12, **more: Any) -> dict[str, Any]:
+    where = {"data": f"{served.home}/table.csv", "space": f"{served.home}/slow.py:space"}
+    search = {"method": "random", "trials": trials, "workers": 2, "budget": "10m", "race": False}
+    return {**where, "target": "target", **search, "study": study, **more}
+
+
+def started(served: Served, study: str, **more: Any) -> UUID:
+    """A run of a study whose first trial has ended."""
+    run = served.start("tune/healthcare", **options(served, study, **more))
+    wait_for(lambda: served.n_told(study) >= 1)
+    return run
+
+
+def suspended() -> State[Any]:
+    """The state that the UI sets."""
+    timeout = datetime.now(UTC) + timedelta(minutes=5)
+    details = StateDetails(pause_timeout=timeout, pause_reschedule=True)
+    return State(type=StateType.PAUSED, name="Suspended", state_details=details)
+
+
+def state_name(served: Served, run: UUID) -> str:
+    return served.run(run).state_name or ""
+
+
+def configurations(served: Served, study: str) -> list[Any]:
+    trials = sorted(served.trials(study), key=lambda trial: trial["number"])
+    return [trial["query"]["configuration"] for trial in trials]
+
+
+def assert_ended(served: Served, study: str) -> None:
+    """The study was cut and can be resumed, and no process is left."""
+    wait_for(lambda: served.state(study) == "interrupted")
+    wait_for(lambda: served.family() == [])
+    assert served.n_running(study) == 0
+
+
+def test_a_suspended_run_ends_its_trials_and_goes_on_when_resumed(served) -> None:
+    run = started(served, "suspended")
+    served.set_state(run, suspended())
+    assert_ended(served, "suspended")
+    assert state_name(served, run) == "Suspended"
+    n_told = served.n_told("suspended")
+    assert len(served.trials("suspended")) == n_told < 12  # running trials were told, none was cut
+    assert not OPEN & set(states(task_runs(run, served.server)))
+    served.resume(run)
+    wait_for(lambda: state_name(served, run) == "Completed")
+    assert served.n_told("suspended") == 12
+
+
+def test_a_run_that_is_resumed_at_once_waits_for_its_former_process(served) -> None:
+    run = started(served, "twice")
+    served.set_state(run, suspended())
+    served.resume(run)
+    wait_for(lambda: state_name(served, run) in ("Completed", "Failed", "Crashed"))
+    assert state_name(served, run) == "Completed"
+    assert served.n_told("twice") == 12
+
+
+def test_a_paused_run_waits_in_its_process(served) -> None:
+    run = started(served, "paused")
+    served.set_state(run, Paused(timeout_seconds=600))
+    wait_for(lambda: served.n_running("paused") == 0)
+    process = {p.pid for p in served.family()}
+    n_told = served.n_told("paused")
+    assert n_told == len(served.trials("paused")) < 12
+    served.resume(run)
+    wait_for(lambda: served.n_told("paused") == 12)
+    assert process & {p.pid for p in served.family()}  # no other process has taken over
+    wait_for(lambda: state_name(served, run) == "Completed")
+
+
+def test_a_cancelled_run_leaves_a_study_that_is_resumed_as_it_was(served) -> None:
+    run = started(served, "cancelled")
+    served.set_state(run, Cancelling())
+    wait_for(lambda: state_name(served, run) == "Cancelled")
+    assert_ended(served, "cancelled")
+    assert not OPEN & set(states(task_runs(run, served.server)))
+    assert served.n_told("cancelled") < 12
+    again = served.start("tune/healthcare", **options(served, "cancelled"))
+    whole = served.start("tune/healthcare", **options(served, "whole"))
+    for one in (again, whole):
+        wait_for(lambda one=one: state_name(served, one) == "Completed")
+    assert configurations(served, "cancelled") == configurations(served, "whole")

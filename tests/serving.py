@@ -1,0 +1,92 @@
+"""`prefect-tune serve` in a process of its own, and flow runs of its deployments."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psutil
+from prefect.client.schemas.objects import FlowRun, State
+from prefect_api import client_of
+from processes import environment, wait_for
+
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+
+
+@contextmanager
+def serve_process(server: str | None, home: Path) -> Iterator[subprocess.Popen[str]]:
+    """The command, which uses a server, or starts its own; stopped at the end."""
+    here = {**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "prefect_tune.deployments", "serve"],
+        env=here,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=90)
+        process.stderr.close()  # type: ignore[union-attr]
+
+
+class Served:
+    """The served deployments of a home."""
+
+    def __init__(self, server: str, home: Path, process: subprocess.Popen[str]) -> None:
+        self.server, self.home, self.process = server, home, process
+
+    @classmethod
+    @contextmanager
+    def at(cls, server: str, home: Path) -> Iterator["Served"]:
+        with serve_process(server, home) as process:
+            wait_for(lambda: "start one in" in process.stderr.readline())  # type: ignore[union-attr]
+            yield cls(server, home, process)
+
+    def start(self, deployment: str, **parameters: Any) -> UUID:
+        """Start a flow run of a deployment."""
+        with client_of(self.server) as client:
+            found = client.read_deployment_by_name(deployment)
+            run = client.create_flow_run_from_deployment(found.id, parameters=parameters)
+        return run.id
+
+    def run(self, flow_run_id: UUID) -> FlowRun:
+        with client_of(self.server) as client:
+            return client.read_flow_run(flow_run_id)
+
+    def set_state(self, flow_run_id: UUID, state: State[Any], *, force: bool = True) -> None:
+        with client_of(self.server) as client:
+            client.set_flow_run_state(flow_run_id, state, force=force)
+
+    def resume(self, flow_run_id: UUID) -> None:
+        with client_of(self.server) as client:
+            client.resume_flow_run(flow_run_id)
+
+    @property
+    def ledger(self) -> Ledger:
+        return Ledger(ArtifactStore(StoreAddress(str(self.home / "store"))).database)
+
+    def state(self, study: str) -> str:
+        stored = self.ledger.study(study)
+        return "" if stored is None else stored.state
+
+    def trials(self, study: str) -> list[dict[str, Any]]:
+        if not (self.home / "store" / "index.sqlite").exists():
+            return []
+        return [dict(trial) for trial in self.ledger.trials(study)]
+
+    def n_told(self, study: str) -> int:
+        return sum(trial["state"] in ("complete", "failed") for trial in self.trials(study))
+
+    def n_running(self, study: str) -> int:
+        return sum(trial["state"] == "running" for trial in self.trials(study))
+
+    def family(self) -> list[psutil.Process]:
+        """Processes of running flow runs."""
+        return psutil.Process(self.process.pid).children(recursive=True)
