@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from uuid import UUID
 
 import pytest
@@ -16,21 +17,23 @@ from prefect_api import artifacts, client_of, flow_runs
 from processes import environment, run_json, server_of, started, wait_for
 
 from prefect_tune.deployments.serve import declared_deployments
-from prefect_tune.flows.options.declared import OPTIONS
 
 START = ("deployment", "run", "tune/healthcare", "--watch")
 PARAMETERS = [x for p in ("trials=3", "workers=2", "race=false") for x in ("--param", p)]
 
 
+SERVED = ("tune/healthcare", "retry/retry", "compare/compare", "promote/promote")
+
+
 def schedules(url: str) -> dict[str, bool]:
     with client_of(url) as client:
-        found = client.read_deployment_by_name("tune/healthcare")
-    return {s.slug: s.active for s in found.schedules}
+        found = [client.read_deployment_by_name(name) for name in SERVED]
+    return {name: one.schedules[0].active for name, one in zip(SERVED, found, strict=True)}
 
 
-def set_active(url: str, *, active: bool) -> None:
+def set_active(url: str, name: str, *, active: bool) -> None:
     with client_of(url) as client:
-        found = client.read_deployment_by_name("tune/healthcare")
+        found = client.read_deployment_by_name(name)
         client.update_deployment_schedule(found.id, found.schedules[0].id, active=active)
 
 
@@ -73,17 +76,38 @@ def serve(server, tmp_path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
         process.stderr.close()
 
 
-def test_a_deployment_keeps_its_schedule_over_restarts(server, serve) -> None:
+def test_deployments_keep_their_schedules_over_restarts(server, serve) -> None:
     first = serve()
-    wait_for(lambda: "start one in" in first.stderr.readline())
-    assert schedules(server) == {"nightly": False}  # resting at first
-    set_active(server, active=True)
+    lines: list[str] = []
+    wait_for(lambda: "start one in" in (lines.append(first.stderr.readline()) or lines[-1]))
+    assert all(any(name in line for line in lines) for name in SERVED)
+    assert schedules(server) == dict.fromkeys(SERVED, False)  # resting at first
+    active = {**dict.fromkeys(SERVED, False), "tune/healthcare": True, "retry/retry": True}
+    for name in ("tune/healthcare", "retry/retry"):
+        set_active(server, name, active=True)
     stop(first)
-    assert schedules(server) == {"nightly": True}  # stopping does not pause it
+    assert schedules(server) == active  # stopping does not pause them
     second = serve()
     wait_for(lambda: "start one in" in second.stderr.readline())
-    assert schedules(server) == {"nightly": True}  # nor does starting again put it to rest
-    set_active(server, active=False)
+    assert schedules(server) == active  # nor does starting again put them to rest
+    for name in SERVED:
+        set_active(server, name, active=False)
+
+
+def test_every_deployment_has_a_form_and_runs_one_at_a_time(server, serve) -> None:
+    process = serve()
+    wait_for(lambda: "start one in" in process.stderr.readline())
+    with client_of(server) as client:
+        for name in SERVED:
+            found = client.read_deployment_by_name(name)
+            fields = found.parameter_openapi_schema["properties"].values()
+            assert all(field.get("description") for field in fields), name
+            assert (found.description, found.tags) != ("", [])
+            assert found.global_concurrency_limit.limit == 1
+            assert found.concurrency_options.collision_strategy == "ENQUEUE"
+        nightly = client.read_deployment_by_name("tune/healthcare")
+    assert "series" not in nightly.parameters
+    assert nightly.schedules[0].parameters == {"series": "healthcare"}
 
 
 def test_a_night_of_the_schedule_runs_by_itself(server, serve, tmp_path) -> None:
@@ -144,8 +168,12 @@ def test_serving_from_a_clean_home_starts_a_server_and_says_how_to_use_it(tmp_pa
     assert server_of(tmp_path) is None
 
 
-def test_parameters_of_the_deployment_are_options() -> None:
+def test_parameters_of_deployments_are_those_of_their_flows() -> None:
     for deployment in declared_deployments():
-        assert set(deployment.parameters) <= set(OPTIONS)
-        assert deployment.entrypoint == "prefect_tune.flows.tuning:tune"
-        assert all(not schedule["active"] for schedule in deployment.schedules)
+        assert deployment.flow.name == deployment.entrypoint.partition(":")[2]
+        for schedule in deployment.schedules:
+            assert not schedule["active"]
+            given = deployment.parameters | schedule.get("parameters", {})
+            bound = signature(deployment.flow.fn).bind(**given)  # a schedule lacks none
+            assert set(bound.arguments) == set(given)
+    assert len(list(declared_deployments())) == len(SERVED)

@@ -1,6 +1,7 @@
 """The loop over trials, with a study and a pool of workers that do what a test has written down."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from observing import Heard
+from prefect.exceptions import Abort, Pause
 from worlds import mixed_space
 
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, RunningTrial
+from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
+from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.text import Whole
@@ -57,6 +60,7 @@ class WrittenStudy:
     trial_seconds: float | None = None
     race: bool = False
     failed_seconds: dict[int, float] = field(default_factory=dict)
+    n_pauses: int = 0
     problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
 
     @property
@@ -87,6 +91,11 @@ class WrittenStudy:
 
     def seconds(self) -> float:
         return self.spent
+
+    @contextmanager
+    def untimed(self) -> Iterator[None]:
+        self.n_pauses += 1
+        yield
 
     def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
         waiting = self.numbers("waiting")
@@ -247,20 +256,23 @@ class Searched:
         fates: Mapping[tuple[int, int], str] | None = None,
         study: WrittenStudy | None = None,
         pace: Pace | None = None,
+        *,
         raises: type[BaseException] | None = None,
         only: Collection[int] | None = None,
+        requests: RunRequests | None = None,
+        heard: Heard | None = None,
         **stop_rule: Any,
     ) -> None:
-        self.study, self.heard = study or WrittenStudy(), Heard()
+        self.study, self.heard = study or WrittenStudy(), heard or Heard()
         self.pool = WrittenPool(self.study, fates or {})
         rule = StopRule(**stop_rule)
         arguments: Any = (self.study, self.pool, rule, pace or Pace(), self.heard)
         self.reason = ""
         if raises is None:
-            self.reason = search(*arguments, only=only)
+            self.reason = search(*arguments, only=only, requests=requests)
         else:
             with pytest.raises(raises):
-                search(*arguments, only=only)
+                search(*arguments, only=only, requests=requests)
 
 
 def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
@@ -269,6 +281,56 @@ def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
     assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
     assert done.pool.most == 2
     assert [t.number for t in done.heard.trials] == [0, 1, 2, 3, 4]
+
+
+class Changes(Heard):
+    """Changes what people have asked of the run, from one tick to the next."""
+
+    def __init__(self, *changes: Callable[[], None]) -> None:
+        super().__init__()
+        self.changes = list(changes)
+
+    def tick(self, progress: Progress) -> None:
+        super().tick(progress)
+        if self.changes:
+            self.changes.pop(0)()
+
+
+def test_a_suspended_study_tells_what_runs_and_asks_for_no_more() -> None:
+    requests = RunRequests()
+
+    def suspend() -> None:
+        requests.is_suspended = True
+
+    done = Searched(trials=9, requests=requests, heard=Changes(suspend), raises=Pause)
+    assert done.study.numbers("complete") == [0, 1]  # one had ended, the other was running
+    assert done.study.n_asked == 2
+
+
+def test_a_study_whose_run_was_resumed_elsewhere_cuts_what_runs() -> None:
+    requests = RunRequests()
+
+    def end() -> None:
+        requests.is_ended = True
+
+    done = Searched(trials=9, requests=requests, heard=Changes(end), raises=Abort)
+    assert done.study.numbers("complete") == [0]
+    assert done.study.numbers("waiting") == [1]
+
+
+def test_a_paused_study_waits_untimed_and_goes_on() -> None:
+    requests = RunRequests()
+
+    def pause() -> None:
+        requests.is_paused = True
+
+    def resume() -> None:
+        requests.is_paused = False
+
+    heard = Changes(pause, lambda: None, resume)
+    done = Searched(trials=5, requests=requests, heard=heard)
+    assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
+    assert done.study.n_pauses == 1
 
 
 def test_followers_see_what_runs_the_phase_of_the_method_what_is_left_and_the_incumbents() -> None:
