@@ -11,7 +11,7 @@ from uuid import UUID
 import psutil
 from prefect.client.schemas.objects import FlowRun, State
 from prefect_api import client_of
-from processes import environment, wait_for
+from processes import environment
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -36,6 +36,16 @@ def serve_process(server: str | None, home: Path) -> Iterator[subprocess.Popen[s
         process.stderr.close()  # type: ignore[union-attr]
 
 
+def wait_until_served(process: subprocess.Popen[str]) -> list[str]:
+    """The lines that it prints until others can start its deployments."""
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while "start one in" not in lines[-1]:
+        assert lines[-1], "".join(lines)
+        lines.append(process.stderr.readline())
+    return lines
+
+
 class Served:
     """The served deployments of a home."""
 
@@ -46,7 +56,7 @@ class Served:
     @contextmanager
     def at(cls, server: str, home: Path) -> Iterator["Served"]:
         with serve_process(server, home) as process:
-            wait_for(lambda: "start one in" in process.stderr.readline())  # type: ignore[union-attr]
+            wait_until_served(process)
             yield cls(server, home, process)
 
     def start(self, deployment: str, **parameters: Any) -> UUID:

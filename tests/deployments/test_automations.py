@@ -19,7 +19,7 @@ from prefect.client.schemas.schedules import IntervalSchedule
 from prefect.events.schemas.automations import AutomationCore
 from prefect_api import client_of
 from processes import run, run_json, server_of, wait_for
-from serving import Served, serve_process
+from serving import Served, serve_process, wait_until_served
 from user_spaces import PRELUDE
 
 import prefect_tune.deployments
@@ -109,7 +109,7 @@ def test_a_scheduled_study_and_a_failed_one_call_a_webhook(tmp_path) -> None:
     (tmp_path / "failing.py").write_text(FAILING)
     file.write_text(yaml.safe_dump(ON_COMPLETION))
     with endpoint() as (url, received), serve_process(None, home) as process:
-        wait_for(lambda: "start one in" in process.stderr.readline())
+        wait_until_served(process)
         served = Served(server_of(home)["url"], home, process)
         refused = run("automations", home=home)
         assert refused.returncode == 2

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from inspect import signature
 from uuid import UUID
@@ -15,6 +16,7 @@ from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.schedules import IntervalSchedule
 from prefect_api import artifacts, client_of, flow_runs
 from processes import environment, run_json, server_of, started, wait_for
+from serving import serve_process, wait_until_served
 
 from prefect_tune.deployments.serve import declared_deployments
 
@@ -58,28 +60,13 @@ def scheduled_runs(url: str, deployment_id: UUID) -> list[FlowRun]:
 @pytest.fixture
 def serve(server, tmp_path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
     """Starts `prefect-tune serve`, which uses the server of the tests."""
-    here = {**environment(tmp_path, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
-    command, processes = [sys.executable, "-m", "prefect_tune.deployments", "serve"], []
-
-    def started() -> subprocess.Popen[str]:
-        processes.append(
-            subprocess.Popen(
-                command, env=here, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-        )
-        return processes[-1]
-
-    yield started
-    for process in processes:
-        if process.poll() is None:
-            stop(process)
-        process.stderr.close()
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(serve_process(server, tmp_path))
 
 
 def test_deployments_keep_their_schedules_over_restarts(server, serve) -> None:
     first = serve()
-    lines: list[str] = []
-    wait_for(lambda: "start one in" in (lines.append(first.stderr.readline()) or lines[-1]))
+    lines = wait_until_served(first)
     assert all(any(name in line for line in lines) for name in SERVED)
     assert schedules(server) == dict.fromkeys(SERVED, False)  # resting at first
     active = {**dict.fromkeys(SERVED, False), "tune/healthcare": True, "retry/retry": True}
@@ -88,7 +75,7 @@ def test_deployments_keep_their_schedules_over_restarts(server, serve) -> None:
     stop(first)
     assert schedules(server) == active  # stopping does not pause them
     second = serve()
-    wait_for(lambda: "start one in" in second.stderr.readline())
+    wait_until_served(second)
     assert schedules(server) == active  # nor does starting again put them to rest
     for name in SERVED:
         set_active(server, name, active=False)
@@ -96,7 +83,7 @@ def test_deployments_keep_their_schedules_over_restarts(server, serve) -> None:
 
 def test_every_deployment_has_a_form_and_runs_one_at_a_time(server, serve) -> None:
     process = serve()
-    wait_for(lambda: "start one in" in process.stderr.readline())
+    wait_until_served(process)
     with client_of(server) as client:
         for name in SERVED:
             found = client.read_deployment_by_name(name)
@@ -112,7 +99,7 @@ def test_every_deployment_has_a_form_and_runs_one_at_a_time(server, serve) -> No
 
 def test_a_night_of_the_schedule_runs_by_itself(server, serve, tmp_path) -> None:
     serving = serve()
-    wait_for(lambda: "start one in" in serving.stderr.readline())
+    wait_until_served(serving)
     table = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
     in_a_moment = datetime.now(UTC) + timedelta(seconds=10)
     nights = DeploymentScheduleCreate(
