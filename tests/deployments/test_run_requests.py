@@ -1,16 +1,19 @@
 """Cancelling, suspending and pausing runs of deployments, as the UI and the API do it."""
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import psutil
 import pytest
 from inputs import write_table
 from prefect.client.schemas.objects import State, StateDetails, StateType
 from prefect.states import Cancelling, Paused
-from prefect_api import states, task_runs
-from processes import wait_for
+from prefect_api import client_of, flow_runs, states, task_runs
+from processes import run_json, wait_for
+from processes import started as command_started
 from serving import Served
 from user_spaces import SLEEPING
 
@@ -112,3 +115,41 @@ def test_a_cancelled_run_leaves_a_study_that_is_resumed_as_it_was(served) -> Non
     wait_for(lambda: state_name(served, again) == "Completed")
     assert served.n_told("cancelled") == 12
     assert configurations(served, "cancelled")[: len(asked)] == asked
+
+
+@pytest.mark.full
+def test_one_ctrl_c_of_serve_ends_the_study_and_all_processes(server, tmp_path) -> None:
+    (tmp_path / "slow.py").write_text(SLEEPING.format(seconds=0.6))
+    write_table(tmp_path)
+    with Served.at(server, tmp_path) as served:
+        run = started(served, "s")
+        family = served.family()
+        served.process.send_signal(signal.SIGINT)
+        served.process.wait(timeout=120)
+        assert served.process.returncode == 130
+        _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
+    assert served.state("s") == "interrupted"
+    assert served.n_running("s") == 0
+    assert served.run(run).state.is_final()
+    assert not OPEN & set(states(task_runs(run, server)))
+
+
+@pytest.mark.full
+def test_a_command_whose_run_is_cancelled_in_the_ui_ends(server, tmp_path) -> None:
+    space = tmp_path / "slow.py"
+    space.write_text(SLEEPING.format(seconds=0.6))
+    words = ("run", write_table(tmp_path), "--target", "target", "--space", f"{space}:space")
+    words += ("--method", "random", "--trials", 40, "--workers", 2, "--study", "by-hand")
+    with command_started(*words, home=tmp_path, server=server) as process:
+        (run,) = wait_for(
+            lambda: [r for r in flow_runs(server) if "study:by-hand" in (r.tags or [])]
+        )
+        with client_of(server) as client:
+            client.set_flow_run_state(run.id, Cancelling(), force=True)
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert "--study by-hand" in said
+    with client_of(server) as client:
+        assert client.read_flow_run(run.id).state_name == "Cancelled"
+    assert run_json("show", "by-hand", home=tmp_path)["state"] == "interrupted"
