@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         Asked,
         ConstraintsMeasured,
         Event,
+        PriorGiven,
         Retried,
         Told,
         replay,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
         StepCost,
         TrialState,
     )
+    from prefect_tune.optimizers.trials.prior import Prior, PriorTrial, best_and_diverse
     from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
@@ -83,6 +85,9 @@ __all__ = [
     "Objective",
     "Optimizer",
     "Path",
+    "Prior",
+    "PriorGiven",
+    "PriorTrial",
     "Query",
     "Racing",
     "RandomSearch",
@@ -98,6 +103,7 @@ __all__ = [
     "Trial",
     "TrialState",
     "UnknownName",
+    "best_and_diverse",
     "check_options",
     "make_optimizer",
     "new_configuration",
@@ -109,7 +115,7 @@ __all__ = [
 
 _NAMES = {
     "budget": "Budget",
-    "events": "Asked ConstraintsMeasured Event Retried Told replay",
+    "events": "Asked ConstraintsMeasured Event PriorGiven Retried Told replay",
     "method": "Fidelity Method MethodOptions Reason",
     "methods.admm.admm": "Admm",
     "methods.bohb": "Bohb",
@@ -132,6 +138,7 @@ _NAMES = {
     "trials.history": "History",
     "trials.objective": "Constraint FailureCost Objective",
     "trials.outcome": "Evaluation Failure FailureKind StepCost TrialState",
+    "trials.prior": "Prior PriorTrial best_and_diverse",
     "trials.trial": "Trial",
 }
 """Public names of each module below this one."""

@@ -9,6 +9,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.prior import Prior
 from prefect_tune.optimizers.trials.trial import Trial
 
 
@@ -52,9 +53,18 @@ class ConstraintsMeasured:
     kind: ClassVar[str] = "measure"
 
 
-Event = Asked | Told | Retried | ConstraintsMeasured
+@dataclass(frozen=True, slots=True)
+class PriorGiven:
+    """Observations of earlier runs were given, before the first ask."""
+
+    prior: Prior
+
+    kind: ClassVar[str] = "prior"
+
+
+Event = Asked | Told | Retried | ConstraintsMeasured | PriorGiven
 _CLASSES: Mapping[str, type[Event]] = {
-    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured)
+    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured, PriorGiven)
 }
 
 
@@ -62,6 +72,8 @@ def event_document(event: Event) -> dict[str, Any]:
     """Return an event as JSON values: a tell as its trial, an ask without its memo."""
     if isinstance(event, Told):
         return event.trial.to_json()
+    if isinstance(event, PriorGiven):
+        return event.prior.to_json()
     if not isinstance(event, Asked):
         return to_document(event)
     document = to_document(event, query=event.query.to_json(), memo=None)
@@ -74,6 +86,8 @@ def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
     event = _CLASSES[kind]
     if event is Told:
         return Told(Trial.from_json(document, space))
+    if event is PriorGiven:
+        return PriorGiven(Prior.from_json(document, space))
     if event is Asked:
         query = Query.from_json(document["query"], space)
         return from_document(Asked, {**document, "query": query})
@@ -100,3 +114,5 @@ def replay(
                 optimizer.retry(event.number)
             case ConstraintsMeasured():
                 optimizer.measure(event.number, event.constraints)
+            case PriorGiven():
+                optimizer.begin_after(event.prior)

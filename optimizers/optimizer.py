@@ -21,9 +21,12 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective, bootstraps_of
+from prefect_tune.optimizers.trials.prior import Prior
+from prefect_tune.optimizers.trials.transfer import prior_decisions
 from prefect_tune.optimizers.trials.trial import Trial
 
 KNOWN = "known configurations"
+REPEATED = "among the best and most diverse of an earlier run"
 
 
 class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the next outcome
@@ -75,8 +78,21 @@ class Optimizer(ABC):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Decisions so far that are of interest to people, as JSON values."""
-        return {}
+        """Decisions so far that are of interest to people, as JSON values.
+
+        After an earlier run, `prior` has the use of its observations.
+        """
+        prior = self.history.prior
+        if prior is None:
+            return {}
+        n_repeated = sum(t.is_told for t in self.history if t.query.configuration in prior.losses)
+        return {"prior": prior_decisions(prior, self.history.older.transfer, n_repeated)}
+
+    @property
+    def prior_weight(self) -> float:
+        """Weight of an observation of the last run, in [0, 1]; 0 without any."""
+        has_prior = self.history.prior is not None
+        return self.history.older.transfer.weight if has_prior else 0.0
 
     @property
     def notes(self) -> Sequence[str]:
@@ -132,6 +148,16 @@ class Optimizer(ABC):
         if self._n_asks:
             raise ValueError(f"{self._n_asks} trials were asked for already")
         self._start, self._start_name = tuple(dict.fromkeys(start)), name
+
+    def begin_after(self, prior: Prior) -> None:
+        """Evaluate `prior.start` again first, then use `prior.trials` in models.
+
+        An ample prior replaces a portfolio, which runs only if the prior is dropped. A `ValueError`
+        is raised if the method has been asked already.
+        """
+        if self._n_asks:
+            raise ValueError(f"{self._n_asks} trials were asked for already")
+        self.history.prior = prior
 
     def share_costs(self, costs: Costs) -> None:
         """Use the costs learned by the optimizer that wraps this one."""
@@ -216,13 +242,42 @@ class Optimizer(ABC):
         self._register(query)
 
     def _next_of_start(self) -> Query | None:
-        number, n_all = self._n_asks + 1, len(self._start)
-        if number > n_all:
+        if (repeated := self._next_repeated()) is not None and not self.method.fidelities:
+            return Query(repeated)
+        asked = self.history.asked
+        if self._uses_ample_prior or not asked <= {*self._start, *self._repeated}:
             return None
-        self._because = Reason(
-            self._start_name, f"{ordinal(number)} of {n_all} known configurations"
-        )
-        return Query(self._start[self._n_asks])
+        for number, known in enumerate(self._start, 1):
+            if known not in asked:
+                text = f"{ordinal(number)} of {len(self._start)} known configurations"
+                self._because = Reason(self._start_name, text)
+                return Query(known)
+        return None
+
+    def _next_repeated(self) -> Configuration | None:
+        """Next configuration of the prior to evaluate again; None if it was dropped."""
+        prior = self.history.prior
+        if prior is None or self.history.older.transfer.is_dropped:
+            return None
+        for number, configuration in enumerate(self._repeated, 1):
+            if configuration not in self.history.asked:
+                text = (
+                    f"{ordinal(number)} of {len(self._repeated)} configurations to evaluate again"
+                )
+                self._because = Reason(prior.name, text)
+                return configuration
+        return None
+
+    @property
+    def _repeated(self) -> tuple[Configuration, ...]:
+        prior = self.history.prior
+        return () if prior is None else prior.start
+
+    @property
+    def _uses_ample_prior(self) -> bool:
+        """Whether older observations replace the method's own start."""
+        prior = self.history.prior
+        return prior is not None and prior.is_ample and len(self.history.older) > 0
 
     def _given_reason(self) -> Reason:
         return self._because or Reason(self.name)

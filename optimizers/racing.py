@@ -32,6 +32,7 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.costs import LIKELY
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import Evaluation, TrialState
+from prefect_tune.optimizers.trials.prior import Prior
 from prefect_tune.optimizers.trials.trial import Trial
 
 _GATHERED, _GATHERING_SHARE = 8, 0.2
@@ -160,6 +161,15 @@ class Racing(Optimizer):
         """Race these configurations first, in this order."""
         self.inner.begin_with(start, name)
 
+    def begin_after(self, prior: Prior) -> None:
+        """Evaluate `prior.start` first, on all folds at once unless the rows are many."""
+        self.inner.begin_after(prior)
+
+    @property
+    def prior_weight(self) -> float:
+        """The method's weight."""
+        return self.inner.prior_weight
+
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Record an ask of an earlier process; a first rung was also an ask of the inner method."""
         if number == self._n_asks and self._going_on(query) is None:
@@ -200,7 +210,8 @@ class Racing(Optimizer):
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        return query if self._is_first_whole() else self._first_rung(query, budget)
+        is_whole = self._is_first_whole() or self._is_repeated(query)
+        return query if is_whole else self._first_rung(query, budget)
 
     def _next_rung(self, i: int) -> Query:
         ran, rest = self._last(i).query, self._following(self._last(i).query)
@@ -296,6 +307,13 @@ class Racing(Optimizer):
         """Whether the next configuration runs in full, as nothing exists to compare it with."""
         return not self._ran and not self._has_looks
 
+    def _is_repeated(self, query: Query) -> bool:
+        """Whether a new configuration is of the prior, whose losses are of all folds."""
+        prior = self.inner.history.prior
+        if prior is None or self._has_looks:
+            return False
+        return query.configuration in prior.start
+
     def _begun(self, budget: Budget) -> Query:
         if budget.trials_left == 0:
             raise SpaceExhausted("no configuration is left to resume")
@@ -322,6 +340,8 @@ class Racing(Optimizer):
         """Number, in the method, of a configuration that is resumed; None for a new one."""
         k, configuration = self._number_of(query), query.configuration
         if query.is_full and self._is_first_whole():
+            return None
+        if query.is_full and self._is_repeated(query):
             return None
         again = (i for i in self._smaller if self._last(i).query.configuration == configuration)
         if k == 0 and (i := next(again, None)) is not None:
@@ -379,6 +399,7 @@ class Racing(Optimizer):
         if trial.failure is None and not trial.query.is_full:
             return
         self._take_back(i)
+        self.inner.history.estimated.discard(i)
         asked, before = replace(self.inner.history[i], attempts=trial.attempts), self._before(i)
         if trial.failure is not None:
             failure = failed_later(before, trial.failure) if before else trial.failure
@@ -451,6 +472,7 @@ class Racing(Optimizer):
 
     def _tell_inside(self, i: int, evaluation: Evaluation) -> None:
         asked = replace(self.inner.history[i], attempts=self._last(i).attempts)
+        self.inner.history.estimated.add(i)
         self.inner.tell(asked.completed(evaluation))
 
     def _as_on_all_rows(self, i: int) -> Evaluation:

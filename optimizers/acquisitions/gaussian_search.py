@@ -22,6 +22,8 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
+from prefect_tune.optimizers.surrogates.random_forest import OlderMean
+from prefect_tune.optimizers.trials.transfer import OlderTrials
 
 _SWITCHED = 0.25
 """Share of the moves that switch to another algorithm or category."""
@@ -232,6 +234,13 @@ class GaussianSearch:
         self.space = space
         self.candidates = CandidateSpace(space)
         self.inputs = PipelineInputs(self.candidates, kernel)
+        self._older_mean = OlderMean(lambda known: self.inputs.of(self.inputs.encode(known)))
+
+    def older_mean(self, older: OlderTrials) -> Penalty | None:
+        """Return the mean of the loss by older observations, all of this space; None if few."""
+        if (mean := self._older_mean.given(older)) is None:
+            return None
+        return lambda candidates: mean(self.inputs.of(candidates))
 
     def learned(
         self,

@@ -146,6 +146,7 @@ class Bohb(Hyperband):
     def begin(self, rng: Generator) -> Configuration:
         """Return a new configuration to start with, or raise `SpaceExhausted`."""
         is_random = rng.random() < self.options.random_share
+        is_random = is_random or self._next_repeated() is not None
         proposed = None if is_random else self._by_model(rng)
         if proposed is None:
             return super().begin(rng)
@@ -157,8 +158,10 @@ class Bohb(Hyperband):
         """Good and bad results of the highest rung with enough results, the best first.
 
         Enough is three more than the most dimensions of a configuration; failed runs do not count.
+        Of the full evaluations of earlier runs, a share counts.
         """
-        told = [t for t in self.history if t.is_told]
+        met = {c.name: c.bound for c in self.objective.constraints}
+        told = [t for t in (*self.history, *self.history.older.share(met)) if t.is_told]
         for level in reversed(self.rungs.levels):
             results = [t for t in told if self.rungs.level(t.query) == level]
             best_first = ranked(results, self.history)

@@ -85,6 +85,7 @@ class Esmbo(Jopt):
             "candidates": len(self.history.complete),
             "members": len(weights),
             "effective": float(1 / (weights**2).sum()) if len(weights) else 0.0,
+            **super().decisions,
         }
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:

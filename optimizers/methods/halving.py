@@ -37,7 +37,7 @@ from prefect_tune.optimizers.methods.rungs import (
     promotable,
     ranked,
 )
-from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.optimizer import REPEATED, NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS, Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Space
@@ -281,6 +281,9 @@ class Halving(Optimizer):
 
     def begin(self, rng: Generator) -> Configuration:
         """Return a new configuration to start with, or raise `SpaceExhausted`."""
+        if (repeated := self._next_repeated()) is not None:
+            self._drawn = REPEATED
+            return repeated
         self._drawn = "drawn at random"
         return new_configuration(self.space, self.history.asked, rng)
 
@@ -312,6 +315,7 @@ class Halving(Optimizer):
             for level in self.rungs.levels
         ]
         decided: dict[str, Any] = {
+            **super().decisions,
             "fidelity": self.rungs.fidelity,
             "reason": self._reason,
             "eta": self.options.eta,

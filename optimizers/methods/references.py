@@ -60,7 +60,8 @@ class Jopt(Optimizer):
 
     def _next(self, rng: Generator) -> Configuration:
         asked = self.history.asked
-        n_told = len(self.history.complete) + len(self.history.failed)
+        older = self.history.older
+        n_told = len(self.history.complete) + len(self.history.failed) + len(older)
         if n_told < self.options.n_startup or not self.history.complete:
             self._because = _START
             return new_configuration(self.space, asked, rng)
@@ -71,12 +72,15 @@ class Jopt(Optimizer):
         memo: Mapping[str, Any] = self.memo or {}
         pending = [t.query.configuration for t in self.history.pending]
         last = Fitted(tuple(memo["theta"]), memo.get("fitted", 0)) if "theta" in memo else None
-        process, fitted = search.learned(observed, targets, rng, last, pending)
+        mean = search.older_mean(older)
+        # A process of the distances from the mean, which returns as a penalty.
+        distances = targets if mean is None else targets - mean(observed)[:, None]
+        process, fitted = search.learned(observed, distances, rng, last, pending)
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
         mine = targets[:, number]
         acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
         best_first = observed[np.argsort(mine, kind="stable")]
-        ranked = maximise(acquisition, search.inputs, best_first, rng)
+        ranked = maximise(acquisition, search.inputs, best_first, rng, penalty=mean)
         for configuration in search.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._why(number))
             return configuration

@@ -83,7 +83,7 @@ class ForestSearch:
     ) -> tuple[Query, Reason]:
         """Return the next query and its reason, or raise `SpaceExhausted`."""
         asked = history.asked
-        n_told = len(history.complete) + len(history.failed)
+        n_told = len(history.complete) + len(history.failed) + len(history.older)
         is_random = rng.random() < self.options.random_share
         if n_told < self.options.n_startup or not history.complete:
             return Query(new_configuration(self.proposed, asked, rng)), _START
@@ -98,6 +98,10 @@ class ForestSearch:
 
     def _ranked(self, history: History, rng: Generator, log_cost: LogCost | None) -> Candidates:
         observed, targets, best = self._observed(history)
+        older = history.older
+        weights = None
+        if len(older):
+            weights = np.append(older.weights, np.ones(len(observed) - len(older)))
         forest = RandomForest.fit(
             self.candidates.features(observed),
             targets,
@@ -105,6 +109,7 @@ class ForestSearch:
             min_samples_split=self.options.min_samples_split,
             max_features=self.options.max_features,
             seed=int(rng.integers(2**31)),
+            weights=weights,
         )
         improvement = self._improvement
 
@@ -127,12 +132,19 @@ class ForestSearch:
         return everything[np.argsort(-scores, kind="stable")]
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
-        """Data for the forest, and the best target; pending trials get the mean (constant liar)."""
+        """Data for the forest, and the best target; pending trials get the mean (constant liar).
+
+        Older trials come first.
+        """
         told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
+        older = history.older
+        losses = np.append(older.losses, losses)
         y = log_losses(losses, self.objective) if self.options.is_log else losses
-        best = min(float(y[i]) for i, t in enumerate(told) if t.loss is not None)
+        new = y[len(older) :]
+        best = min(float(new[i]) for i, t in enumerate(told) if t.loss is not None)
         pending = history.pending
-        observed = self.candidates.encode(t.query.configuration for t in (*told, *pending))
+        now = (t.query.configuration for t in (*told, *pending))
+        observed = self.candidates.encode([*older.configurations, *now])
         return observed, np.append(y, np.full(len(pending), y.mean())), best
 
     @property

@@ -180,6 +180,7 @@ class ParzenSearch:
     """The search over a space or a part of it, given one history.
 
     Densities of hyperparameters are fitted on the trials that have them; partial trials count too.
+    Of older trials, a share counts, since Optuna weighs trials only by their number.
     """
 
     def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:
@@ -191,7 +192,7 @@ class ParzenSearch:
         """Return the next query and its reason, or raise `SpaceExhausted`."""
         asked, n_known = history.asked, self.options.n_known
         n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
-        if n_told < self.options.n_startup:
+        if n_told + len(history.older.share()) < self.options.n_startup:
             return Query(new_configuration(self.space, asked, rng)), _START
         n_best = n_known // 4
         known = history if n_told <= n_known else history.abridged(n_best, n_known - n_best)
@@ -241,7 +242,8 @@ class ParzenSearch:
 
     def _study(self, history: History) -> optuna.Study:
         told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
-        trials = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
+        trials = [self._frozen(t, t.loss) for t in history.older.share()]
+        trials += [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         return study_of([*trials, *(self._frozen(t, None) for t in history.pending)])
 
     def _frozen(self, trial: Trial, loss: float | None) -> FrozenTrial:

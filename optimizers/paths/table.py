@@ -137,12 +137,19 @@ class PathTable:
     def encoded(self, trials: Sequence[Trial]) -> Array:
         """Return one-hot paths of trials and their shared values, shape (n, N + S)."""
         paths = [self._path_of(t) for t in trials]
+        return self._encoded(paths, (t.query.configuration for t in trials))
+
+    def encoded_configurations(self, configurations: Sequence[Configuration]) -> Array:
+        """Return one-hot paths of configurations and their shared values, shape (n, N + S)."""
+        return self._encoded([c.path for c in configurations], configurations)
+
+    def _encoded(self, paths: Sequence[Path], configurations: Iterable[Configuration]) -> Array:
         known = zip(paths, map(self._number.get, paths), strict=True)
         rows = [self._encoding.one_hot(p) if i is None else self.one_hot[i] for p, i in known]
         encoded = np.array(rows).reshape(-1, self.one_hot.shape[1])
         if self.shared is None:
             return encoded
-        return np.hstack([encoded, self.shared.columns(t.query.configuration for t in trials)])
+        return np.hstack([encoded, self.shared.columns(configurations)])
 
     def encoded_first_runs(self) -> Array:
         """Return one-hot paths and the shared values of their first runs, shape (B, N + S)."""

@@ -41,18 +41,34 @@ class PathLinear:
 
     @classmethod
     def fit(
-        cls, paths: Array, targets: Array, ridge: float = 1.0, *, has_intercept: bool = True
+        cls,
+        paths: Array,
+        targets: Array,
+        ridge: float = 1.0,
+        *,
+        has_intercept: bool = True,
+        weights: Array | None = None,
     ) -> Self:
-        """Fit to one-hot paths, shape (n, N), and their targets, shape (n,), with n at least 1."""
+        """Fit to one-hot paths, shape (n, N), and their targets, shape (n,), with n at least 1.
+
+        A row of weight w, in `weights`, shape (n,), counts like w equal rows.
+        """
+        weights = np.ones(len(targets)) if weights is None else weights
+        root = np.sqrt(weights)[:, None]
         identity = ridge * np.eye(paths.shape[1])
-        offset = paths.mean(axis=0) if has_intercept else np.zeros(paths.shape[1])
-        level = float(targets.mean()) if has_intercept else 0.0
-        centred = paths - offset
-        beta = np.linalg.solve(centred.T @ centred + identity, centred.T @ (targets - level))
+        offset = np.zeros(paths.shape[1])
+        if has_intercept:
+            offset = np.average(paths, axis=0, weights=weights)
+        level = float(np.average(targets, weights=weights)) if has_intercept else 0.0
+        centred, scaled = root * (paths - offset), root * paths
+        residuals = root[:, 0] * (targets - level)
+        beta = np.linalg.solve(centred.T @ centred + identity, centred.T @ residuals)
         intercept = level - float(offset @ beta)
-        variance = float(np.var(intercept + paths @ beta - targets))
+        errors = intercept + paths @ beta - targets
+        spread = (errors - np.average(errors, weights=weights)) ** 2
+        variance = float(np.average(spread, weights=weights))
         floor = max(_SMALLEST_VARIANCE, (_SMALLEST_SHARE * float(np.ptp(targets))) ** 2)
-        inverse = np.linalg.inv(paths.T @ paths + identity)
+        inverse = np.linalg.inv(scaled.T @ scaled + identity)
         return cls(beta, intercept, inverse, max(variance, floor))
 
     def mean(self, paths: Array) -> Array:

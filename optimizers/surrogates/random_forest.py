@@ -1,11 +1,17 @@
-"""Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011)."""
+"""Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011).
 
+A forest also turns the observations of earlier runs into the prior mean of Gaussian processes.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.trials.transfer import OlderTrials
 
 
 class RandomForest:
@@ -15,9 +21,19 @@ class RandomForest:
         self._trees = [tree.tree_ for tree in forest.estimators_]
 
     @classmethod
-    def fit(cls, X: Array, y: Array, *, n_trees: int, seed: int, **options: Any) -> Self:
+    def fit(
+        cls,
+        X: Array,
+        y: Array,
+        *,
+        n_trees: int,
+        seed: int,
+        weights: Array | None = None,
+        **options: Any,
+    ) -> Self:
         """Fit to encoded configurations, shape (n, d), and targets; options are scikit-learn's."""
-        return cls(RandomForestRegressor(n_trees, random_state=seed, **options).fit(X, y))
+        forest = RandomForestRegressor(n_trees, random_state=seed, **options)
+        return cls(forest.fit(X, y, sample_weight=weights))
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Return means and standard deviations, shape (n,) each.
@@ -33,3 +49,40 @@ class RandomForest:
         within = np.array([tree.impurity[leaf] for tree, leaf in pairs])
         variance = means.var(axis=0) + within.mean(axis=0)
         return means.mean(axis=0), np.sqrt(np.maximum(variance, 1e-10))
+
+
+LossMean = Callable[[Array], Array]
+"""Function from inputs, shape (n, d), to expected losses, shape (n,)."""
+
+_N_TREES = 50
+_LEAST_OLDER = 4
+
+
+class OlderMean:
+    """Mean of a loss given older observations; `inputs` encodes configurations, shape (n, d).
+
+    The forest is fitted once, since older observations do not change; their discount may.
+    """
+
+    def __init__(self, inputs: Callable[[Sequence[Configuration]], Array]) -> None:
+        self._inputs = inputs
+        self._forest: RandomForest | None = None
+
+    def given(self, older: OlderTrials) -> LossMean | None:
+        """Return the mean m + w (f(x) - m), with f the forest and m the median of older losses.
+
+        None if there are fewer than four older observations.
+        """
+        if len(older) < _LEAST_OLDER:
+            return None
+        if self._forest is None:
+            inputs = self._inputs(older.configurations)
+            self._forest = RandomForest.fit(inputs, older.raw, n_trees=_N_TREES, seed=0)
+        forest, transfer = self._forest, older.transfer
+        level = float(np.median(older.losses))
+
+        def mean(inputs: Array) -> Array:
+            expected = transfer.mapped(forest.predict(inputs)[0])
+            return level + transfer.weight * (expected - level)
+
+        return mean

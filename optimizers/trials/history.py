@@ -13,6 +13,8 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.prior import Prior
+from prefect_tune.optimizers.trials.transfer import OlderTrials, Transfer
 from prefect_tune.optimizers.trials.trial import Trial
 
 Rank = tuple[float, ...]
@@ -25,10 +27,16 @@ class History:
     A trial enters when it is requested, and each later state of it replaces the earlier one.
     Recording a state, and reading the incumbent, pending trials or known configurations, takes
     constant time. Other queries read all trials of their kind.
+
+    Attributes:
+        estimated: Numbers of trials whose loss is an estimate, which `transfer` ignores.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
         self.constraints = tuple(constraints)
+        self._prior: Prior | None = None
+        self.estimated: set[int] = set()
+        self._older: OlderTrials | None = None
         self._trials: dict[int, Trial] = {}
         self._positions: dict[int, int] = {}
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
@@ -56,6 +64,7 @@ class History:
 
     def record(self, trial: Trial) -> None:
         """Add a trial, or replace its earlier state."""
+        self._older = None
         former = self._trials.get(trial.number)
         if former is None:
             self._positions[trial.number] = len(self._trials)
@@ -97,6 +106,36 @@ class History:
         if len(states) == 1:
             self._in_order[states[0]] = found
         return found
+
+    @property
+    def prior(self) -> Prior | None:
+        """Observations of earlier runs, if any."""
+        return self._prior
+
+    @prior.setter
+    def prior(self, prior: Prior) -> None:
+        self._prior, self._older = prior, None
+
+    @property
+    def older(self) -> OlderTrials:
+        """The older observations that models should use now, if any."""
+        if self._older is None:
+            self._older = OlderTrials.of(self.prior, self._transfer)
+        return self._older
+
+    @property
+    def _transfer(self) -> Transfer:
+        if self.prior is None:
+            return Transfer()
+        known = self.prior.losses
+        pairs = [
+            (known[trial.query.configuration], trial.evaluation.loss)
+            for trial in self.complete
+            if trial.evaluation is not None
+            and trial.query.configuration in known
+            and trial.number not in self.estimated
+        ]
+        return Transfer.of(pairs, np.array(list(known.values())))
 
     @property
     def asked(self) -> AbstractSet[Configuration]:
@@ -146,6 +185,8 @@ class History:
             {*best, *islice(last, n_last), *pending}, key=self._positions.__getitem__
         ):
             abridged.record(self._trials[number])
+        abridged._prior, abridged.estimated = self._prior, self.estimated
+        abridged._older = self.older
         return abridged
 
     @property

@@ -109,6 +109,7 @@ class Admm(Optimizer):
             "path": list(state.path),
             "tuned": [list(path) for path in state.tuned],
             "multipliers": {name: mu for name, mu in state.mu.items() if mu},
+            **super().decisions,
         }
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
@@ -130,7 +131,8 @@ class Admm(Optimizer):
     def _next(self, observed: PathObservations, budget: Budget, rng: Generator) -> Query:
         state = self._state
         if state.block == "start":
-            first = next((c for c in self._first if c not in self.history.asked), None)
+            asked, is_known = self.history.asked, self._uses_ample_prior
+            first = next((c for c in self._first if c not in asked and not is_known), None)
             if first is not None:
                 state.path = first.path
                 place, n_first = self._first.index(first) + 1, len(self._first)
@@ -144,6 +146,8 @@ class Admm(Optimizer):
                 )
                 return Query(varied)
             self._begin_theta(self._best_path(observed))
+            if is_known and (best := self.history.incumbent) is not None:
+                self._positions.adopt(state, best.query.configuration)
         while True:
             effort = self._effort(budget)
             if state.block == "theta":
@@ -171,9 +175,9 @@ class Admm(Optimizer):
                 return Query(configuration)
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
-        if self._shared is None:
+        if self._shared is None or self._uses_ample_prior:
             return None
-        n_varied = len(self.history) - len(self._first) - len(self._start)
+        n_varied = len(self.history) - len(self._first) - len(self._start) - len(self._repeated)
         holds = trials_affordable(budget, self.history)
         if holds is not None and n_varied >= VARIED_SHARE * holds:
             return None

@@ -82,6 +82,7 @@ class PathObservations:
             0.
         constraints: Keys of the constraints' multipliers in the state, shape (M,).
         worst_reward_loss: Smallest f at which a pull earns nothing.
+        origin, unit: Loss at which f is 0, and difference of losses that changes f by 1.
     """
 
     trials: list[Trial]
@@ -90,6 +91,12 @@ class PathObservations:
     bounds: Array
     constraints: tuple[str, ...]
     worst_reward_loss: float
+    origin: float = 0.0
+    unit: float = 1.0
+
+    def scaled(self, losses: Array) -> Array:
+        """Return f of any losses."""
+        return (losses - self.origin) / self.unit
 
     def row_of(self) -> dict[int, int]:
         """Return rows by trial number."""
@@ -117,19 +124,31 @@ def observations(
     """
     trials, losses = imputed_losses(history, objective, rule)
     span = objective.upper - objective.lower
+    origin, unit = 0.0, 1.0
     if np.isfinite(span):
-        losses, worst = (losses - objective.lower) / span, f_hat
+        origin, unit = objective.lower, span
+        worst = f_hat
     elif len(losses):
         best = losses.min()
         spread = float(np.subtract(*np.percentile(losses, [75, 25]))) or 1.0
         chance = objective.chance
         reach = f_hat * np.ptp(losses) if chance is None else max(chance - best, 0.0)
-        losses, worst = (losses - best) / spread, max(float(reach), 1e-12) / spread
+        origin, unit = best, spread
+        worst = max(float(reach), 1e-12) / spread
     else:
         worst = f_hat
     quantities, bounds = _quantities(trials, objective)
     names = tuple(f"{c.name}<={c.bound!r}" for c in objective.constraints)
-    return PathObservations(trials, losses, quantities, bounds * (1 - margin), names, worst)
+    return PathObservations(
+        trials,
+        (losses - origin) / unit,
+        quantities,
+        bounds * (1 - margin),
+        names,
+        worst,
+        float(origin),
+        float(unit),
+    )
 
 
 def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:

@@ -50,7 +50,8 @@ class ThetaMin:
         """Return a new query of the path being tuned, or raise `SpaceExhausted` if it has none."""
         path, solver = state.path, self.options.theta_solver
         on_path = [t for t in history if t.query.configuration.path == path]
-        is_early = len(on_path) < _N_INITIAL or all(t.loss is None for t in on_path)
+        n_known = len(on_path) + len(history.older.on(path))
+        is_early = n_known < _N_INITIAL or all(t.loss is None for t in on_path)
         if solver == "random" or is_early:
             return Query(new_configuration(self.space, history.asked, rng, path))
         if solver == "smac":
@@ -115,9 +116,12 @@ class ThetaMin:
         pending = [c for c in pending if c.path == path]
         candidates = search.inputs.encode(observed.trials[i].query.configuration for i in rows)
         last = None if state.theta is None else Fitted(tuple(state.theta), state.fitted)
+        penalty, mean = self.penalty(state), self._older_mean(path, observed, history)
+        if mean is not None:
+            # A process of the distances from the mean, which returns with the penalty.
+            targets[:, 0] -= mean(candidates)
         process, fitted = search.learned(candidates, targets, rng, last, pending)
         state.theta, state.fitted = list(fitted.theta), fitted.n
-        penalty = self.penalty(state)
         augmented = observed.augmented(state, self.options.rho_g)[rows] + penalty(candidates)
         shifts = (observed.multipliers(state) / self.options.rho_g - observed.bounds)[live]
         best = float(augmented.min())
@@ -130,11 +134,22 @@ class ThetaMin:
         asked = history.asked
         best_first = candidates[order]
         ranked = maximise(
-            acquisition, search.inputs, best_first, rng, penalty=penalty, within=within
+            acquisition,
+            search.inputs,
+            best_first,
+            rng,
+            penalty=penalty if mean is None else lambda points: penalty(points) + mean(points),
+            within=within,
         )
         for configuration in search.new_configurations(ranked, asked):
             return configuration
         return new_configuration(self.space, asked, rng, path)
+
+    def _older_mean(
+        self, path: Path, observed: PathObservations, history: History
+    ) -> Penalty | None:
+        mean = self.search(path).older_mean(history.older.on(path))
+        return None if mean is None else lambda points: observed.scaled(mean(points))
 
     def _region(
         self, best: Candidates, values: Array, numbers: list[int], state: AdmmState

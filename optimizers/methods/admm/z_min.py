@@ -188,8 +188,11 @@ class ZMin:
         """Return the next path at the current hyperparameters; None when this z-min is done."""
         row_of, values = observed.row_of(), observed.augmented(state, self._options.rho_g)
         asked = {t.query.configuration: t.number for t in history}
-        draw = self._draw(state, observed, values, rng)
-        here_on = self._drawn_values(observed, values, rng)
+        older = history.older.share()
+        of_older = observed.scaled(np.array([t.loss for t in older], dtype=np.float64))
+        known, known_values = [*observed.trials, *older], np.append(values, of_older)
+        draw = self._draw(state, known, known_values, rng)
+        here_on = self._drawn_values(known, known_values, rng)
         at_theta: dict[Path, Configuration | None] = {}
         while state.asked < effort and state.draws < _DRAWS_PER_EFFORT * effort:
             state.draws += 1
@@ -215,11 +218,11 @@ class ZMin:
         return None
 
     def _drawn_values(
-        self, observed: PathObservations, values: Array, rng: Generator
+        self, trials: Sequence[Trial], values: Array, rng: Generator
     ) -> Callable[[Configuration], Configuration]:
         if self._shared is None:
             return lambda configuration: configuration
-        drawn = self.arms.values(self._shared, observed.trials, values).draw(rng)
+        drawn = self.arms.values(self._shared, trials, values).draw(rng)
         best = self._shared.best(drawn[-self._shared.width :])
         return partial(self._shared.applied, best)
 
@@ -235,7 +238,7 @@ class ZMin:
             state.counts[arm] = [n + 1, r + success]
 
     def _draw(
-        self, state: AdmmState, observed: PathObservations, values: Array, rng: Generator
+        self, state: AdmmState, trials: Sequence[Trial], values: Array, rng: Generator
     ) -> Draw:
         arms, solver = self.arms, self._options.z_solver
         if solver == "bandit":
@@ -243,7 +246,7 @@ class ZMin:
         if solver == "random" or not len(values):
             return lambda _: arms.random(rng)
         best: dict[Path, float] = {}
-        for trial, value in zip(observed.trials, values, strict=True):
+        for trial, value in zip(trials, values, strict=True):
             path = trial.query.configuration.path
             best[path] = min(float(value), best.get(path, np.inf))
         if solver == "linear":

@@ -105,7 +105,7 @@ class Bapi(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """Epochs trained and spared, how trainings ended, and notes."""
         curves = list(self._curves().values())
-        found = decisions_of(curves, self.memo or {}, self.t_max)
+        found = {**super().decisions, **decisions_of(curves, self.memo or {}, self.t_max)}
         least = best_training(curves, self.history, is_steady=False)
         if least is not None and least != self.incumbent:
             found["least"] = {"trial": least.number, "loss": least.loss}
@@ -122,7 +122,9 @@ class Bapi(Optimizer):
         return self._learner.inputs.snapped(pool)
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a new random configuration, or raise `SpaceExhausted`."""
+        """Return a new configuration, of the prior or random, or raise `SpaceExhausted`."""
+        if (repeated := self._next_repeated()) is not None:
+            return repeated
         return new_configuration(self.space, self.history.asked, rng)
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:

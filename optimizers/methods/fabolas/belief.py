@@ -29,6 +29,7 @@ from prefect_tune.optimizers.surrogates.kernel import (
     Parameter,
 )
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
+from prefect_tune.optimizers.surrogates.random_forest import LossMean, OlderMean
 from prefect_tune.optimizers.trials.objective import Objective
 
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
@@ -120,6 +121,7 @@ class SubsetLearner:
         self.inputs, self._recipe, self._objective = inputs, recipe, objective
         n_folds = objective.n_folds or 1
         self._folds, self._small = (subset_folds or n_folds, n_folds), small
+        self._older_mean = OlderMean(lambda known: inputs.of(inputs.encode(known)))
         self._is_log = recipe.learns_logs(objective)
         self._basis = recipe.log_basis if self._is_log else recipe.raw_basis
         within, s = inputs.within or Constant(_ONE), inputs.width
@@ -145,7 +147,7 @@ class SubsetLearner:
         At least one observation has a loss. `kept` are the last parameters, if any. If `full_only`,
         losses are learned from full evaluations alone, and costs stay as they are.
         """
-        losses, _, _ = self._loss_groups(seen, full_only=full_only)
+        losses, _, _, _ = self._loss_groups(seen, full_only=full_only)
         name = "full" if full_only else "losses"
         regression = self._full if full_only else self._losses
         new = {**kept, name: regression.learned(losses, kept.get(name, {}), rng)}
@@ -158,9 +160,10 @@ class SubsetLearner:
         self, seen: SubsetObservations, kept: Mapping[str, Any], *, full_only: bool = False
     ) -> SubsetBelief:
         """Return the belief with earlier parameters, conditioned on the current observations."""
-        groups, column, scale = self._loss_groups(seen, full_only=full_only)
+        groups, column, scale, mean = self._loss_groups(seen, full_only=full_only)
         regression = self._full if full_only else self._losses
-        samples = regression.posteriors(groups, kept["full" if full_only else "losses"], column)
+        own = kept["full" if full_only else "losses"]
+        samples = regression.posteriors(groups, own, column, mean)
         cost_groups, cost_column, cost_scale = self._cost_groups(seen)
         costs = None
         if self._recipe.has_costs:
@@ -170,12 +173,23 @@ class SubsetLearner:
 
     def _loss_groups(
         self, seen: SubsetObservations, *, full_only: bool
-    ) -> tuple[dict[int, Group], int | None, LossScale]:
+    ) -> tuple[dict[int, Group], int | None, LossScale, LossMean | None]:
         known = seen[np.isfinite(seen.losses) & ((seen.s == 1) | (not full_only))]
         scale = LossScale.of(known.losses, self._objective, is_log=self._is_log)
         parts, column = self._parted(known)
-        groups = {k: Group(p.inputs, scale.learned(p.losses)) for k, p in parts.items()}
-        return groups, column, scale
+        mean = self._mean(seen, scale)
+        groups = {
+            k: Group(p.inputs, scale.learned(p.losses) - (mean(p.inputs) if mean else 0.0))
+            for k, p in parts.items()
+        }
+        return groups, column, scale, mean
+
+    def _mean(self, seen: SubsetObservations, scale: LossScale) -> LossMean | None:
+        """Mean of standardised losses by older observations, which are of all rows."""
+        of_losses = None if seen.older is None else self._older_mean.given(seen.older)
+        if of_losses is None:
+            return None
+        return lambda inputs: scale.learned(of_losses(inputs[:, :-1]))
 
     def _cost_groups(
         self, seen: SubsetObservations

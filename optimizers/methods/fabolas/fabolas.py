@@ -142,7 +142,8 @@ class Fabolas(Optimizer):
     def decisions(self) -> dict[str, Any]:
         """Sizes, probability of each model, the gate, and outcomes of confirmations."""
         is_log = self.recipe.learns_logs(self.objective)
-        return decisions_of(self.history, self.sizes, self.memo or {}, is_log=is_log)
+        found = decisions_of(self.history, self.sizes, self.memo or {}, is_log=is_log)
+        return {**super().decisions, **found}
 
     def _find_incumbent(self) -> Trial | None:
         memo: Mapping[str, Any] = self.memo or {}
@@ -276,6 +277,8 @@ class Fabolas(Optimizer):
 
     def _begun(self, step: BeginAlgorithm, rng: Generator) -> Configuration:
         """New configuration that meets the request of the first design as far as possible."""
+        if (repeated := self._next_repeated()) is not None:
+            return repeated
         *before, last = self.space.searched
         if step.has_defaults and not self.space.steps[-1].fixed:
             plainest = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)

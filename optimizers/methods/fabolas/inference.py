@@ -25,6 +25,7 @@ from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, latents_of
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import Kernel, Noise, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
+from prefect_tune.optimizers.surrogates.random_forest import LossMean
 
 EVERYTHING = -1
 """Key of the one process of all pipelines."""
@@ -39,10 +40,14 @@ def model_keys(inputs: Array, column: int | None) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """One hyperparameter sample of the belief: processes by key (see `model_keys`)."""
+    """One hyperparameter sample of the belief: processes by key (see `model_keys`).
+
+    `older_mean` is the mean of all processes by older observations, in standardised losses.
+    """
 
     processes: Mapping[int, GaussianProcess]
     column: int | None = None
+    older_mean: LossMean | None = None
 
     def knows(self, inputs: Array) -> NDArray[np.bool_]:
         """Return which rows have a process; models without observations have none."""
@@ -54,7 +59,7 @@ class Posterior:
         for rows, process in self._parts(inputs):
             mean[rows], deviation = process.predict(inputs[rows])
             variance[rows] = deviation**2
-        return mean, variance
+        return mean + self._older(inputs), variance
 
     def noise(self, inputs: Array) -> Array:
         """Return the variance of outcomes around the function, shape (n,)."""
@@ -69,7 +74,10 @@ class Posterior:
         for rows, process in self._parts(inputs):
             own, block = process.joint(inputs[rows])
             mean[rows], covariance[np.ix_(rows, rows)] = own[:, 0], block
-        return mean, covariance
+        return mean + self._older(inputs), covariance
+
+    def _older(self, inputs: Array) -> Array | float:
+        return 0.0 if self.older_mean is None else self.older_mean(inputs)
 
     def gains(
         self, minimiser: Minimiser, representers: Array, inputs: Array, basis: Basis, sizes: Array
@@ -173,9 +181,16 @@ class Regression:
         }
 
     def posteriors(
-        self, groups: Mapping[int, Group], kept: Mapping[str, Mapping[str, Any]], column: int | None
+        self,
+        groups: Mapping[int, Group],
+        kept: Mapping[str, Mapping[str, Any]],
+        column: int | None,
+        older_mean: LossMean | None = None,
     ) -> tuple[Posterior, ...]:
-        """Return a posterior per draw, from kept parameters and current observations."""
+        """Return a posterior per draw, from kept parameters and current observations.
+
+        Targets are distances from `older_mean`, if it is given.
+        """
         thetas: dict[int, Any] = {}
         for key in groups:
             own = kept.get(str(key), kept.get(str(EVERYTHING)))
@@ -199,6 +214,7 @@ class Regression:
                     for key, own in thetas.items()
                 },
                 column,
+                older_mean,
             )
             for k in range(n)
         )

@@ -13,6 +13,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.transfer import OlderTrials
 from prefect_tune.optimizers.trials.trial import Trial
 
 
@@ -74,6 +75,7 @@ class SubsetObservations:
     inputs: Array
     losses: Array
     log_seconds: Array
+    older: OlderTrials | None = None
 
     @classmethod
     def of(
@@ -96,6 +98,7 @@ class SubsetObservations:
             inputs.at(candidates, s),
             np.array(losses, dtype=np.float64),
             np.log(np.maximum(seconds, RULES.least_seconds)),
+            history.older,
         )
 
     def __len__(self) -> int:
@@ -109,6 +112,7 @@ class SubsetObservations:
             self.inputs[rows],
             self.losses[rows],
             self.log_seconds[rows],
+            self.older,
         )
 
     @property

@@ -123,7 +123,9 @@ class Flash(Optimizer):
             for (kind, step, _), choice in self._models.scores.best_values(self.history).items():
                 values[kind].append({"step": step, **choice.to_json()})
             rendered["shared_values"] = dict(values)
-        return {**rendered, "n_known": len(self._start)} if self._start else rendered
+        if self._n_known:
+            rendered["n_known"] = self._n_known
+        return {**super().decisions, **rendered}
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         query = self._next(budget, rng)
@@ -158,7 +160,7 @@ class Flash(Optimizer):
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
         decided, table = self._decided, self._models.table
-        if table.shared is None or decided.n_init is not None:
+        if table.shared is None or decided.n_init is not None or self._uses_ample_prior:
             return None
         holds, n_init = trials_affordable(budget, self.history), self.options.n_init
         most = inf if holds is None else VARIED_SHARE * holds
@@ -181,11 +183,15 @@ class Flash(Optimizer):
         decided, table, n = self._decided, self._models.table, len(self.history)
         if decided.subspace is not None:
             return 3
-        holds, n_known = trials_affordable(budget, self.history), len(self._start)
+        holds, n_known = trials_affordable(budget, self.history), self._n_known
+        are_enough = self._uses_ample_prior
+        n_extra = decided.n_varied
+        if not are_enough:
+            n_extra += sum(known in self.history.asked for known in self._repeated)
         # A given length counts all trials of Phase 1.
-        n_extra = decided.n_varied if self.options.n_init is None else 0
+        n_extra = n_extra if self.options.n_init is None else 0
         left = None if holds is None else holds - n_extra
-        lengths = phase_lengths(self.options, table, left, n_known)
+        lengths = phase_lengths(self.options, table, left, n_known, are_enough=are_enough)
         if decided.n_init is None:
             if is_varied or n < lengths.n_init + n_extra or not self.history.complete:
                 return 1
@@ -194,7 +200,7 @@ class Flash(Optimizer):
         if n < decided.n_init + lengths.n_prune:
             return 2
         decided.n_prune = n - decided.n_init
-        wanted = wanted_lengths(self.options, table, n_known)
+        wanted = wanted_lengths(self.options, table, n_known, are_enough=are_enough)
         n_wanted = wanted.n_init + n_extra
         if n < n_wanted + wanted.n_prune:
             decided.notes.append(
@@ -202,6 +208,11 @@ class Flash(Optimizer):
                 f"{wanted.n_prune}; they are {decided.n_init} + {decided.n_prune}"
             )
         return 3
+
+    @property
+    def _n_known(self) -> int:
+        """Number of known configurations that run first, and count as part of Phase 1."""
+        return len(self._repeated) if self._uses_ample_prior else len(self._start)
 
     def _designed(self, rng: Generator) -> Configuration:
         design = self._decided.design

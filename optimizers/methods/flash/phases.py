@@ -97,15 +97,18 @@ class PhaseLengths:
         return type(self)(n_init, max(min(self.n_prune, 1), int(self.n_prune * share)))
 
 
-def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) -> PhaseLengths:
+def wanted_lengths(
+    options: FlashOptions, table: PathTable, n_known: int = 0, *, are_enough: bool = False
+) -> PhaseLengths:
     """Return the lengths of both phases for an ample budget.
 
-    `n_known` known configurations run first. If they are at least half as many as the design, they
-    replace it, as a portfolio does. Phase 2 is then short, because they did well before.
+    `n_known` known configurations run first. If they are at least half as many as the design, or
+    `are_enough` with an earlier run, they replace it, as a portfolio does. Phase 2 is then short,
+    because they did well before.
     """
     rank = min(table.rank, len(table))
     n_init, n_prune = rank, rank
-    if n_known >= rank * _DESIGN_SHARE and not options.is_paper:
+    if (are_enough or n_known >= rank * _DESIGN_SHARE) and not options.is_paper:
         n_init, n_prune = n_known, max(1, int(n_known * _KNOWN_SHARE))
     n_init = options.n_init if options.n_init is not None else n_init
     n_prune = options.n_prune if options.n_prune is not None else n_prune
@@ -113,14 +116,19 @@ def wanted_lengths(options: FlashOptions, table: PathTable, n_known: int = 0) ->
 
 
 def phase_lengths(
-    options: FlashOptions, table: PathTable, capacity: float | None, n_known: int = 0
+    options: FlashOptions,
+    table: PathTable,
+    capacity: float | None,
+    n_known: int = 0,
+    *,
+    are_enough: bool = False,
 ) -> PhaseLengths:
     """Return the lengths of both phases for a budget of `capacity` trials (None if unknown)."""
-    wanted = wanted_lengths(options, table, n_known)
+    wanted = wanted_lengths(options, table, n_known, are_enough=are_enough)
     is_given = options.n_init is not None or options.n_prune is not None
     if capacity is None or options.is_paper or is_given:
         return wanted.shrunk(capacity)
-    least = len(table.plain) if options.design == "plain_first" else 1
+    least = len(table.plain) if options.design == "plain_first" and not are_enough else 1
     return wanted.shrunk(capacity * _SHARE, min(least, int(capacity * _MODELS_SHARE)))
 
 
@@ -140,7 +148,7 @@ def subspace_of(
 
 
 def _best(space: Space, history: History, keep: float) -> list[set[str]]:
-    complete = sorted(history.complete, key=lambda t: (t.loss, t.number))
+    complete = sorted([*history.complete, *history.older.share()], key=lambda t: (t.loss, t.number))
     best = []
     for k, step in enumerate(space.searched):
         by_loss = dict.fromkeys(t.query.configuration.path[k] for t in complete)

@@ -60,7 +60,7 @@ class PathScores:
         if not history.complete:
             return shared.best()
         trials, losses = self._told(history)
-        model = self._fitted(self._table.encoded(trials), losses)
+        model = self._learned(history, self._table.encoded(trials), losses)
         return shared.best(model.coefficients[-shared.width :])
 
     def seconds(self, history: History) -> Array:
@@ -78,7 +78,7 @@ class PathScores:
     def _terms(self, history: History, xi: float | None, *, once: bool) -> tuple[Array, Array]:
         trials, losses = self._told(history)
         seen = self._table.encoded(trials)
-        model = self._fitted(seen, losses)
+        model = self._learned(history, seen, losses)
         for path in self._table.encoded(history.pending):
             model = model.imagining(path)
         first_runs = self._table.encoded_first_runs()
@@ -106,10 +106,21 @@ class PathScores:
         expected = self._fitted(seen, targets).mean(self._table.encoded_first_runs())
         return np.log(np.maximum(expected, floor))
 
-    def _fitted(self, paths: Array, targets: Array) -> PathLinear:
+    def _learned(self, history: History, paths: Array, losses: Array) -> PathLinear:
+        """Model of the losses of told trials and, with their weights, of older ones."""
+        older = history.older
+        if not len(older):
+            return self._fitted(paths, losses)
+        rows = np.vstack([self._table.encoded_configurations(older.configurations), paths])
+        weights = np.append(older.weights, np.ones(len(paths)))
+        return self._fitted(rows, np.append(older.losses, losses), weights)
+
+    def _fitted(self, paths: Array, targets: Array, weights: Array | None = None) -> PathLinear:
         # Equation (1) has no intercept, so an unseen algorithm adds a loss of 0.
         given = self._options
-        return PathLinear.fit(paths, targets, given.ridge, has_intercept=not given.is_paper)
+        return PathLinear.fit(
+            paths, targets, given.ridge, has_intercept=not given.is_paper, weights=weights
+        )
 
     @property
     def _xi(self) -> float | None:
