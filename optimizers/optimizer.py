@@ -85,7 +85,8 @@ class Optimizer(ABC):
         prior = self.history.prior
         if prior is None:
             return {}
-        n_repeated = sum(t.is_told for t in self.history if t.query.configuration in prior.losses)
+        told = {t.query.configuration for t in self.history if t.is_told}
+        n_repeated = len(told & prior.losses.keys())
         return {"prior": prior_decisions(prior, self.history.older.transfer, n_repeated)}
 
     @property

@@ -63,8 +63,11 @@ class Transfer:
         intercept = float(np.median(y - slope * x))
         if correlation is None:
             return cls(len(pairs), None, slope, intercept)
-        noise = _variance(y - intercept - slope * x, 0.0) * len(pairs) / (len(pairs) - 2)
-        spread = slope**2 * _variance(older, float(np.median(older)))
+        n_pairs, residuals = len(pairs), y - intercept - slope * x
+        noise = _deviation(residuals) ** 2 * n_pairs / (n_pairs - 2)
+        # More than half of the losses may be equal.
+        deviation = _deviation(older - np.median(older)) or float(older.std())
+        spread = (slope * deviation) ** 2
         is_kept = correlation >= LEAST_CORRELATION and spread > 0
         weight = min(spread / (spread + noise), _LARGEST) if is_kept else 0.0
         return cls(len(pairs), correlation, slope, intercept, weight)
@@ -93,10 +96,8 @@ def _slope(x: Array, y: Array) -> float:
     return (len(x) * found + _UNCHANGED) / (len(x) + _UNCHANGED)
 
 
-def _variance(values: Array, centre: float) -> float:
-    robust = float(_MAD * np.median(np.abs(values - centre))) ** 2
-    # More than half of the values may be equal.
-    return robust or float(np.mean((values - centre) ** 2))
+def _deviation(distances: Array) -> float:
+    return float(_MAD * np.median(np.abs(distances)))
 
 
 @dataclass(frozen=True, slots=True)

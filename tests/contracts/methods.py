@@ -80,3 +80,14 @@ ALL: dict[str, Case] = {
     **VARIANTS_OF_PATHS,
     **VARIANTS_OF_PROCESSES,
 }
+WITH_PRIOR: dict[str, Case] = {
+    name: replace(case, has_prior=True, tier="slow" if case.tier else "")
+    for name, case in {
+        **METHODS_OF_PATHS,
+        **METHODS_OF_PROCESSES,
+        "flash with tpe": VARIANTS_OF_PATHS["flash with tpe"],
+        "admm by forests": VARIANTS_OF_PATHS["admm by forests"],
+        "raced flash": RACED["flash"],
+        "raced tpe on many rows": RACED_ON_MANY_ROWS["tpe"],
+    }.items()
+}

@@ -29,6 +29,8 @@ from prefect_tune.optimizers import (
     NotYet,
     Objective,
     Optimizer,
+    Prior,
+    PriorTrial,
     Query,
     Racing,
     RandomSearch,
@@ -36,6 +38,7 @@ from prefect_tune.optimizers import (
     SpaceExhausted,
     Told,
     Trial,
+    best_and_diverse,
     make_optimizer,
     replay,
 )
@@ -89,6 +92,7 @@ class Case:
         objective: What it is told of the study.
         planted: Its promise in planted worlds, None for none.
         is_raced: Whether its configurations race.
+        has_prior: Whether it begins after an earlier run.
         tier: The mark of its tests, where they take more than a second.
     """
 
@@ -97,11 +101,24 @@ class Case:
     objective: Objective = OBJECTIVE
     planted: Planted | None = Planted()
     is_raced: bool = False
+    has_prior: bool = False
     tier: Literal["", "slow", "full"] = ""
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:
         made = make_optimizer(self.method, space, seed, self.objective, self.options)
-        return Racing(made) if self.is_raced else made
+        optimizer = Racing(made) if self.is_raced else made
+        if self.has_prior:
+            optimizer.begin_after(earlier_run(space))
+        return optimizer
+
+
+def earlier_run(space: Space, n_start: int = 4) -> Prior:
+    """The prior of a random search of this space, by `loss_of`."""
+    drawn = RandomSearch(space, 99)
+    configurations = [drawn.ask(Budget()).configuration for _ in range(30)]
+    losses = [loss_of(Query(configuration)) for configuration in configurations]
+    trials = [PriorTrial(c, y) for c, y in zip(configurations, losses, strict=True) if y]
+    return Prior(tuple(trials), best_and_diverse(trials, n_start), "last night")
 
 
 def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
@@ -190,7 +207,7 @@ class BriefContract:
             assert "\n" not in reason.phase + reason.text
             self._render(optimizer)
             optimizer.tell(told(number, query, loss_of(query)))
-        of_method = optimizer.decisions.keys() - {"race"}
+        of_method = optimizer.decisions.keys() - {"race", "prior"}
         has_lines = bool(of_method) and case.method not in _UNRENDERED
         assert bool(self._render(optimizer)) == has_lines
 

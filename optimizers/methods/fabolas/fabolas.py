@@ -166,6 +166,8 @@ class Fabolas(Optimizer):
         seen = self._seen()
         knows_enough = np.isfinite(seen.losses).sum() >= RULES.least_losses
         left = budget.seconds_left
+        if knows_enough and self.sizes.is_single and self._uses_ample_prior:
+            return self._learned(budget, seen, rng)
         if not knows_enough or left is None or left > budget.seconds_spent:
             step = self._design.next(self.history, may_begin=may_begin)
             if isinstance(step, BeginAlgorithm):

@@ -330,3 +330,22 @@ def test_first_runs_cost_what_the_values_that_look_best_cost() -> None:
     history.record(replace(history[1], evaluation=replace(history[1].evaluation, loss=50.0)))
     found.learn(history)
     assert dict(found.table.first_run(forest)["construct"].values)["aggregation"] != "average"
+
+
+def test_a_row_of_a_whole_weight_counts_like_as_many_equal_rows() -> None:
+    rng = np.random.default_rng(5)
+    paths = one_hot_paths((2, 3, 2))
+    targets, weights = rng.normal(20, 5, len(paths)), rng.integers(1, 4, len(paths))
+    for has_intercept in (True, False):
+        weighted = PathLinear.fit(
+            paths, targets, has_intercept=has_intercept, weights=weights.astype(float)
+        )
+        repeated = PathLinear.fit(
+            np.repeat(paths, weights, axis=0),
+            np.repeat(targets, weights),
+            has_intercept=has_intercept,
+        )
+        assert weighted.coefficients == pytest.approx(repeated.coefficients)
+        assert weighted.intercept == pytest.approx(repeated.intercept)
+        assert weighted.inverse == pytest.approx(repeated.inverse)
+        assert weighted.residual_variance == pytest.approx(repeated.residual_variance)

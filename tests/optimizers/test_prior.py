@@ -1,0 +1,238 @@
+"""Observations of earlier runs: what they count for, and what every method does with them."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from contracts.methods import METHODS_OF_PATHS, METHODS_OF_PROCESSES, RACED, WITH_PRIOR
+from contracts.optimizer import BriefContract, Case, each, earlier_run, loss_of, run, through_json
+from flash_worlds import counted_space
+from worlds import finite_space, mixed_space, told
+
+from prefect_tune.optimizers import (
+    Asked,
+    Budget,
+    Configuration,
+    Optimizer,
+    Prior,
+    PriorGiven,
+    PriorTrial,
+    best_and_diverse,
+    replay,
+)
+from prefect_tune.optimizers.events import event_of
+from prefect_tune.optimizers.trials.transfer import OlderTrials, Transfer
+
+SPACE = mixed_space()
+PRIOR = earlier_run(SPACE)
+LEARNING = {
+    **{n: METHODS_OF_PATHS[n] for n in ("smac", "tpe", "flash", "admm", "bohb")},
+    **{n: METHODS_OF_PROCESSES[n] for n in ("jopt", "esmbo", "ei", "fabolas")},
+}
+
+
+def tree(depth: int, scale: str = "unit") -> Configuration:
+    document = {
+        "scale": {"algorithm": scale},
+        "model": {"algorithm": "tree", "hyperparameters": {"depth": depth}},
+    }
+    return Configuration.from_json(document, SPACE)
+
+
+def bayes(scale: str) -> Configuration:
+    document = {"scale": {"algorithm": scale}, "model": {"algorithm": "bayes"}}
+    return Configuration.from_json(document, SPACE)
+
+
+def reversed_losses(prior: Prior) -> Prior:
+    trials = (replace(trial, loss=100 - trial.loss) for trial in prior.trials)
+    return Prior(tuple(trials), prior.start, prior.name)
+
+
+def answer(optimizer: Optimizer, n: int) -> list[Configuration]:
+    """Ask and tell in turn; return what was asked."""
+    asked = []
+    for number in range(n):
+        query = optimizer.ask(Budget(number, n - number))
+        asked.append(query.configuration)
+        optimizer.tell(told(len(optimizer.history) - 1, query, loss_of(query) or 50.0))
+    return asked
+
+
+@each(WITH_PRIOR)
+class TestMethodsAfterAnEarlierRun(BriefContract):
+    def test_a_study_replayed_from_its_events_asks_the_same(self, case: Case) -> None:
+        unbroken, resumed = case.make(SPACE), replace(case, has_prior=False).make(SPACE)
+        events = [PriorGiven(PRIOR), *run(unbroken, 7, leaves=1)]
+        replay(resumed, [through_json(e, SPACE) for e in events], unbroken.memo)
+        assert resumed.decisions == unbroken.decisions
+        assert resumed.prior_weight == unbroken.prior_weight
+        assert run(resumed, 4, first=7) == run(unbroken, 4, first=7)
+
+    def test_configurations_of_the_earlier_run_come_first_with_its_name(self, case: Case) -> None:
+        optimizer = case.make(SPACE)
+        asked = []
+        for _ in PRIOR.start:
+            asked.append(optimizer.ask(Budget()).configuration)
+            assert optimizer.reason is not None
+            named = f"{optimizer.reason.phase} {optimizer.reason.text}"
+            assert case.method == "bapi" or "last night" in named or "earlier run" in named
+        assert asked == list(PRIOR.start)
+
+    def test_a_prior_without_observations_changes_nothing(self, case: Case) -> None:
+        cold, empty = (replace(case, has_prior=False).make(SPACE) for _ in range(2))
+        empty.begin_after(Prior())
+        assert run(empty, 8) == run(cold, 8)
+
+    def test_it_is_too_late_after_the_first_ask(self, case: Case) -> None:
+        optimizer = replace(case, has_prior=False).make(SPACE)
+        optimizer.ask(Budget())
+        with pytest.raises(ValueError, match="already"):
+            optimizer.begin_after(PRIOR)
+
+
+@each(LEARNING)
+def test_models_learn_from_older_trials(case: Case) -> None:
+    """Otherwise they would ask the same with configurations to repeat alone."""
+    space = counted_space((2, 3))
+    learns, repeats = case.make(space), case.make(space)
+    many = earlier_run(space, 14)
+    learns.begin_after(many)
+    repeats.begin_after(Prior((), many.start))
+    assert answer(learns, 30)[14:] != answer(repeats, 30)[14:]
+
+
+def test_weights_of_pairs_on_a_line_follow_from_their_spread() -> None:
+    x = np.array([0.0, 10.0, 20.0, 30.0, 40.0])
+    y = x + np.array([3.0, -3.0, 0.0, -3.0, 3.0])
+    transfer = Transfer.of(list(zip(x, y, strict=True)), x)
+    assert (transfer.slope, transfer.intercept) == (1.0, 0.0)
+    # Median deviations are 10 of the losses and 3 of the residuals, of which three are free.
+    assert transfer.weight == pytest.approx(100 / (100 + 9 * 5 / 3))
+    assert transfer.correlation == pytest.approx(1.0)
+
+
+def test_older_losses_are_mapped_by_a_line_that_an_outlier_does_not_move() -> None:
+    older = np.array([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
+    new = 5 + older
+    new[-1] = 400.0
+    transfer = Transfer.of(list(zip(older, new, strict=True)), older)
+    assert transfer.mapped(older)[:-1] == pytest.approx(new[:-1])
+    assert transfer.weight > 0.9
+
+
+@pytest.mark.parametrize(
+    ("new", "is_dropped"), [((1, 2, 3, 4), False), ((4, 3, 2, 1), True), ((2, 4, 1, 3), True)]
+)
+def test_a_prior_of_another_order_is_dropped(new: tuple[int, ...], is_dropped: bool) -> None:
+    older = np.array([1.0, 2.0, 3.0, 4.0])
+    transfer = Transfer.of(list(zip(older, new, strict=True)), older)
+    assert transfer.is_dropped == is_dropped
+    prior = Prior(tuple(PriorTrial(tree(depth), 1.0) for depth in (1, 2, 3, 4)))
+    assert bool(len(OlderTrials.of(prior, transfer))) != is_dropped
+
+
+def test_before_there_are_four_pairs_older_trials_count_a_little() -> None:
+    few = Transfer.of([(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], np.arange(9.0))
+    assert few.correlation is None
+    assert 0 < few.weight < 0.5
+    assert Transfer().weight == few.weight
+    equal = Transfer.of([(x, 7.0) for x in range(6)], np.arange(9.0))
+    assert equal.weight == few.weight
+
+
+def test_each_run_in_between_discounts_again_and_the_newest_loss_counts() -> None:
+    trials = (PriorTrial(tree(1), 9.0, 3), PriorTrial(tree(1), 4.0, 2), PriorTrial(tree(2), 5.0))
+    older = OlderTrials.of(Prior(trials), Transfer(weight=0.5))
+    assert older.raw.tolist() == [4.0, 5.0]
+    assert older.weights.tolist() == [0.25, 0.5]
+
+
+def test_a_share_of_the_older_trials_is_spread_over_their_losses() -> None:
+    trials = tuple(PriorTrial(tree(depth), float(depth)) for depth in range(1, 21))
+    share = OlderTrials.of(Prior(trials), Transfer(weight=0.25)).share()
+    assert [trial.loss for trial in share] == [2.0, 6.0, 10.0, 14.0, 18.0]
+    assert len(OlderTrials.of(Prior(trials), Transfer(weight=1.0)).share()) == 20
+
+
+def test_repeated_are_the_best_and_in_turn_the_most_different_good_ones() -> None:
+    trials = [PriorTrial(tree(depth), float(depth)) for depth in range(1, 9)]
+    trials += [PriorTrial(bayes("unit"), 4.5), PriorTrial(bayes("none"), 50.0)]
+    trials += [PriorTrial(tree(1), 60.0, runs_ago=2)]
+    assert best_and_diverse(trials, 4) == (tree(1), bayes("unit"), tree(2), tree(4))
+    assert best_and_diverse(trials[::-1], 4) == best_and_diverse(trials, 4)
+    assert len(best_and_diverse(trials, 40)) == 10
+    assert best_and_diverse([]) == ()
+
+
+def test_a_prior_comes_back_from_json_without_what_is_outside_the_space() -> None:
+    document = json.loads(json.dumps(PRIOR.to_json()))
+    assert Prior.from_json(document, SPACE) == PRIOR
+    document["trials"][0]["configuration"]["model"] = {"algorithm": "gone"}
+    document["trials"][1]["configuration"] = {"other": {"algorithm": "unit"}}
+    document["start"][0]["scale"]["algorithm"] = "gone"
+    inside = Prior.from_json(document, SPACE)
+    assert inside.trials == PRIOR.trials[2:]
+    assert inside.start == PRIOR.start[1:]
+    assert inside.n_skipped == 2
+    event = event_of("prior", json.loads(json.dumps(inside.to_json())), SPACE)
+    assert event == PriorGiven(inside)
+
+
+def test_only_told_full_evaluations_of_both_runs_are_pairs() -> None:
+    optimizer = METHODS_OF_PATHS["smac"].make(SPACE)
+    optimizer.begin_after(PRIOR)
+    assert optimizer.decisions["prior"]["pairs"] == 0
+    answer(optimizer, 3)
+    optimizer.ask(Budget())
+    found = optimizer.decisions["prior"]
+    assert (found["pairs"], found["repeated"], found["trials"]) == (3, 3, len(PRIOR.trials))
+    assert found["weight"] == optimizer.prior_weight
+
+
+def test_a_race_evaluates_repeated_configurations_on_all_folds() -> None:
+    optimizer = replace(RACED["random"], has_prior=True).make(SPACE)
+    events = run(optimizer, 12)
+    asked = [event.query for event in events if isinstance(event, Asked)]
+    assert all(query.is_full for query in asked[:4])
+    assert not all(query.is_full for query in asked[4:])
+    assert optimizer.prior_weight > 0
+    assert optimizer.decisions["prior"]["pairs"] >= 4
+
+
+def test_estimates_of_a_race_are_not_pairs() -> None:
+    optimizer = RACED["random"].make(finite_space())
+    space, drawn = finite_space(), METHODS_OF_PATHS["random"].make(finite_space())
+    everything = [drawn.ask(Budget()).configuration for _ in range(5)]
+    optimizer.begin_after(Prior(tuple(PriorTrial(c, 1.0) for c in everything)))
+    for number in range(20):
+        try:
+            query = optimizer.ask(Budget())
+        except Exception:
+            break
+        optimizer.tell(told(number, query, 5.0 if number == 0 else 80.0 + number))
+    stopped = optimizer.decisions["race"]["stopped"]
+    assert stopped > 0
+    assert optimizer.decisions["prior"]["pairs"] == 5 - stopped
+    assert space.n_paths == 3
+
+
+def test_a_misleading_prior_is_left_for_the_portfolio() -> None:
+    misled, known = METHODS_OF_PATHS["flash"].make(SPACE), [bayes("unit"), tree(7), tree(9)]
+    prior = reversed_losses(earlier_run(SPACE, 8))
+    misled.begin_with(known)
+    misled.begin_after(prior)
+    asked = answer(misled, 7)
+    assert asked == [*prior.start[:4], *known]
+    assert misled.prior_weight == 0
+
+
+def test_an_ample_prior_replaces_the_portfolio_and_a_small_one_does_not() -> None:
+    for trials, replaces in ((PRIOR.trials, True), (PRIOR.trials[:5], False)):
+        optimizer, known = METHODS_OF_PATHS["flash"].make(SPACE), [bayes("unit"), tree(7)]
+        optimizer.begin_with(known)
+        optimizer.begin_after(Prior(trials, PRIOR.start[:2]))
+        asked = answer(optimizer, 4)
+        assert asked[:2] == list(PRIOR.start[:2])
+        assert (asked[2:] != known) == replaces
