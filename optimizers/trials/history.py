@@ -124,6 +124,12 @@ class History:
         return self._older
 
     @property
+    def misled(self) -> AbstractSet[Configuration]:
+        """The configurations that a dropped prior chose to repeat."""
+        is_dropped = self.prior is not None and self.older.transfer.is_dropped
+        return frozenset(self.prior.start) if self.prior and is_dropped else frozenset()
+
+    @property
     def _transfer(self) -> Transfer:
         if self.prior is None:
             return Transfer()

@@ -53,7 +53,8 @@ def rest_of_design(
     rng: Generator,
 ) -> list[int]:
     """Return paths that have not run, expensive ones last; if all have, those with fewest runs."""
-    asked = Counter(models.table.numbers_of(history))
+    own = (t for t in history if t.query.configuration not in history.misled)
+    asked = Counter(models.table.numbers_of(own))
     unmatched, left = Counter(asked), []
     for i in design:
         if unmatched[i] > 0:

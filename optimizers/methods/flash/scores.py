@@ -73,7 +73,12 @@ class PathScores:
     def _told(self, history: History) -> tuple[list[Trial], Array]:
         failure_cost = self._options.failure_cost
         assert failure_cost is not None  # noqa: S101 - resolved
-        return imputed_losses(history, self._objective, failure_cost)
+        trials, losses = imputed_losses(history, self._objective, failure_cost)
+        # Values that a dropped prior chose would count against the algorithms that have them.
+        kept = [i for i, t in enumerate(trials) if t.query.configuration not in history.misled]
+        if not history.misled or not kept:
+            return trials, losses
+        return [trials[i] for i in kept], losses[kept]
 
     def _terms(self, history: History, xi: float | None, *, once: bool) -> tuple[Array, Array]:
         trials, losses = self._told(history)
