@@ -59,6 +59,8 @@ class CohortSpec:
         xor: Share of patients, 0 to 1, whose class follows from a pair of codes: cases have exactly
             one of the two.
         leak: Whether every case has a code after its prediction time.
+        first: Number of patients to keep, the first ones; None for all. A larger number keeps the
+            same patients and adds others.
 
     Raises:
         UnknownName: If the family is not one of the four.
@@ -77,6 +79,7 @@ class CohortSpec:
     noise_codes: int = 0
     xor: float = 0.0
     leak: bool = True
+    first: int | None = None
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -92,6 +95,7 @@ class CohortSpec:
             "rare_purity": (0.5, 1),
             "noise_codes": (0, 10_000_000),
             "xor": (0, 1),
+            "first": (30, self.n_patients),
         }
         for name, (low, high) in within.items():
             value = getattr(self, name)
@@ -137,6 +141,7 @@ def cohort_named(text: str) -> CohortSpec:
 _YES_OR_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _OF_TYPES: Mapping[Any, tuple[Callable[[str], Any], str]] = {
     int: (int, "a whole number"),
+    int | None: (int, "a whole number"),
     bool: (lambda text: _YES_OR_NO[text.lower()], "yes or no"),
     Family: (str, "a name"),
 }
@@ -213,6 +218,8 @@ def generate(spec: CohortSpec) -> Cohort:
             "label": np.where(is_case, "case", "control"),
         }
     )
+    if spec.first is not None:
+        events, labels = (table[table["patient_id"] < spec.first] for table in (events, labels))
     return Cohort(events, labels, _truth(spec, orders.names))
 
 

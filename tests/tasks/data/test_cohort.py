@@ -185,6 +185,7 @@ def test_the_name_can_carry_every_option() -> None:
     spec = CohortSpec(
         n_patients=500, seed=4, family="sum", strength=1.5, main_codes=3, decoys=2, rare_cover=0.5,
         rare_frequency=7, rare_purity=0.8, noise_codes=9, xor=0.25, leak=False,
+        first=400,
     )  # fmt: skip
     options = generate(spec).truth["options"]
     assert set(options) == set(CohortSpec.__slots__)
@@ -192,7 +193,14 @@ def test_the_name_can_carry_every_option() -> None:
     assert cohort_named(f"demo?{text}") == spec
     dataset = read_source(Source(f"cohort:demo?{text}"))
     assert dataset.name == "cohort-demo"
-    assert len(dataset) == 500
+    assert len(dataset) == 400
+
+
+def test_a_cohort_that_grows_keeps_its_patients() -> None:
+    small, large = (generate(CohortSpec(n_patients=500, seed=4, first=n)) for n in (200, 350))
+    assert set(small.labels["patient_id"]) == set(range(200))
+    for before, after in ((small.events, large.events), (small.labels, large.labels)):
+        pd.testing.assert_frame_equal(before, after[after["patient_id"] < 200])
 
 
 @pytest.mark.parametrize(
@@ -204,7 +212,7 @@ def test_the_name_can_carry_every_option() -> None:
         ("demo?family=cuont", "'count'"),
         *((f"demo?{text}", text) for text in ("seed=x", "xor=1.5", "strength=nan", "n_patients=10",
                                               "rare_frequency=100", "rare_purity=0.2",
-                                              "noise_codes=-1")),
+                                              "noise_codes=-1", "first=5000")),
         *((f"demo?{name}{value}", name) for name, value in (("n_patients", "=1e3"), ("xor", ""),
                                                             ("leak", "=maybe"))),
         ("demo?seed=1&seed=2", "seed twice"),
