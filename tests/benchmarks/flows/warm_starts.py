@@ -33,6 +33,9 @@ import numpy as np
 import pandas as pd
 from machine import Goals, describe
 
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore, StoreAddress
+
 TUNE = Path(sys.executable).with_name("prefect-tune")
 MISLEADING = "misleading"
 say = partial(print, flush=True)
@@ -145,12 +148,12 @@ def run_night(night: Night, series: str, home: Path, options: Sequence[str]) -> 
 def curve(home: Path, study: str) -> list[tuple[float, float]]:
     """Return seconds and losses of a study's incumbents, in order."""
     steps, best = [], inf
-    ended = tune(home, "trials", study)
-    for trial in sorted(ended, key=lambda one: one.get("elapsed_seconds") or inf):
-        evaluation = trial.get("evaluation")
-        if trial["state"] == "complete" and evaluation and evaluation["loss"] < best:
-            best = evaluation["loss"]
-            steps.append((trial["elapsed_seconds"], best))
+    ledger = Ledger(ArtifactStore(StoreAddress(str((home / "store").absolute()))).database)
+    places = ("elapsed_seconds",), ("state",), ("evaluation", "loss")
+    for seconds, state, loss in ledger.event_values(study, "tell", *places):
+        if state == "complete" and loss < best:
+            best = loss
+            steps.append((seconds, best))
     return steps
 
 
