@@ -137,7 +137,9 @@ def _identity(study: Study) -> dict[str, Any]:
 
 def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
     method = study.optimizer.name
+    series = study.plan.options.series
     tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]
+    tags += [f"series:{series}"] * (series is not None)
     with get_client(sync_client=True) as client:
         name = f"{study.name} ({method})"
         client.update_flow_run(flow_run_id, name=name, tags=list(dict.fromkeys(tags)))

@@ -22,6 +22,7 @@ from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.reading.lookup import failed_trials
 from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.series_run import run_in_series
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -63,7 +64,7 @@ def prepare_frame(
         request.open_store(),
         reader=InputReader(lambda source: frame_dataset(source, frame, test_frame)),
     )
-    return {**given, "study": prepared.name}, prepared
+    return prepared.named(given), prepared
 
 
 P = ParamSpec("P")
@@ -106,8 +107,11 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
             BadInput, UnknownName, StoreRefused: If an option cannot be used.
         """
         given, prepared = prepare_frame(parameters, self._validated)
-        with HANDOVER.offered(given, prepared):
-            yield given, prepared
+        try:
+            with HANDOVER.offered(given, prepared):
+                yield given, prepared
+        finally:
+            prepared.release()
 
     def _call_with_frame(self, call: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
         with self.frame_taken(parameters) as (given, _):
@@ -186,6 +190,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         prepared = prepare(request, request.open_store(), default_name, flow_run_id=run_id)
     for note in prepared.notes:
         current_observer().note(for_caller(str(note)))
+    if prepared.night is not None:
+        return run_in_series(prepared, prepared.night)  # type: ignore[return-value] # Prefect's way
     return run_study(prepared)
 
 

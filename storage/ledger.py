@@ -4,7 +4,7 @@ The ledger is written first. Events are only appended. The table of trials sums 
 which trials were running when a process died.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from time import time
 from typing import Any, TypeVar
@@ -61,14 +61,24 @@ class Ledger:
         self._last_sequence: dict[str, int] = {}
 
     def create_study(
-        self, name: str, problem: Mapping[str, Any], settings: Mapping[str, Any]
+        self,
+        name: str,
+        problem: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        events: Iterable[tuple[str, Mapping[str, Any]]] = (),
     ) -> bool:
-        """Insert a new study; return False and change nothing if the name is taken."""
+        """Insert a new study with its first `events` (kind and body), which belong to no trial.
+
+        Returns False and changes nothing if the name is taken.
+        """
         documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
         new = insert(study_table).values(name=name, created=time(), state="new", **documents)
         try:
             with self._database.write() as connection:
                 connection.execute(new)
+                for sequence, (kind, body) in enumerate(events):
+                    event = {"study": name, "sequence": sequence, "kind": kind, "body": dict(body)}
+                    connection.execute(insert(event_table).values(**event, at=epoch()))
         except IntegrityError:
             return False
         return True

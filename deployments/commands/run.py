@@ -71,7 +71,7 @@ def run(
             from prefect_tune.flows.preparation.prepare import HANDOVER
             from prefect_tune.flows.tuning import tune
 
-        given = {**parameters, "study": prepared.name}
+        given = prepared.named(parameters)
         # Notes were shown already, and the budget counts from the start of the command.
         with HANDOVER.offered(given, replace(prepared, notes=(), since=since)):
             summary: dict[str, Any] = tune(**given)

@@ -156,7 +156,7 @@ class FlowRunPage:
             waits = min(max(_SHARE * (monotonic() - since), _LEAST_SECONDS), _MOST_SECONDS)
             is_last = self._ended.wait(waits)
             try:
-                self._key = self._key or _base_name(self._study.name)
+                self._key = self._key or _base_name(self._study)
                 publisher.publish(*self._pages())
                 self._error = None
             except Exception as error:  # a study does not depend on what Prefect shows
@@ -187,10 +187,15 @@ def _task_run_url(task_run_id: str | None) -> str:
         return ""
 
 
-def _base_name(study: str) -> str:
-    """Return the base of artifact keys; scheduled runs share it, as versions of one artifact."""
-    is_of_night = deployment.id and study == str(flow_run.id)
-    return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study
+def _base_name(study: Study) -> str:
+    """Return the base of artifact keys, which runs of a series or of a deployment share.
+
+    Prefect then shows their artifacts as versions of one artifact.
+    """
+    if study.plan.options.series is not None:
+        return study.plan.options.series
+    is_of_night = deployment.id and study.name == str(flow_run.id)
+    return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study.name
 
 
 def _percent(page_state: PageState) -> float:

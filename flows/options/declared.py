@@ -130,7 +130,7 @@ class StudyOptions:
         Raises `BadInput` or `UnknownName`, which names the option, if an option cannot be used.
         """
         options = cls(**_parsed(given, OPTIONS))
-        for one, other in (("test", "test_size"), ("folds", "holdout")):
+        for one, other in (("test", "test_size"), ("folds", "holdout"), ("series", "study")):
             values = [getattr(options, name) for name in (one, other)]
             if None not in values:
                 flags = [OPTIONS[name].flag for name in (one, other)]

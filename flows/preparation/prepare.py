@@ -4,7 +4,7 @@ A command prepares before its flow run begins and hands the result to the flow.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,6 +15,7 @@ from typing import Any
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
+from prefect_tune.flows.preparation.in_series import NextStudy, next_study
 from prefect_tune.flows.preparation.request import StudyRequest, unfollowed_code
 from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import (
@@ -45,6 +46,7 @@ class PreparedStudy:
     Attributes:
         notes: Notes on the data and on decisions, for the user.
         since: Reading of `time.monotonic` from which the budget counts.
+        night: The run of a series that the study belongs to, if any.
     """
 
     name: str
@@ -52,6 +54,7 @@ class PreparedStudy:
     store: ArtifactStore
     notes: tuple[Note, ...] = ()
     since: float = field(default_factory=monotonic)
+    night: NextStudy | None = None
 
     @property
     def title(self) -> str:
@@ -61,12 +64,21 @@ class PreparedStudy:
     @property
     def again(self) -> str:
         """Option that resumes the study."""
-        return f"--study {self.name}"
+        return f"--study {self.name}" if self.night is None else f"--series {self.plan.options.series}"
 
     @property
     def options(self) -> StudyOptions:
         """Options of the study and of the session."""
         return self.plan.options
+
+    def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters of `tune` that name the study; those of a series name it already."""
+        return {**parameters} if self.night else {**parameters, "study": self.name}
+
+    def release(self) -> None:
+        """Release the series of the study, if it has one."""
+        if self.night is not None:
+            self.night.held.release()
 
     def finished(self) -> dict[str, Any] | None:
         """Return the summary if the study is complete."""
@@ -92,12 +104,40 @@ def prepare(
     """Read and check the input, and enter the study in the ledger or find it there.
 
     By default, a new study is named after data, method and time. A study in a comparison ignores
-    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run. Raises
-    `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
+    earlier studies. A study of a series is named after the series, which this process then holds.
+    `flow_run_id` is None for a command, which prepares before its flow run. Raises `BadInput`,
+    `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since = monotonic()
+    if request.options.series is None:
+        name = request.options.study or default_name
+        entered = _enter(request, store, name, reader, is_compared, flow_run_id)
+        return _prepared(request, store, *entered, since)
+    reader = reader.cached()
+    night = next_study(request, store, reader, flow_run_id)
+    with night.released_on_error():
+        if night.action == "skip":
+            stored = find_study(store, night.study)
+            entered = stored.name, StudyPlan.from_stored(stored), list[Note]()
+        else:
+            request = night.request
+            entered = _enter(request, store, night.study, reader, False, flow_run_id, night)
+        prepared = _prepared(request, store, *entered, since)
+    notes = (night.note, *prepared.notes) if night.note else prepared.notes
+    return replace(prepared, night=night, notes=notes)
+
+
+def _enter(  # noqa: PLR0917
+    request: StudyRequest,
+    store: ArtifactStore,
+    name: str | None,
+    reader: InputReader,
+    is_compared: bool,
+    flow_run_id: str | None,
+    night: NextStudy | None = None,
+) -> tuple[str, StudyPlan, list[Note]]:
+    """Enter a study in the ledger or find it there; return its name, plan and notes."""
     ledger = Ledger(store.database)
-    name = request.options.study or default_name
     stored, entered = None if name is None else ledger.study(name), ""
     if stored is None:
         if request.options.input is not None and not is_compared:
@@ -112,8 +152,11 @@ def prepare(
             known = _earlier_seconds(ledger, plan.problem.space_digest)
             plan = replace(plan, earlier_seconds=known)
         problem, documented = plan.problem.to_json(), plan.to_json()
+        events = [] if night is None else night.begin(plan, ledger)
         names = (name,) if name else _default_names(plan)
-        entered = next((n for n in names if ledger.create_study(n, problem, documented)), "")
+        entered = next(
+            (n for n in names if ledger.create_study(n, problem, documented, events)), ""
+        )
         if not entered:  # another process has just taken the name
             stored = ledger.study(name or "")
         else:
@@ -127,12 +170,23 @@ def prepare(
         entered = stored.name
     elif not entered:
         raise BadInput(f"study {name!r} was removed while it was being started")
+    return entered, plan, notes
+
+
+def _prepared(  # noqa: PLR0917
+    request: StudyRequest,
+    store: ArtifactStore,
+    name: str,
+    plan: StudyPlan,
+    notes: list[Note],
+    since: float,
+) -> PreparedStudy:
     if unfollowed := unfollowed_code(plan.problem.behind, plan.options):
         plan = replace(plan, options=replace(plan.options, no_cache=True))
         text = f"the cache is off because some code cannot be tracked: {', '.join(unfollowed)}"
         notes = [*notes, Note(text, "no_cache")]
     notes = [*notes, *_set_cache(request.options, store)]
-    return PreparedStudy(entered, plan, store, tuple(notes), since)
+    return PreparedStudy(name, plan, store, tuple(notes), since)
 
 
 def prepare_retry(

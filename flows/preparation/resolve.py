@@ -236,7 +236,7 @@ def resolve(
     race = is_raced(given, plain := check(race=bool(given.race)))
     start = _start(given, plain, store)
     made = check(race=race, start=start)
-    trials, seconds = _stop_rule(given)
+    trials, seconds = stop_rule(given)
     resolved = replace(
         given,
         test_size=setup.test_size,
@@ -368,7 +368,8 @@ def _epoch_notes(
     return notes
 
 
-def _stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
+def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
+    """Return trials and seconds at which a new study with these options ends."""
     if not options.stop_rule.is_open:
         return options.trials, options.budget
     if options.data.startswith("cohort:demo"):

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.preparation.constraints import (
     constraint_notes,
     quantity_digests,
@@ -35,7 +36,7 @@ _ANOTHER = "choose another --study name"
 _STORED = "resume on the stored copy with --input stored"
 _OF_SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 _HOW_READ = tuple(name for name in _OF_SOURCE if name not in {"data", "labels", "test"})
-_UNFINISHED = frozenset({"new", "running", "interrupted"})
+UNFINISHED = frozenset({"new", "running", "interrupted"})
 """Ledger states of a study whose run ended early, given that no other process runs it."""
 
 
@@ -123,7 +124,7 @@ def check_unchanged(
         given: Any = getattr(request.options, name)
         known, offered = "", "with it"
         if name == "space" and is_user_space(given):
-            if _has_other_code(plan, request):
+            if has_other_code(plan, request):
                 known = f"was started with a different version of {given}"
         elif given is True and not current:
             known = f"was started without {flag}"
@@ -171,7 +172,7 @@ def _with_constraints(
     return replace(plan, options=options, quantity_digests=known), notes
 
 
-def _has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
+def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
     """Return whether the user's space, a module it imports or a data file it names has changed."""
     problem, behind = plan.problem, request.behind
     known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
@@ -197,12 +198,15 @@ def is_continued(
     """
     if flow_run_id is not None and flow_run_id == plan.flow_run_id:
         return True
-    rule, former = given.stop_rule, plan.options.stop_rule
-    bounds = ((former.trials, rule.trials), (former.seconds, rule.seconds))
-    has_grown = not rule.is_open and any(
+    return stored.state in UNFINISHED and not has_grown(plan.options.stop_rule, given.stop_rule)
+
+
+def has_grown(former: StopRule, given: StopRule) -> bool:
+    """Return whether a given stop rule allows more trials or time than the former one."""
+    bounds = ((former.trials, given.trials), (former.seconds, given.seconds))
+    return not given.is_open and any(
         old is not None and (new is None or new > old) for old, new in bounds
     )
-    return stored.state in _UNFINISHED and not has_grown
 
 
 def check_same_data(

@@ -73,7 +73,7 @@ def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
     """Return the moments of each trial of a study, by number."""
     found: dict[int, Moments] = {}
     for event in Ledger(store.database).each_event(study):
-        number = event.body["number"]
+        number = event.body.get("number", -1)  # a prior belongs to no trial
         if event.kind == "ask":
             found[number] = Moments(event.at, event.at, reason=event.body.get("reason"))
         elif event.kind == "tell" and number in found:

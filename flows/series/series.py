@@ -3,11 +3,12 @@
 Cheap to import, because listings and completion read series.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
+from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.database import as_written
@@ -17,10 +18,60 @@ from prefect_tune.tasks.bad_input import BadInput
 
 FORMER_CHAMPIONS = 3
 """Number of former champions that are kept for a rollback."""
+NAMED_CHANGES = 10
+"""Most names stored of each kind of change."""
 
 
 class SeriesBusy(BadInput):
     """Another run holds the series."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Added or removed names: their number, and the first of them in order."""
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+
+    @classmethod
+    def missing(cls, names: Iterable[object], among: Collection[object]) -> Self:
+        """Return the names that are not among others."""
+        found = [str(name) for name in names if name not in among]
+        return cls(len(found), tuple(found[:NAMED_CHANGES]))
+
+    def __str__(self) -> str:
+        more = ", ..." * (self.count > len(self.first))
+        return f"{', '.join(self.first)}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Differences of a data set from an earlier one.
+
+    A row is identified by its values in the columns that both have, without the target; a row of
+    events by patient, prediction time and events. A changed row counts as removed and added.
+    """
+
+    rows_added: int = 0
+    rows_removed: int = 0
+    columns_added: Names = Names()
+    columns_removed: Names = Names()
+    classes_added: Names = Names()
+    classes_removed: Names = Names()
+    codes_added: Names = Names()
+    codes_removed: Names = Names()
+
+    def texts(self) -> Iterator[str]:
+        """Yield the changes in a few words each, such as `+12 rows` and `-1 column (age)`."""
+        for sign, count in (("+", self.rows_added), ("-", self.rows_removed)):
+            if count:
+                yield f"{sign}{counted(count, 'row')}"
+        for what, word in (("columns", "column"), ("classes", "class"), ("codes", "code")):
+            for sign, change in (("+", "added"), ("-", "removed")):
+                names: Names = getattr(self, f"{what}_{change}")
+                if names.count:
+                    number = f"1 {word}" if names.count == 1 else f"{names.count:,} {what}"
+                    yield f"{sign}{number} ({names})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +99,8 @@ class SeriesRun:
         number: Number of the study in the series, from 1.
         at: Start of the study, in seconds since 1970.
         flow_run_id: Flow run that started the study; None for a command.
-        changes: Differences of its data from the data of the study before, as a document.
+        changes: Differences of its data from the data of the study before; None for the first.
+        options: Given options that make another study if they change, as JSON values.
         state: State after its last session; "new" before the first has ended.
     """
 
@@ -57,7 +109,8 @@ class SeriesRun:
     at: float
     flow_run_id: str | None = None
     rows: int = 0
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Changes | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     reused: Reused = Reused()
     state: str = "new"
     loss: float | None = None
@@ -134,8 +187,9 @@ class Series:
 
 
 def _run(series: Series, event: SeriesEvent) -> dict[str, Any]:
+    """Add a run; a second event of a study replaces the first, whose process was killed."""
     run = from_document(SeriesRun, {**event.body, "study": event.study, "at": event.at})
-    return {"runs": (*series.runs, run)}
+    return {"runs": (*(other for other in series.runs if other.study != run.study), run)}
 
 
 def _ended(series: Series, event: SeriesEvent) -> dict[str, Any]:
@@ -210,7 +264,7 @@ class HeldSeries:
     """
 
     def __init__(self, store: ArtifactStore, name: str) -> None:
-        self.store, self.name = store, name
+        self.store, self.name, self._is_held = store, name, True
         self._log = SeriesLog(store.database)
 
     @classmethod
@@ -226,7 +280,9 @@ class HeldSeries:
 
     def release(self) -> None:
         """Release the lease; do nothing if it is released already."""
-        self.store.leases.release(series_lease(self.name))
+        if self._is_held:  # meanwhile, another run of this process may hold it
+            self._is_held = False
+            self.store.leases.release(series_lease(self.name))
 
     def read(self) -> Series:
         """Return the current state; raise `UnknownName` if the series does not exist."""
@@ -236,9 +292,9 @@ class HeldSeries:
         """Enter the series; return False and change nothing if it exists."""
         return self._log.create(self.name, question)
 
-    def append_run(self, study: str, body: Mapping[str, Any]) -> bool:
-        """Record a new study, once; `body` has the fields of `SeriesRun`."""
-        return self._log.append(self.name, "run", study, body, once=True)
+    def append_run(self, study: str, body: Mapping[str, Any]) -> None:
+        """Record a new study before it is entered; `body` has the fields of `SeriesRun`."""
+        self._log.append(self.name, "run", study, body)
 
     def append_ended(self, study: str, body: Mapping[str, Any]) -> None:
         """Record state, loss, test loss and weight of the prior after a session of a study."""

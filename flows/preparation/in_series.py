@@ -1,0 +1,258 @@
+"""Decides what a run of a series does: resume its last study, skip, or start a new study."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.options.values import StopRule
+from prefect_tune.flows.preparation.constraints import quantity_digests
+from prefect_tune.flows.preparation.request import StudyRequest
+from prefect_tune.flows.preparation.resolve import stop_rule
+from prefect_tune.flows.preparation.resume import UNFINISHED, has_grown, has_other_code
+from prefect_tune.flows.preparation.study_input import InputReader, Note
+from prefect_tune.flows.series.changes import changes_between, check_needs
+from prefect_tune.flows.series.question import Question, comparable, differing
+from prefect_tune.flows.series.series import Changes, HeldSeries, Series, SeriesRun, find_series
+from prefect_tune.flows.series.warm_start import first_events, reused, warm_start
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.converter import to_document
+from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
+from prefect_tune.tasks.objective.metric import metric_named
+
+_LOCATIONS = tuple(one.name for one in fields(SourceStates))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStudy:
+    """The study of a run of a series, and what the run does with it.
+
+    Attributes:
+        held: The series, held until it is released.
+        series: State of the series; None for a new one.
+        request: Request with the name of the study; for a new one, with all of the question.
+        note: Reason; None for the first study.
+        data: Data of a new study.
+        changes: Differences of this data from that of the last study.
+        flow_run_id: None for a command, which prepares before its flow run.
+    """
+
+    held: HeldSeries
+    series: Series | None
+    request: StudyRequest
+    number: int
+    action: Literal["start", "resume", "skip"] = "start"
+    note: Note | None = None
+    data: Dataset | None = None
+    changes: Changes | None = None
+    flow_run_id: str | None = None
+
+    @property
+    def study(self) -> str:
+        """Name of the study."""
+        return _study_name(self.held.name, self.number)
+
+    @contextmanager
+    def released_on_error(self) -> Iterator[None]:
+        """Release the series if the body fails."""
+        try:
+            yield
+        except BaseException:
+            self.held.release()
+            raise
+
+    def begin(self, plan: StudyPlan, ledger: Ledger) -> list[tuple[str, Mapping[str, Any]]]:
+        """Record a new study in the series; return the first events of the study."""
+        assert self.data is not None  # noqa: S101 - each new study has read it
+        options, prior = self.request.options, None
+        if self.series is None:
+            question = Question.of_study(plan, self.data)
+            self.held.create(question.to_json())
+            options = question.completed(self.held.name, options)
+        else:
+            prior = warm_start(ledger, self.series, plan, plan.problem.find_space())
+        body = {
+            "number": self.number,
+            "flow_run_id": self.flow_run_id,
+            "rows": len(self.data),
+            "changes": None if self.changes is None else to_document(self.changes),
+            "options": comparable(options),
+            "reused": to_document(reused(prior)),
+        }
+        self.held.append_run(self.study, body)
+        return first_events(prior)
+
+
+def next_study(
+    request: StudyRequest, store: ArtifactStore, reader: InputReader, flow_run_id: str | None
+) -> NextStudy:
+    """Hold the series of a request, and decide what the run does; nothing is recorded yet.
+
+    `reader` should cache, because a new study reads its data again. Raises `SeriesBusy` if another
+    run holds the series, and `BadInput` if the request asks another question, or the data lacks
+    what the champion needs.
+    """
+    options = request.options
+    if options.input is not None:
+        raise BadInput(
+            "a run of a series uses the data as it is now",
+            option="input",
+            value=options.input,
+            remedy="omit it; an interrupted study continues on its stored copy anyway",
+        )
+    held = HeldSeries.acquire(store, options.series or "")
+    try:
+        series = find_series(store, held.name)
+        return _Run(held, series, request, reader, flow_run_id).next_study()
+    except BaseException:
+        held.release()
+        raise
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of a series that has not decided yet."""
+
+    held: HeldSeries
+    series: Series | None
+    given: StudyRequest
+    reader: InputReader
+    flow_run_id: str | None
+
+    def next_study(self) -> NextStudy:
+        if self.series is None:
+            return self._new(self.given, 1)
+        question = Question.from_json(self.series.question)
+        options = question.completed(self.series.name, self.given.options)
+        request = replace(self.given, options=options, metric=metric_named(question.metric))
+        last = self.series.last
+        stored = None if last is None else Ledger(self.held.store.database).study(last.study)
+        if last is None or stored is None:  # a process was killed before it entered the study
+            return self._new(request, 1 if last is None else last.number)
+        plan = StudyPlan.from_stored(stored)
+        changed = _changed_options(last, plan, request)
+        is_same_run = self.flow_run_id is not None and self.flow_run_id == plan.flow_run_id
+        if is_same_run or (stored.state in UNFINISHED and not changed):
+            return self._resumed(last, plan, f"{last.study} is unfinished and continues")
+        if changed:
+            return self._new(request, last.number + 1, plan, f"{' and '.join(changed)} changed")
+        if not self._is_same_data(request, plan):
+            return self._new(request, last.number + 1, plan, "the data changed")
+        return self._unchanged(last, plan, stored)
+
+    def _is_same_data(self, request: StudyRequest, plan: StudyPlan) -> bool:
+        """Return whether the data is that of a study; files in a known state are not read."""
+        source, known = _source(request), plan.source_states
+        if all(getattr(source, name) == getattr(plan.source, name) for name in _LOCATIONS):
+            now = self.reader.states(source, known)
+            if known == NOTHING_KNOWN == now or _are_equal(known, now):
+                return True
+        return self.reader.read(source).digest() == plan.problem.dataset
+
+    def _unchanged(self, last: SeriesRun, plan: StudyPlan, stored: StoredStudy) -> NextStudy:
+        trials, seconds = stop_rule(self.given.options)
+        nothing = f"nothing changed since {last.study}"
+        if stored.state == "failed":
+            return self._resumed(last, plan, f"{nothing}, which failed and is tried again")
+        if not has_grown(plan.options.stop_rule, StopRule(trials, seconds)):
+            return self._skipped(last, f"{nothing}, and the budget has not grown")
+        if self.given.options.if_unchanged == "skip":
+            return self._skipped(last, nothing)
+        return self._resumed(
+            last, plan, f"{nothing} but the budget", trials=trials, budget=seconds
+        )
+
+    def _skipped(self, last: SeriesRun, reason: str) -> NextStudy:
+        note = Note(reason, "series", self.held.name, "the run ends")
+        request = self.given.with_options(study=last.study)
+        return NextStudy(
+            held=self.held,
+            series=self.series,
+            request=request,
+            number=last.number,
+            action="skip",
+            note=note,
+        )
+
+    def _resumed(self, last: SeriesRun, plan: StudyPlan, reason: str, **rule: Any) -> NextStudy:
+        is_whole = self.held.store.records.is_whole(plan.problem.records[0])
+        copy = "stored" if is_whole else None  # a damaged copy is imported again
+        return NextStudy(
+            held=self.held,
+            series=self.series,
+            request=self.given.with_options(study=last.study, input=copy, **rule),
+            number=last.number,
+            action="resume",
+            note=Note(reason, "series", self.held.name),
+        )
+
+    def _new(
+        self, request: StudyRequest, number: int, last: StudyPlan | None = None, reason: str = ""
+    ) -> NextStudy:
+        store, changes = self.held.store, None
+        dataset = self.reader.read(_source(request))
+        if self.series is not None:
+            Question.from_json(self.series.question).check_data(self.series.name, dataset)
+            _check_champion(self.series, store, dataset)
+        if last is not None:
+            changes = changes_between(load_dataset(store, last.problem.dataset), dataset)
+            reason = ": ".join(filter(None, (reason, ", ".join(changes.texts()))))
+        taken = Ledger(store.database).study
+        while taken(_study_name(self.held.name, number)) is not None:  # such as a study by hand
+            number += 1
+        return NextStudy(
+            held=self.held,
+            series=self.series,
+            request=request.with_options(study=_study_name(self.held.name, number)),
+            number=number,
+            note=Note(reason, "series", self.held.name) if reason else None,
+            data=dataset,
+            changes=changes,
+            flow_run_id=self.flow_run_id,
+        )
+
+
+def _study_name(series: str, number: int) -> str:
+    return f"{series}-{number}"
+
+
+def _source(request: StudyRequest) -> Source:
+    """Return the source of a new study, as `read_input` reads it."""
+    return replace(request.options.source, predicts=request.predicts)
+
+
+def _are_equal(known: SourceStates, now: SourceStates) -> bool:
+    """Return whether all files have the content of the known states, and can be reached."""
+    states = [(getattr(known, name), getattr(now, name)) for name in _LOCATIONS]
+    found = [(old, new) for old, new in states if old is not None or new is not None]
+    return bool(found) and all(old and new and old.content == new.content for old, new in found)
+
+
+def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:
+    """Return the flags of options that differ from the last study, also by the code they name."""
+    changed = [*differing(last.options, comparable(request.options))]
+    if OPTIONS["space"].flag not in changed:
+        is_own = bool(plan.problem.space_code)
+        has_changed = (
+            has_other_code(plan, request)
+            if is_own
+            else plan.problem.find_space().digest != plan.problem.space_digest
+        )
+        changed += [OPTIONS["space"].flag] * has_changed
+    digests = quantity_digests(request.options.bounds)
+    if any(plan.quantity_digests.get(text) != digest for text, digest in digests.items()):
+        changed.append(OPTIONS["constraint"].flag)
+    return list(dict.fromkeys(changed))
+
+
+def _check_champion(series: Series, store: ArtifactStore, dataset: Dataset) -> None:
+    stored = Ledger(store.database).study(series.champion) if series.champion else None
+    if stored is not None:
+        problem = StudyPlan.from_stored(stored).problem
+        check_needs(stored.name, load_dataset(store, problem.dataset), dataset)

@@ -1,0 +1,119 @@
+"""The question of a series: what all its studies have in common, fixed by the first study."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.converter import from_document, json_values, to_document
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+
+_FIXED = ("target", "metric", "positive", "group", "time", "test_size")
+"""Options with the same value in all studies; a run that omits one has the value of the series."""
+_FREE = frozenset(
+    {"data", "labels", "test", "trials", "budget", "promotion", "margin", "series", "no_cache"}
+)
+"""Options whose change does not make another study: data is compared by its content."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What all studies of a series have in common.
+
+    Attributes:
+        kind: Kind of the data: `table` or `events`.
+        predicts: Kind of the target.
+        has_test: Whether test rows come from a file of their own.
+        identity: Columns that identify a row, if no group does: those of the first study.
+    """
+
+    kind: str
+    predicts: Literal["classes", "numbers"]
+    metric: str
+    target: str | None = None
+    positive: str | None = None
+    group: str | None = None
+    time: str | None = None
+    test_size: float | None = None
+    has_test: bool = False
+    identity: tuple[str, ...] = ()
+
+    @classmethod
+    def of_study(cls, plan: StudyPlan, dataset: Dataset, identity: tuple[str, ...] = ()) -> Self:
+        """Return the question of the first study of a series."""
+        options = plan.options
+        asks_positive = options.positive is not None or _asks_positive(plan, dataset)
+        positive = str(dataset.classes[plan.problem.positive]) if asks_positive else None
+        return cls(
+            kind=dataset.kind,
+            predicts=dataset.target,
+            metric=plan.metric,
+            target=options.target,
+            positive=positive,
+            group=options.group,
+            time=options.time,
+            test_size=options.test_size,
+            has_test=options.test is not None,
+            identity=identity,
+        )
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """Return the inverse of `to_json`."""
+        return from_document(cls, document)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the question as JSON values."""
+        return to_document(self)
+
+    def completed(self, series: str, options: StudyOptions) -> StudyOptions:
+        """Return options with the fixed values; raise `BadInput` if they ask another question."""
+        for name in _FIXED:
+            given, known = getattr(options, name), getattr(self, name)
+            if given is not None and given != known:
+                raise _another(series, OPTIONS[name].flag, given, known)
+        if self.has_test != (options.test is not None):
+            given, known = ("a file", "none") if options.test else ("none", "a file")
+            raise _another(series, "--test", given, known)
+        return replace(options, **{name: getattr(self, name) for name in _FIXED})
+
+    def check_data(self, series: str, dataset: Dataset) -> None:
+        """Raise `BadInput` if data is of another kind than that of the series."""
+        for what, given, known in (
+            ("data", dataset.kind, self.kind),
+            ("target", dataset.target, self.predicts),
+        ):
+            if given != known:
+                raise BadInput(
+                    f"series {series!r} has {what} of kind {known}, and this {what} is {given}",
+                    remedy="choose another --series name",
+                )
+
+
+def _another(series: str, flag: str, given: object, known: object) -> BadInput:
+    shown = "none" if known is None else known
+    return BadInput(
+        f"{flag} {given} asks another question than series {series!r}, which has {flag} {shown}",
+        remedy="omit the option, or choose another --series name",
+    )
+
+
+def _asks_positive(plan: StudyPlan, dataset: Dataset) -> bool:
+    is_bounded = any(b.quantity.name == "false_positive_rate" for b in plan.options.bounds)
+    metric = plan.problem.find_metric()
+    return len(dataset.classes) == 2 and (is_bounded or metric.declared.asks_positive)
+
+
+def comparable(options: StudyOptions) -> dict[str, Any]:
+    """Return the given options that make another study if they change, as JSON values."""
+    stored = json_values(options.to_json())
+    return {name: value for name, value in stored.items() if name not in _FREE}
+
+
+def differing(known: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the options on the command line that differ between two documents of options."""
+    for name in OPTIONS:
+        if name in now and name not in _FREE and known.get(name) != now[name]:
+            yield OPTIONS[name].flag

@@ -1,0 +1,77 @@
+"""A run of a series inside a flow run: the study, and its records in the log of the series."""
+
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
+from prefect.states import Completed, State
+
+from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
+from prefect_tune.flows.preparation.in_series import NextStudy
+from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.reading.commands import next_commands
+from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.session import run_study
+from prefect_tune.flows.study.study import StudyFailed
+
+SKIPPED = "Skipped"
+"""Name of the state of a flow run that had nothing to do."""
+
+
+def run_in_series(prepared: PreparedStudy, night: NextStudy) -> dict[str, Any] | State[Any]:
+    """Run the study of a series, or end at once if nothing has changed; release the series.
+
+    Returns the summary of the study, for a skipped run in a completed state named `Skipped`.
+    """
+    try:
+        if night.action == "skip":
+            return _skipped(prepared, night)
+        try:
+            summary = run_study(prepared)
+        except BaseException:
+            with suppress(Exception):  # the error of the study matters more
+                _record_end(prepared, night)
+            raise
+        _record_end(prepared, night)
+        return summary
+    finally:
+        prepared.release()
+
+
+def _record_end(prepared: PreparedStudy, night: NextStudy) -> None:
+    """Record the result of a session in the series."""
+    view = read_study(prepared.store, prepared.name)
+    prior = view.decisions.get("prior") or {}
+    body = {
+        "state": view.state,
+        "loss": None if view.incumbent is None else view.incumbent.loss,
+        "test_loss": view.test_loss,
+        "prior_weight": prior.get("weight"),
+    }
+    night.held.append_ended(prepared.name, body)
+
+
+def _skipped(prepared: PreparedStudy, night: NextStudy) -> State[Any]:
+    """Record a run with nothing to do, and show in Prefect why it has ended."""
+    reason = night.note.reason if night.note else ""
+    night.held.append_skipped(prepared.name, reason)
+    view = read_study(prepared.store, prepared.name)
+    flow_run_id, series = UUID(str(flow_run.id)), night.held.name
+    tags = dict.fromkeys([*flow_run.tags, f"series:{series}", f"study:{prepared.name}"])
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(flow_run_id, name=f"{prepared.name} (skipped)", tags=list(tags))
+    key = artifact_key(series, "summary")
+    publisher = Publisher(flow_run_id)
+    try:
+        publisher.publish(Page(key, "markdown", _page(view, series, reason), reason))
+    finally:
+        publisher.close()
+    return Completed(name=SKIPPED, message=f"series {series}: {reason}", data=view.to_json())
+
+
+def _page(view: StudyView, series: str, reason: str) -> str:
+    commands = next_commands(view.study, view.store_options, has_model=view.has_model)
+    listed = "\n".join(f"    {command}" for command in commands)
+    return f"# Series {series}: nothing to do\n\n{reason}.\n\nThe last study:\n\n{listed}\n"
