@@ -4,9 +4,10 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from prefect import State
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
-from prefect.states import Completed, State
+from prefect.states import Completed
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
 from prefect_tune.flows.preparation.in_series import NextStudy
@@ -14,7 +15,6 @@ from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.session import run_study
-from prefect_tune.flows.study.study import StudyFailed
 
 SKIPPED = "Skipped"
 """Name of the state of a flow run that had nothing to do."""

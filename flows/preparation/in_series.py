@@ -1,6 +1,6 @@
 """Decides what a run of a series does: resume its last study, skip, or start a new study."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -67,7 +67,7 @@ class NextStudy:
             self.held.release()
             raise
 
-    def begin(self, plan: StudyPlan, ledger: Ledger) -> list[tuple[str, Mapping[str, Any]]]:
+    def begin(self, plan: StudyPlan, ledger: Ledger) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Record a new study in the series; return the first events of the study."""
         assert self.data is not None  # noqa: S101 - each new study has read it
         options, prior = self.request.options, None
@@ -164,9 +164,7 @@ class _Run:
             return self._skipped(last, f"{nothing}, and the budget has not grown")
         if self.given.options.if_unchanged == "skip":
             return self._skipped(last, nothing)
-        return self._resumed(
-            last, plan, f"{nothing} but the budget", trials=trials, budget=seconds
-        )
+        return self._resumed(last, plan, f"{nothing} but the budget", trials=trials, budget=seconds)
 
     def _skipped(self, last: SeriesRun, reason: str) -> NextStudy:
         note = Note(reason, "series", self.held.name, "the run ends")

@@ -64,7 +64,9 @@ class PreparedStudy:
     @property
     def again(self) -> str:
         """Option that resumes the study."""
-        return f"--study {self.name}" if self.night is None else f"--series {self.plan.options.series}"
+        return (
+            f"--study {self.name}" if self.night is None else f"--series {self.plan.options.series}"
+        )
 
     @property
     def options(self) -> StudyOptions:

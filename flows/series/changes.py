@@ -1,4 +1,4 @@
-"""Differences between the data of two studies of a series, and what a champion needs of new data."""
+"""Differences between the data of two studies of a series, and the needs of its champion."""
 
 import numpy as np
 import pandas as pd
@@ -93,13 +93,16 @@ def _table_row_hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:
     """Return a hash of each row, shape (n,); whole and fractional numbers hash alike."""
     numbers = frame.select_dtypes("number").columns
     plain = frame.astype(dict.fromkeys(numbers, np.float64))
-    return pd.util.hash_pandas_object(plain, index=False).to_numpy()
+    return _hashes(plain)
 
 
 def _event_row_hashes(X: EventRows) -> NDArray[np.uint64]:
     """Return a hash of each row's patient, prediction time and events, shape (n,)."""
-    of_row = pd.util.hash_pandas_object(X.rows.astype({"subject_id": str}), index=False).to_numpy()
-    events = X.events[["time", "code", "value"]]
-    of_event = pd.util.hash_pandas_object(events, index=False).to_numpy()
+    of_event = _hashes(X.events[["time", "code", "value"]])
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(of_event, dtype=np.uint64)])
-    return of_row ^ (sums[X.stop] - sums[X.start])
+    of_row = _hashes(X.rows.astype({"subject_id": str}))
+    return np.bitwise_xor(of_row, np.subtract(sums[X.stop], sums[X.start]), dtype=np.uint64)
+
+
+def _hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:
+    return pd.util.hash_pandas_object(frame, index=False).to_numpy(dtype=np.uint64)

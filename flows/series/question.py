@@ -114,6 +114,7 @@ def comparable(options: StudyOptions) -> dict[str, Any]:
 
 def differing(known: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     """Yield the options on the command line that differ between two documents of options."""
-    for name in OPTIONS:
-        if name in now and name not in _FREE and known.get(name) != now[name]:
+    defaults = comparable(StudyOptions())  # of options that an earlier version did not have
+    for name, value in now.items():
+        if known.get(name, defaults.get(name)) != value:
             yield OPTIONS[name].flag

@@ -1,7 +1,6 @@
 """Warm starts: what a new study of a series takes over from the earlier ones."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np

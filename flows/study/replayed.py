@@ -9,7 +9,7 @@ import numpy as np
 from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import Whole
-from prefect_tune.optimizers.events import Asked, Event, Told, event_of, replay
+from prefect_tune.optimizers.events import Asked, Event, PriorGiven, Told, event_of, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
@@ -221,6 +221,8 @@ class _Events:
 
     def _check_order(self, event: LedgerEvent) -> None:
         """Check that trials are asked in order and before their other events."""
+        if event.kind == PriorGiven.kind and event.sequence == 0:
+            return
         number, n_asked = event.body["number"], len(self._queries)
         if number != n_asked if event.kind == Asked.kind else number not in self._queries:
             raise ValueError(
