@@ -59,7 +59,7 @@ _REGISTRIES: Mapping[str, Registry[Any]] = {
     "space": SPACES,
 }
 """Registries by option name."""
-_MOST_STUDIES = 200
+_MOST_NAMES = 200
 _LOCKED_SECONDS = 0.2
 
 
@@ -83,7 +83,12 @@ def _plugin_names(group: str) -> Iterator[str]:
 
 def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the studies in the store that the command would open, newest first."""
-    return _beginning(_study_names(ctx.params.get("store")), incomplete)
+    return _beginning(_names("studies", ctx.params.get("store")), incomplete)
+
+
+def complete_series(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the series in the store that the command would open, newest first."""
+    return _beginning(_names("series", ctx.params.get("store")), incomplete)
 
 
 def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -132,6 +137,7 @@ _BY_NAME: Mapping[str, Completed] = {
     "method": complete_methods,
     "methods": _compared,
     "option": _options_of_method,
+    "series": complete_series,
     "space": complete_spaces,
     "store": complete_files,
     "study": complete_studies,
@@ -146,7 +152,7 @@ def values_of(option: Option) -> Completed | None:
     def complete(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
         registry = _REGISTRIES.get(option.name)
         words = option.known if registry is None else names_in(registry)
-        studies = _study_names(ctx.params.get("store")) if "STUDY" in kinds else []
+        studies = _names("studies", ctx.params.get("store")) if "STUDY" in kinds else []
         found = _beginning((*words, *studies), incomplete)
         return found or (_files(incomplete) if is_file else [])
 
@@ -161,16 +167,16 @@ def _files(incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
 
 
-def _study_names(store: str | None) -> list[str]:
-    """Return the studies in a local store; none if the store is missing or busy."""
+def _names(table: str, store: str | None) -> list[str]:
+    """Return the studies or series in a local store; none if the store is missing or busy."""
     if store is not None and ("://" in store or store.startswith(BLOCK)):
         return []  # not a local folder, and possibly slow
     index = Path(store or default_store()).expanduser() / "index.sqlite"
     try:
         uri = f"{index.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_SECONDS)) as connection:
-            newest = "SELECT name FROM studies ORDER BY created DESC LIMIT ?"
-            return [name for (name,) in connection.execute(newest, (_MOST_STUDIES,))]
+            newest = f"SELECT name FROM {table} ORDER BY created DESC LIMIT ?"  # noqa: S608
+            return [name for (name,) in connection.execute(newest, (_MOST_NAMES,))]
     except (OSError, ValueError, sqlite3.Error):
         return []
 

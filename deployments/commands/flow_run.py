@@ -1,6 +1,7 @@
 """Running a flow from a command, with its progress."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -28,6 +29,10 @@ class Preparation(Protocol):
     @property
     def again(self) -> str:
         """Option that resumes it."""
+
+    @property
+    def needs_workers(self) -> bool:
+        """Whether trials may run."""
 
     @property
     def notes(self) -> tuple["Note", ...]:
@@ -73,10 +78,15 @@ def run_flow(
             start_fork_server()
             preparation = prepare()
             options = preparation.options
+            started_early = (
+                nullcontext()
+                if not preparation.needs_workers
+                else (workers_started_early(options.workers, options.dask, once=True))
+            )
 
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                workers_started_early(options.workers, options.dask, once=True),
+                started_early,
                 observed_by(observer),
             ):
                 observer.note(preparation.title)

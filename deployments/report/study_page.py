@@ -42,6 +42,7 @@ from prefect_tune.deployments.report.figures.quality import (
     model_report,
     quality_section,
 )
+from prefect_tune.deployments.report.figures.series import series_section
 from prefect_tune.deployments.report.figures.step_times import (
     StepTime,
     StepTimesPass,
@@ -55,6 +56,7 @@ from prefect_tune.deployments.report.figures.trade_offs import (
 from prefect_tune.deployments.report.page import ReportPage, Section, Table, Text
 from prefect_tune.deployments.report.wording import made_now
 from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.series_view import SeriesView, series_of
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
@@ -81,6 +83,7 @@ class StudyReport:
     importance: Importance
     model: ModelReport
     reproduction: Reproduction
+    series: SeriesView | None
 
 
 def study_report(store: ArtifactStore, name: str) -> StudyReport:
@@ -110,6 +113,7 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
         importance=importance.found(),
         model=model_report(store, name, plan),
         reproduction=reproduction_of(record, plan),
+        series=series_of(store, plan),
     )
 
 
@@ -144,6 +148,7 @@ def study_page(report: StudyReport) -> ReportPage:
 def _sections(report: StudyReport) -> Iterator[Section]:
     summary, progress, again = report.summary, report.progress, report.reproduction
     yield from progress_section(progress, summary)
+    yield from series_section(report.series)
     yield from model_section(report.members, summary)
     yield from quality_section(report.model)
     yield from codes_section(report.model, len(report.members), summary)

@@ -29,7 +29,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
     told = (_notes,) if notes else ()
-    for part in (*result, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
+    for part in (*result, _series, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
         for text in part(view):
             CONSOLE.print(line("  ", text))
 
@@ -205,6 +205,14 @@ def _constraints(view: StudyView) -> Iterator[str]:
         value = best.constraints.get(name) if best else None
         measured = "not measured" if value is None else number_text(value)
         yield f"{name}: {measured} of at most {bound:g}{nearest}"
+
+
+def _series(view: StudyView) -> Iterator[str]:
+    place = view.series
+    if place is not None:
+        is_champion = place.champion == view.study
+        champion = "this study" if is_champion else place.champion or "none yet"
+        yield f"series: run {place.run} of {place.name}; champion: {champion}"
 
 
 def _decisions(view: StudyView) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.wording import UnknownName
@@ -12,6 +13,7 @@ from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.series import SeriesLog
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
 
 
 def find_study(store: ArtifactStore, name: str) -> StoredStudy:
@@ -98,11 +100,34 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
 
 
 def remove_study(store: ArtifactStore, name: str) -> list[str]:
-    """Remove a study, and return the ids of its records; raise `BadInput` if a process runs it."""
-    find_study(store, name)
+    """Remove a study, and return the ids of its records.
+
+    Raises `BadInput` if a process runs it, or its series needs it.
+    """
+    _check_unused(store, find_study(store, name))
     with held_study(store, name):
         lease = study_lease(name)
         # Records go first: after an interrupt, the rest can still be found by the study's name.
         gone = store.records.release(name, lease=lease)
         Ledger(store.database, lease).delete_study(name)
         return gone
+
+
+def _check_unused(store: ArtifactStore, stored: StoredStudy) -> None:
+    """Raise `BadInput` if a study is a kept champion or the newest study of its series."""
+    name = stored.settings.get("options", {}).get("series")  # the plan may be damaged
+    series = find_series(store, name) if isinstance(name, str) else None
+    if series is None:
+        return
+    why = ""
+    if series.last is not None and series.last.study == stored.name:
+        why = f"the newest study of series {series.name}, and its next run starts from it"
+    if stored.name in series.kept:
+        why = f"{'the' if stored.name == series.champion else 'a former'} champion of series "
+        why += series.name
+    if why:
+        raise BadInput(
+            f"study {stored.name!r} is {why}",
+            remedy=f"first remove the series with `prefect-tune series {series.name} --remove`, "
+            "which keeps its studies",
+        )

@@ -11,6 +11,7 @@ from typing import Any
 
 from prefect_tune.flows.reading.lookup import find_study, leader_of
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.finalists import Look
 from prefect_tune.flows.study.lease import is_being_run
@@ -118,6 +119,15 @@ class StudySeconds:
     asking: float
 
 
+@dataclass(frozen=True, slots=True)
+class SeriesPlace:
+    """Place of a study in its series; `champion` is the study of the champion, if any."""
+
+    name: str
+    run: int
+    champion: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView:
     """A study for people and programs; the fields are the JSON fields of `show --json`.
@@ -147,6 +157,7 @@ class StudyView:
         single_best_test_loss_undefined: Reason if the test loss of the best trial is undefined.
         holdout: Share of held-out rows; None for cross-validation.
         notes: Warnings of the runs.
+        series: Its series, if it belongs to one.
     """
 
     study: str
@@ -183,6 +194,7 @@ class StudyView:
     notes: tuple[str, ...]
     cache: CacheUse
     seconds: StudySeconds
+    series: SeriesPlace | None = None
 
     @property
     def losses(self) -> LossWords:
@@ -259,7 +271,7 @@ def read_study(
             space=plan.space,
             data=plan.source.data,
             store_options=tuple(store_options(store.address)),
-            state=_state(store, stored),
+            state=study_state(store, stored),
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),
             n_stopped=sums.states[TrialState.STOPPED],
             n_failed=sums.states[TrialState.FAILED],
@@ -285,6 +297,7 @@ def read_study(
                 sums.cost_seconds,
                 ledger.asking_seconds(name),
             ),
+            series=_place(store, plan, name),
         )
 
 
@@ -339,10 +352,18 @@ class _Sums:
         return CacheUse(self._hits, self._misses, size_bytes, self._seconds_saved)
 
 
-def _state(store: ArtifactStore, stored: StoredStudy) -> str:
+def study_state(store: ArtifactStore, stored: StoredStudy) -> str:
     """Return the state of a study; a running study without its process counts as interrupted."""
     is_cut = stored.state == "running" and not is_being_run(store, stored.name)
     return "interrupted" if is_cut else stored.state
+
+
+def _place(store: ArtifactStore, plan: StudyPlan, name: str) -> SeriesPlace | None:
+    series = None if plan.options.series is None else find_series(store, plan.options.series)
+    run = None if series is None else series.run_of(name)
+    if series is None or run is None:
+        return None
+    return SeriesPlace(series.name, run.number, series.champion)
 
 
 def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,4 +105,4 @@ def _event_row_hashes(X: EventRows) -> NDArray[np.uint64]:
 
 
 def _hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    return pd.util.hash_pandas_object(frame, index=False).to_numpy(dtype=np.uint64)
+    return np.asarray(pd.util.hash_pandas_object(frame, index=False), dtype=np.uint64)

@@ -250,7 +250,7 @@ def find_series(store: ArtifactStore, name: str) -> Series | None:
 
 def _folded(stored: StoredSeries, events: Iterable[SeriesEvent]) -> Series:
     series = Series(name=stored.name, created=stored.created, question=stored.question)
-    remedy = f", or remove the series with `prefect-tune series rm {stored.name}`"
+    remedy = f", or remove the series with `prefect-tune series {stored.name} --remove`"
     with as_written(f"series {stored.name}", remedy):
         for event in events:
             series = series.after(event)

@@ -1,0 +1,55 @@
+"""`prefect-tune series`: the runs and the champion of a series."""
+
+import click
+
+from prefect_tune.deployments.commands.completing import complete_series
+from prefect_tune.deployments.commands.errors import reported_errors
+from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
+from prefect_tune.deployments.commands.output import print_json
+from prefect_tune.deployments.views.console import echo
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=complete_series)
+@click.option("--remove", is_flag=True, help="Remove the series NAME; its studies stay.")
+@JSON
+@STORE
+@DATABASE
+def series(
+    name: str | None, *, remove: bool, as_json: bool, store: str | None, database: str | None
+) -> None:
+    """List the runs of the series NAME, or all series.
+
+    A series is made by `prefect-tune run ... --series NAME`. Each run has its number of rows, the
+    changes of the data, its loss, its loss on the test rows, what it reused from earlier studies,
+    and the decision on its model.
+
+    \b
+    prefect-tune series
+    prefect-tune series nightly
+    """  # noqa: D301 - click reads the backspace
+    with reported_errors(), existing_store(store, database) as opened:
+        from prefect_tune.deployments.views.series import print_all_series, print_series
+        from prefect_tune.flows.reading.series_view import list_series, read_series
+        from prefect_tune.flows.series.series import held_series
+        from prefect_tune.tasks.bad_input import BadInput
+
+        if name is None:
+            if remove:
+                raise BadInput("--remove needs a series", option="remove", remedy="name the series")
+            views = list_series(opened)
+            print_json([view.to_json() for view in views]) if as_json else print_all_series(views)
+            return
+        view = read_series(opened, name)
+        if remove:
+            with held_series(opened, name) as held:
+                held.delete()
+            studies = [run.study for run in view.runs if run.state != "removed"]
+            if as_json:
+                print_json({"series": name, "studies": studies})
+            else:
+                echo(f"removed series {name}; its {len(studies)} studies stay")
+        elif as_json:
+            print_json(view.to_json())
+        else:
+            print_series(view)

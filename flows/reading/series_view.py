@@ -1,0 +1,154 @@
+"""A series, read for people and programs; the content of `series NAME --json`."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prefect_tune.flows.reading.study_view import study_state
+from prefect_tune.flows.series.series import (
+    Changes,
+    Reused,
+    Series,
+    SeriesRun,
+    find_series,
+    open_series,
+)
+from prefect_tune.flows.store_location import store_options
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.text import LossWords, counted
+from prefect_tune.optimizers.converter import json_values, to_document
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage.store import ArtifactStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A run of a series that started a study.
+
+    Attributes:
+        state: running, complete, interrupted, failed or removed.
+        decision: Reason of the last decision on its model; None without one.
+        is_promoted: Whether this decision made it the champion; None without one.
+        champion: `champion`, `former` if its model is kept for a rollback, or empty.
+        skipped: Number of later runs that ended because nothing had changed since.
+    """
+
+    study: str
+    number: int
+    at: float
+    state: str
+    rows: int
+    changes: Changes | None
+    loss: float | None
+    test_loss: float | None
+    reused: Reused
+    decision: str | None = None
+    is_promoted: bool | None = None
+    champion: str = ""
+    skipped: int = 0
+
+    @property
+    def changes_text(self) -> str:
+        """Differences from the data before in a few words."""
+        if self.changes is None:
+            return "first study"
+        return ", ".join(self.changes.texts()) or "same data"
+
+    @property
+    def reused_text(self) -> str:
+        """What the study started from, in a few words."""
+        reused = self.reused
+        if not reused.observations:
+            return ""
+        text = f"{reused.starts} of {counted(reused.observations, 'trial')} repeated"
+        if reused.weight is None:
+            return text
+        return f"{text}, weight {reused.weight:.2g}" if reused.weight else f"{text}, dropped"
+
+    @property
+    def decision_text(self) -> str:
+        """Whether its model is kept, and the reason of the decision on it."""
+        kept = "former champion" if self.champion == "former" else self.champion
+        return ": ".join(filter(None, (kept, self.decision)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesView:
+    """A series for people and programs; the fields are the JSON fields of `series NAME --json`.
+
+    Attributes:
+        question: What its studies have in common: target, metric, test rows and others.
+        former: Former champions for a rollback, newest first.
+        decisions: All decisions in full, each with its study and time.
+    """
+
+    series: str
+    created: float
+    metric: str
+    question: Mapping[str, Any]
+    store_options: tuple[str, ...]
+    champion: str | None
+    former: tuple[str, ...]
+    runs: tuple[RunView, ...]
+    decisions: tuple[Mapping[str, Any], ...]
+
+    @property
+    def losses(self) -> LossWords:
+        """Formatting of losses in the metric of the series."""
+        return LossWords(self.metric)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        document: dict[str, Any] = json_values(to_document(self))
+        return document
+
+
+def read_series(store: ArtifactStore, name: str) -> SeriesView:
+    """Read a series; raise `UnknownName` if it does not exist."""
+    series = open_series(store, name)
+    return SeriesView(
+        series=series.name,
+        created=series.created,
+        metric=str(series.question["metric"]),
+        question=series.question,
+        store_options=tuple(store_options(store.address)),
+        champion=series.champion,
+        former=series.former,
+        runs=tuple(_runs(store, series)),
+        decisions=tuple({"study": d.study, "at": d.at, **d.body} for d in series.decisions),
+    )
+
+
+def series_of(store: ArtifactStore, plan: StudyPlan) -> SeriesView | None:
+    """Read the series of a study; None if the study has none, or its series was removed."""
+    name = plan.options.series
+    return None if name is None or find_series(store, name) is None else read_series(store, name)
+
+
+def list_series(store: ArtifactStore) -> list[SeriesView]:
+    """Read all series, newest first."""
+    return [read_series(store, name) for name in SeriesLog(store.database).names()]
+
+
+def _runs(store: ArtifactStore, series: Series) -> Iterator[RunView]:
+    ledger = Ledger(store.database)
+    decisions = {decision.study: decision for decision in series.decisions}
+    places = dict.fromkeys(series.former, "former") | {series.champion or "": "champion"}
+    for run in series.runs:
+        decision, stored = decisions.get(run.study), ledger.study(run.study)
+        yield RunView(
+            **_facts(run),
+            state=study_state(store, stored) if stored else "removed",
+            decision=None if decision is None else str(decision.body.get("reason", "")),
+            is_promoted=None if decision is None else decision.is_promoted,
+            champion=places.get(run.study, ""),
+            skipped=sum(skipped.study == run.study for skipped in series.skipped),
+        )
+
+
+_FACTS = ("study", "number", "at", "rows", "changes", "loss", "test_loss", "reused")
+
+
+def _facts(run: SeriesRun) -> dict[str, Any]:
+    return {name: getattr(run, name) for name in _FACTS}
