@@ -1,6 +1,7 @@
 """A run of a series inside a flow run: the study, and its records in the log of the series."""
 
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +11,12 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
+from prefect_tune.flows.prefect_events import ChangedData, data_changed
 from prefect_tune.flows.preparation.in_series import NextStudy
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.series.series import Changes, Names
 from prefect_tune.flows.session import run_study
 
 SKIPPED = "Skipped"
@@ -28,6 +31,7 @@ def run_in_series(prepared: PreparedStudy, night: NextStudy) -> dict[str, Any] |
     try:
         if night.action == "skip":
             return _skipped(prepared, night)
+        _send_changes(night)
         try:
             summary = run_study(prepared)
         except BaseException:
@@ -38,6 +42,27 @@ def run_in_series(prepared: PreparedStudy, night: NextStudy) -> dict[str, Any] |
         return summary
     finally:
         prepared.release()
+
+
+def _send_changes(night: NextStudy) -> None:
+    """Send Prefect an event if the data of a new study differs from that of the last one."""
+    changes = night.changes
+    last = None if night.series is None else night.series.last
+    if changes is None or last is None or changes == Changes():
+        return
+    names = {one.name: getattr(changes, one.name) for one in fields(changes)}
+    first = {name: value.first for name, value in names.items() if isinstance(value, Names)}
+    data_changed(
+        ChangedData(
+            series=night.held.name,
+            study=night.study,
+            former=last.study,
+            rows=0 if night.data is None else len(night.data),
+            rows_added=changes.rows_added,
+            rows_removed=changes.rows_removed,
+            **first,
+        )
+    )
 
 
 def _record_end(prepared: PreparedStudy, night: NextStudy) -> None:

@@ -26,6 +26,8 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 from prefect_tune.tasks.objective.metric import metric_named
 
+_HANDOVER_SECONDS = 60.0
+"""Longest time that a resumed flow run waits for its former process to end."""
 _LOCATIONS = tuple(one.name for one in fields(SourceStates))
 
 
@@ -57,6 +59,11 @@ class NextStudy:
     def study(self) -> str:
         """Name of the study."""
         return _study_name(self.held.name, self.number)
+
+    @property
+    def fixed_test(self) -> tuple[str, ...]:
+        """Columns of the ids that fix the test rows; empty for those of the first data."""
+        return () if self.series is None else Question.from_json(self.series.question).identity
 
     @contextmanager
     def released_on_error(self) -> Iterator[None]:
@@ -106,7 +113,9 @@ def next_study(
             value=options.input,
             remedy="omit it; an interrupted study continues on its stored copy anyway",
         )
-    held = HeldSeries.acquire(store, options.series or "")
+    name = options.series or ""
+    is_resumed = flow_run_id is not None and flow_run_id == _last_flow_run(store, name)
+    held = HeldSeries.acquire(store, name, _HANDOVER_SECONDS if is_resumed else 0)
     try:
         series = find_series(store, held.name)
         return _Run(held, series, request, reader, flow_run_id).next_study()
@@ -214,6 +223,14 @@ class _Run:
             changes=changes,
             flow_run_id=self.flow_run_id,
         )
+
+
+def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
+    """Return the flow run of the latest session of a series."""
+    series = find_series(store, name)
+    last = None if series is None else series.last
+    stored = None if last is None else Ledger(store.database).study(last.study)
+    return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
 
 
 def _study_name(series: str, number: int) -> str:

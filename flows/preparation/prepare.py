@@ -154,7 +154,8 @@ def _enter(  # noqa: PLR0917
                 value=request.options.input,
                 remedy="name an existing study with --study, or omit the option",
             )
-        plan, notes = resolve(request, store, reader)
+        fixed_test = None if night is None else night.fixed_test
+        plan, notes = resolve(request, store, reader, fixed_test)
         if not is_compared:
             known = _earlier_seconds(ledger, plan.problem.space_digest)
             plan = replace(plan, earlier_seconds=known)

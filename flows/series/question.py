@@ -41,7 +41,7 @@ class Question:
     identity: tuple[str, ...] = ()
 
     @classmethod
-    def of_study(cls, plan: StudyPlan, dataset: Dataset, identity: tuple[str, ...] = ()) -> Self:
+    def of_study(cls, plan: StudyPlan, dataset: Dataset) -> Self:
         """Return the question of the first study of a series."""
         options = plan.options
         asks_positive = options.positive is not None or _asks_positive(plan, dataset)
@@ -56,7 +56,7 @@ class Question:
             time=options.time,
             test_size=options.test_size,
             has_test=options.test is not None,
-            identity=identity,
+            identity=plan.fixed_test or (),
         )
 
     @classmethod

@@ -6,6 +6,7 @@ Cheap to import, because listings and completion read series.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from time import monotonic, sleep
 from typing import Any, Literal, Self
 
 from prefect_tune.flows.text import counted
@@ -18,6 +19,7 @@ from prefect_tune.tasks.bad_input import BadInput
 
 FORMER_CHAMPIONS = 3
 """Number of former champions that are kept for a rollback."""
+_POLL_SECONDS = 0.5
 NAMED_CHANGES = 10
 """Most names stored of each kind of change."""
 
@@ -268,9 +270,16 @@ class HeldSeries:
         self._log = SeriesLog(store.database)
 
     @classmethod
-    def acquire(cls, store: ArtifactStore, name: str) -> Self:
-        """Acquire the lease of a series, which need not exist yet; raise `SeriesBusy` if held."""
-        if not store.leases.acquire(series_lease(name)):
+    def acquire(cls, store: ArtifactStore, name: str, seconds: float = 0.0) -> Self:
+        """Acquire the lease of a series, which need not exist yet, within some seconds.
+
+        Raises `SeriesBusy` if another run holds the series.
+        """
+        until = monotonic() + seconds
+        while not store.leases.acquire(series_lease(name)):
+            if monotonic() < until:
+                sleep(_POLL_SECONDS)
+                continue
             holder = store.leases.holder(series_lease(name)) or "another process"
             raise SeriesBusy(
                 f"series {name!r} is in use by {holder}, and only one run may change it",
