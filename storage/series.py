@@ -86,7 +86,7 @@ class SeriesLog:
             table = series_event_table.c
             of_series = table.series == name
             if "sequence" in event:  # an attempt before an outage may have been committed
-                insert_new(connection, series_event_table, [{**event, "at": epoch()}])
+                insert_new(connection, series_event_table, event, at=epoch())
                 return True
             same = of_series & (table.kind == kind) & (table.study == study)
             if once and connection.execute(select(table.sequence).where(same)).first():

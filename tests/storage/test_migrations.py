@@ -51,7 +51,10 @@ def database(either_address) -> Iterator[Database]:
     database.close()
 
 
-def to_7(op: Operations) -> None:
+NEXT = SCHEMA + 1
+
+
+def to_next(op: Operations) -> None:
     """A later migration."""
     op.create_table("planted", Column("id", Integer, primary_key=True))
     op.add_column("studies", Column("loss", Double, nullable=True))
@@ -59,8 +62,8 @@ def to_7(op: Operations) -> None:
 
 def plant() -> None:
     """Let this process be of the version that brings the next schema."""
-    migrations._UPGRADES[7] = to_7
-    migrations.SCHEMA = opening.SCHEMA = 7
+    migrations._UPGRADES[NEXT] = to_next
+    migrations.SCHEMA = opening.SCHEMA = NEXT
 
 
 @pytest.fixture
@@ -91,19 +94,19 @@ def state(database: Database) -> tuple[int, set[str]]:
 def test_tables_change_only_with_the_number_of_the_schema() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
-    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (6, "9f42768425c4b5eb")
+    assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (7, "37866aebc6022c67")
 
 
 def test_an_older_store_is_upgraded_and_has_what_it_had(request, old, database) -> None:
     request.getfixturevalue("planted")
     assert state(database)[0] == SCHEMA
     store = ArtifactStore(old)
-    assert state(database) == (7, {*metadata.tables, "planted"})
+    assert state(database) == (NEXT, {*metadata.tables, "planted"})
     assert Ledger(store.database).study("s").problem == {"metric": "error"}
     with database.read() as connection:
         assert connection.execute(text("SELECT loss FROM studies")).scalar_one() is None
         noted = connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one()
-        assert noted == "7"
+        assert noted == str(NEXT)
     store.close()
 
 
@@ -322,7 +325,7 @@ def test_processes_that_open_it_at_once_upgrade_it_once(
         request.getfixturevalue("old")
     barrier = SPAWN.Barrier(2)
     run_together(open_store, *[(either_address, barrier)] * 2)
-    assert state(database)[0] == 7
+    assert state(database)[0] == NEXT
     with database.read() as connection:
         assert connection.execute(text("SELECT count(*) FROM store")).scalar_one() == 1
 
@@ -346,7 +349,7 @@ def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was(request, old, datab
     assert state(database) == (SCHEMA, set(metadata.tables))
     request.getfixturevalue("planted")
     ArtifactStore(old).close()
-    assert state(database)[0] == 7
+    assert state(database)[0] == NEXT
 
 
 def test_a_newer_one_is_refused_and_left_alone(old, database) -> None:

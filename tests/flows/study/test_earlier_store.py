@@ -1,4 +1,4 @@
-"""A store made by the version before: schema 5, with a study of three random trials.
+"""Stores made by the versions before, schemas 5 and 6, with a study of three random trials.
 
 `tests/stores/store_of_schema_5.zip` has its index, data, split and predictions, without cached
 artifacts and the model.
@@ -14,6 +14,7 @@ from finished.searched import searched
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.series import SeriesLog
 from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.reading import read_source
@@ -22,22 +23,24 @@ from prefect_tune.tasks.data.source_state import NOTHING_KNOWN
 STORES = Path(__file__).parents[2] / "stores"
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+@pytest.fixture(params=[5, 6])
+def folder(request, tmp_path, monkeypatch) -> Path:
     """The folder in which the study was run."""
-    unpack_archive(STORES / "store_of_schema_5.zip", tmp_path)
+    unpack_archive(STORES / f"store_of_schema_{request.param}.zip", tmp_path)
     copy(STORES / "patients.csv", tmp_path / "t.csv")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_a_study_of_schema_5_is_read_and_resumed(folder) -> None:
+def test_a_study_of_an_earlier_schema_is_read_and_resumed(folder, request) -> None:
     store = ArtifactStore(StoreAddress(str(folder / "store")))
     stored = Ledger(store.database).study("before")
     assert stored is not None
     plan, view = StudyPlan.from_stored(stored), read_study(store, "before")
     assert (view.n_trials, view.state) == (3, "complete")
-    assert plan.source_states == NOTHING_KNOWN
+    is_of_5 = "[5]" in request.node.name
+    assert (plan.source_states == NOTHING_KNOWN) == is_of_5
+    assert SeriesLog(store.database).names() == []
     before = [trial.body for trial in Ledger(store.database).events("before")]
     store.close()
     again = searched(
@@ -48,7 +51,7 @@ def test_a_study_of_schema_5_is_read_and_resumed(folder) -> None:
     again.store.close()
 
 
-def test_rows_of_data_of_schema_5_are_read_as_its_columns_were(folder) -> None:
+def test_rows_of_data_of_an_earlier_schema_are_read_as_its_columns_were(folder) -> None:
     store = ArtifactStore(StoreAddress(str(folder / "store")))
     plan = StudyPlan.from_stored(Ledger(store.database).study("before"))
     dataset = load_dataset(store, plan.problem.dataset)
