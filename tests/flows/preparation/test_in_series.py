@@ -1,0 +1,289 @@
+"""What a run of a series does: start, resume or skip; and what it refuses."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from flow_studies import prepare_study, tell
+from inputs import QUICK
+from user_spaces import PRELUDE
+from worlds import evaluation
+
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.preparation.study_input import InputReader
+from prefect_tune.flows.series.series import Changes, HeldSeries, SeriesBusy, find_series
+from prefect_tune.flows.study.study import Study
+from prefect_tune.optimizers import Budget
+from prefect_tune.storage import Ledger
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.split import TEST, load_split
+
+GIVEN = {"target": "target", "drop": ["patient"], "series": "n", "trials": 4, **QUICK}
+
+
+@pytest.fixture
+def night(prepared) -> Callable[..., PreparedStudy]:
+    """Prepares a run of the series `n`, which ends at once: it releases the series."""
+
+    def prepare(data: str = "train.csv", **options: object) -> PreparedStudy:
+        study = prepared(data, **{**GIVEN, **options})
+        study.release()
+        return study
+
+    return prepare
+
+
+def end(prepared: PreparedStudy, state: str = "complete", losses: tuple[float, ...] = ()) -> None:
+    """End the study of a run, with trials of these losses."""
+    with Study.opened(prepared.store, prepared.name) as study:
+        for loss in losses:
+            tell(study, evaluation(loss))
+        study.set_state(state)
+
+
+def grow(n: int = 120) -> None:
+    """Let `train.csv` have n rows."""
+    frame = pd.concat([pd.read_csv("train.csv"), pd.read_parquet("test.parquet")])
+    frame[:n].to_csv("train.csv", index=False)
+
+
+def action(prepared: PreparedStudy) -> tuple[str, str]:
+    assert prepared.night is not None
+    return prepared.night.action, prepared.name
+
+
+def test_studies_are_numbered(night) -> None:
+    first = night()
+    assert action(first) == ("start", "n-1")
+    end(first)
+    grow()
+    second = night()
+    assert action(second) == ("start", "n-2")
+    assert second.night.changes == Changes(rows_added=20)
+    assert [run.rows for run in find_series(second.store, "n").runs] == [100, 120]
+
+
+def test_unchanged_data_is_not_read_and_the_run_is_skipped(night, monkeypatch) -> None:
+    end(night())
+    unread = InputReader(read=lambda source: pytest.fail(f"{source.data} was read"))
+    monkeypatch.setattr(InputReader, "cached", lambda _: unread)
+    assert action(night()) == ("skip", "n-1")
+
+
+def test_the_same_rows_in_another_file_are_unchanged(night) -> None:
+    end(night())
+    pd.read_csv("train.csv").to_parquet("later.parquet", index=False)
+    assert action(night("later.parquet")) == ("skip", "n-1")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"trials": 4}, "skip"),
+        ({"trials": 3}, "skip"),
+        ({"trials": 5}, "resume"),
+        ({"trials": None, "budget": "5m"}, "resume"),
+        ({"trials": 5, "if_unchanged": "skip"}, "skip"),
+        ({"promotion": "always", "margin": 0.5, "workers": 1}, "skip"),
+    ],
+)
+def test_an_unchanged_study_is_resumed_if_its_budget_has_grown(night, options, expected) -> None:
+    end(night())
+    again = night(**options)
+    assert action(again) == (expected, "n-1")
+    if expected == "resume":
+        assert again.options.stop_rule.trials == options["trials"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"method": "tpe"}, {"folds": 4}, {"trial_timeout": "9s"}, {"constraint": ["latency_us<=50"]}],
+)
+def test_other_options_make_another_study(night, options) -> None:
+    end(night())
+    assert action(night(**options)) == ("start", "n-2")
+    assert action(night(**options)) == ("resume", "n-2")  # it has not ended
+
+
+def test_another_version_of_ones_own_space_makes_another_study(night) -> None:
+    own = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING), one("flat", GaussianNB))\n'
+    Path("mine.py").write_text(own)
+    end(night(space="mine.py:space"))
+    assert action(night(space="mine.py:space")) == ("skip", "n-1")
+    Path("mine.py").write_text(own.replace("flat", "other"))
+    assert action(night(space="mine.py:space")) == ("start", "n-2")
+
+
+@pytest.mark.parametrize("state", ["new", "running", "interrupted"])
+def test_an_unfinished_study_continues_on_its_stored_copy(night, state) -> None:
+    first = night()
+    end(first, state)
+    grow()
+    again = night()
+    assert action(again) == ("resume", "n-1")
+    assert again.plan.problem == first.plan.problem
+    end(again)
+    assert action(night()) == ("start", "n-2")
+
+
+def test_a_failed_study_is_tried_again(night) -> None:
+    end(night(), "failed")
+    assert action(night()) == ("resume", "n-1")
+
+
+def test_a_study_that_was_recorded_and_not_entered_is_started(night) -> None:
+    first = night()
+    Ledger(first.store.database).delete_study("n-1")
+    assert action(night()) == ("start", "n-1")
+    assert len(find_series(first.store, "n").runs) == 1
+
+
+def test_a_study_by_hand_keeps_its_name(prepared, night) -> None:
+    end(night())
+    prepared("train.csv", **{**GIVEN, "series": None, "study": "n-2"})
+    grow()
+    assert action(night()) == ("start", "n-3")
+
+
+def test_test_rows_stay_test_rows(night) -> None:
+    first = night()
+    end(first)
+    grow()
+    second = night()
+    before, now = (load_split(p.store, p.plan.problem.split).fold for p in (first, second))
+    assert 0 < (before == TEST).sum() < 50
+    assert ((now == TEST)[:100] == (before == TEST)).all()
+
+
+def prior_of(prepared: PreparedStudy) -> dict | None:
+    events = Ledger(prepared.store.database).events(prepared.name, "prior")
+    return events[0].body if events else None
+
+
+def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
+    first = night()
+    end(first, losses=(30.0, 10.0, 20.0))
+    assert prior_of(first) is None
+    grow()
+    second = night()
+    prior = prior_of(second)
+    assert [trial["loss"] for trial in prior["trials"]] == [10.0, 20.0, 30.0]
+    assert {trial["runs_ago"] for trial in prior["trials"]} == {1}
+    with Study.opened(second.store, second.name) as study:
+        asked = tell(study, evaluation(11.0)).query.configuration.to_json()
+    assert asked == prior["trials"][0]["configuration"]
+    end(second, losses=(12.0,))
+    grow(150)
+    third = prior_of(night())
+    assert sorted((t["runs_ago"], t["loss"]) for t in third["trials"]) == [
+        (1, 11.0), (1, 12.0), (2, 10.0), (2, 20.0), (2, 30.0),
+    ]  # fmt: skip
+    reused = find_series(second.store, "n").last.reused
+    assert (reused.studies, reused.observations) == (("n-2", "n-1"), 5)
+
+
+def test_a_study_with_a_prior_is_replayed(night) -> None:
+    end(night(), losses=(30.0, 10.0, 20.0, 15.0))
+    grow()
+    second = night(method="tpe")
+    with Study.opened(second.store, second.name) as study:
+        for loss in (11.0, 12.0, 13.0, 14.0, 15.0):
+            tell(study, evaluation(loss))
+        decisions = study.optimizer.decisions["prior"]
+    copies = []
+    for _ in range(2):
+        with Study.opened(second.store, second.name) as study:
+            assert study.optimizer.decisions["prior"] == decisions
+            copies.append(study.optimizer.ask(Budget()))
+    assert copies[0] == copies[1]
+    assert decisions["repeated"] == 4
+
+
+def test_a_given_start_replaces_that_of_the_prior(night) -> None:
+    end(night(), losses=(30.0, 10.0, 20.0))
+    grow()
+    prior = prior_of(night(start="none"))
+    assert (prior["start"], len(prior["trials"])) == ([], 3)
+
+
+def test_trials_outside_of_the_constraints_are_not_reused(night) -> None:
+    first = night()
+    with Study.opened(first.store, first.name) as study:
+        for loss, latency in ((10.0, 90.0), (20.0, 30.0)):
+            tell(study, replace(evaluation(loss), constraints={"latency_us": latency}))
+        study.set_state("complete")
+    grow()
+    prior = prior_of(night(constraint=["latency_us<=50"]))
+    assert [trial["loss"] for trial in prior["trials"]] == [20.0]
+
+
+@pytest.fixture
+def asked(night) -> Callable[..., PreparedStudy]:
+    """A series with a study that has ended."""
+    end(night(metric="auroc", positive="yes"))
+    return night
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"metric": "error"}, "metric"),
+        ({"target": "colour"}, "target"),
+        ({"positive": "no"}, "positive"),
+        ({"test_size": 0.3}, "test-size"),
+        ({"group": "patient", "drop": None}, "group"),
+        ({"test": "test.parquet"}, "test"),
+        ({"input": "stored"}, "input"),
+        ({"study": "n-1"}, "study"),
+    ],
+)
+def test_another_question_is_refused(asked, options, words) -> None:
+    with pytest.raises(BadInput, match=words):
+        asked(**options)
+    assert action(asked(metric="auroc", positive="yes")) == ("skip", "n-1")  # it is not held
+
+
+def test_an_omitted_option_has_the_value_of_the_series(asked) -> None:
+    grow()
+    again = asked()
+    assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
+
+
+def test_another_kind_of_data_is_refused(asked) -> None:
+    with pytest.raises(BadInput, match="kind"):
+        asked("cohort:demo", target=None, drop=None, space=None, method=None)
+
+
+def test_data_without_columns_of_the_champion_is_refused(night) -> None:
+    first = night()
+    end(first)
+    held = HeldSeries.acquire(first.store, "n")
+    held.append_decision("n-1", {"promoted": True})
+    held.release()
+    frame = pd.read_csv("train.csv")
+    frame.drop(columns="colour").to_csv("train.csv", index=False)
+    with pytest.raises(BadInput, match="colour"):
+        night()
+
+
+def test_two_runs_of_a_series_at_once_are_refused(prepared, night) -> None:
+    running = prepared("train.csv", **GIVEN)
+    with pytest.raises(SeriesBusy, match="'n'"):
+        night()
+    running.release()
+    assert action(night()) == ("resume", "n-1")
+
+
+def test_a_retried_flow_run_continues_its_study(night) -> None:
+    first = night()
+    end(first)
+    plan = first.plan.to_json() | {"flow_run_id": "f"}
+    Ledger(first.store.database).update_study("n-1", settings=plan)
+    grow()
+    given = {**dict.fromkeys(OPTIONS), "data": "train.csv", **GIVEN}
+    again = prepare_study(given, flow_run_id="f")
+    again.release()
+    assert action(again) == ("resume", "n-1")

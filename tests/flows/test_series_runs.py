@@ -1,0 +1,93 @@
+"""Nights of a series on growing data: a real Prefect server, real worker processes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inputs import QUICK, table
+from observing import Interrupting
+from prefect_api import artifacts, flow_runs
+
+from prefect_tune.flows.progress import observed_by
+from prefect_tune.flows.reading.series_view import read_series
+from prefect_tune.flows.series.series import find_series
+from prefect_tune.flows.series_run import SKIPPED
+from prefect_tune.flows.tuning import tune
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+
+pytestmark = pytest.mark.usefixtures("server")
+
+
+class Nights:
+    """Runs of the series `nightly` on the first rows of a table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, ArtifactStore(StoreAddress(str(folder / "store")))
+        self.ledger = Ledger(self.store.database)
+
+    def run(self, n_rows: int, trials: int, **options: Any) -> dict[str, Any]:
+        table(300).iloc[:n_rows].to_csv(self.folder / "t.csv", index=False)
+        return tune(
+            data=str(self.folder / "t.csv"), target="target", store=self.store.address.url,
+            series="nightly", trials=trials, workers=2, **{**QUICK, **options},
+        )  # fmt: skip
+
+    def asked(self, study: str) -> list[Mapping[str, Any]]:
+        """Configurations in the order of asking."""
+        events = self.ledger.events(study, "ask")
+        return [event.body["query"]["configuration"] for event in events]
+
+
+@pytest.fixture(scope="module")
+def nights(workers, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa: ARG001
+    nights = Nights(tmp_path_factory.mktemp("nights"))
+    nights.run(150, 3)
+    return nights
+
+
+def newest_flow_run() -> Any:
+    return max(flow_runs(), key=lambda run: run.created)
+
+
+def test_nights_of_a_series(nights) -> None:
+    run = newest_flow_run()
+    assert run.name.startswith("nightly-1 (")
+    assert {"series:nightly", "study:nightly-1"} <= set(run.tags)
+
+    summary = nights.run(150, 3)  # nothing has changed
+    run = newest_flow_run()
+    assert (run.state.name, run.state.type) == (SKIPPED, "COMPLETED")
+    assert "nightly-1" in run.state.message
+    assert "series:nightly" in run.tags
+    assert [a.key for a in artifacts(run.id)] == ["nightly-summary"]
+    assert (summary["study"], summary["n_trials"]) == ("nightly-1", 3)
+    assert len(nights.asked("nightly-1")) == 3
+
+    summary = nights.run(150, 5)  # the budget has grown
+    assert (summary["study"], summary["n_begun"]) == ("nightly-1", 5)
+
+    summary = nights.run(180, 7)  # new data
+    assert summary["study"] == "nightly-2"
+    prior = nights.ledger.events("nightly-2", "prior")[0]
+    assert prior.sequence == 0
+    assert len(prior.body["trials"]) == 5
+    assert nights.asked("nightly-2")[:5] == prior.body["start"]
+    view = read_series(nights.store, "nightly")
+    assert [(run.study, run.rows, run.skipped) for run in view.runs] == [
+        ("nightly-1", 150, 1), ("nightly-2", 180, 0),
+    ]  # fmt: skip
+    last = view.runs[-1]
+    assert (last.state, last.loss) == ("complete", summary["incumbent"]["loss"])
+    assert (last.test_loss, last.changes.rows_added) == (summary["test_loss"], 30)
+    assert last.reused.weight == summary["decisions"]["prior"]["weight"]
+    assert summary["series"] == {"name": "nightly", "run": 2, "champion": view.champion}
+
+    with observed_by(Interrupting(2)), pytest.raises(KeyboardInterrupt):
+        nights.run(210, 6)
+    assert find_series(nights.store, "nightly").last.state == "interrupted"
+    summary = nights.run(240, 6)  # the interrupted night continues on its own data
+    assert (summary["study"], summary["state"], summary["n_begun"]) == ("nightly-3", "complete", 6)
+    assert read_series(nights.store, "nightly").runs[-1].rows == 210
+    assert nights.run(240, 3)["study"] == "nightly-4"
+    assert not nights.store.leases.holder("series nightly")
