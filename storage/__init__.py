@@ -5,11 +5,11 @@ form, pickles are signed, and `arrow_files` can be memory-mapped. `files` publis
 under a URL, `mapped_files` reads mapped ones, and `local_files` writes files that users name.
 `store` is the artifact store: `writer` fills its bounded `cache`, `journal` lists unfinished
 writes, `inspection` serves the commands, and `opening` ties folder and database together. `records`
-are never evicted. `ledger` stores the studies, and `lease` records which process makes or runs
-what. `schema` declares the tables of the one `database`, and `migrations` upgrade them. `masking`
-hides passwords, `waiting` waits for unreachable stores, and `notices` are warnings to the user.
-Only `blocks` and the signing key of `codec` use Prefect. Names are imported on first use, because
-SQLAlchemy would delay every command.
+are never evicted. `ledger` stores the studies, `series` logs series of studies, and `lease` records
+which process makes or runs what. `schema` declares the tables of the one `database`, and
+`migrations` upgrade them. `masking` hides passwords, `waiting` waits for unreachable stores, and
+`notices` are warnings to the user. Only `blocks` and the signing key of `codec` use Prefect. Names
+are imported on first use, because SQLAlchemy would delay every command.
 """
 
 from importlib import import_module

@@ -18,9 +18,10 @@ _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 def run_command(plan: StudyPlan, name: str) -> list[str]:
     """Return the unquoted words of the `prefect-tune run` command that starts this study as `name`.
 
-    Options at their defaults and options for workers and storage are omitted.
+    Options at their defaults, options for workers and storage, and the series are omitted.
     """
-    return _words(plan, name, (one.name for one in OPTIONS.values() if one.is_stored))
+    stored = (one.name for one in OPTIONS.values() if one.is_stored and one.name != "series")
+    return _words(plan, name, stored)
 
 
 def continue_command(plan: StudyPlan, name: str) -> list[str]:

@@ -32,7 +32,7 @@ FRAMEWORKS = {"prefect", "dask", "distributed"}
 HEAVY = FRAMEWORKS | {"ConfigSpace", "numpy", "scipy", "sklearn", "pandas", "pyarrow"}
 LOOKS = (
     ("show", "s"), ("trials", "s"), ("study", "ls"), ("artifacts", "ls", "--study", "s"),
-    ("artifacts", "stats"),
+    ("artifacts", "stats"), ("series",),
 )  # fmt: skip
 LOADS = """
 import pickle, sys
