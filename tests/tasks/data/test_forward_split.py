@@ -215,9 +215,20 @@ def test_a_split_by_time_that_cannot_be_made_is_refused(data, options, message) 
         study_split(data, *options)
 
 
+def with_few_new_groups(n: int = 60_000) -> Dataset:
+    data = table(n)
+    ranks = np.argsort(np.argsort(micros(data)))
+    return replace(data, groups=np.where(ranks < 0.8 * n, ranks, n + ranks % 100))
+
+
 @pytest.mark.parametrize(
     ("data", "share"),
-    [(table(60_000), 0.167), (table(60_000, per_group=60), None), (table(9_000), None)],
+    [
+        (table(60_000), 0.167),
+        (table(60_000, per_group=60), None),
+        (table(9_000), None),
+        (with_few_new_groups(), None),
+    ],
 )
 def test_the_newest_rows_are_held_out_once_if_they_have_enough_rows_and_groups(data, share) -> None:
     assert holdout_share(data, 0.0, 3, 0.0) == share

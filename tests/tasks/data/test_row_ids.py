@@ -119,6 +119,7 @@ def test_content_decides_and_the_target_does_not() -> None:
     frame = table()
     ids = row_ids(of_frame(frame))
     assert (row_ids(of_frame(frame.assign(target=frame["target"].to_numpy()[::-1]))) == ids).all()
+    assert (row_ids(of_frame(frame[list(frame.columns[::-1])])) == ids).all()
     swapped = row_ids(of_frame(frame.rename(columns={"a": "c", "c": "a"})))
     assert (swapped != ids).all()
     gaps = frame.assign(b=np.nan, colour=None)
