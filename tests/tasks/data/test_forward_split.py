@@ -194,7 +194,7 @@ def test_classes_that_only_newer_rows_have_are_counted_and_do_not_stop_the_split
         (table(300, per_day=100), (3, 0.2, 0, None, 0.0), "different times"),
         (table(300), (3, 0.2, 0, None, 100 * DAY), "0 rows.*--gap"),
         (table(300, per_group=300), (3, 0.2, 0, None, 0.0), "0 rows.*--group"),
-        (table(60), (20, 0.2, 0, None, 0.0), "holds out the rows of 2020-0"),
+        (table(60), (20, 0.2, 0, None, 0.0), "rows of 2020-0"),
         (
             replace(
                 table(300), y=(micros(table(300)) > np.median(micros(table(300)))).astype(np.int32)

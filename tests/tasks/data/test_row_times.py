@@ -64,12 +64,12 @@ def test_years_months_durations_and_other_numbers_are_times_too() -> None:
     [
         (
             ["2020-01-01", "soon", "2020-02-01", "later"],
-            "2 of 4 .*'soon' in row 2, 'later' in row 4",
+            "'soon' .* 2, 'later' .* 4",
         ),
         (["x"] * 9, "9 of 9 .*row 3, ..."),
         (["01/02/2020", "03/04/2021"], "either order"),
-        (["2020-01-01", None, ""], "no time in 2 of 3 rows, such as row 2"),
-        ([1.0, np.nan], "no time in 1 of 2"),
+        (["2020-01-01", None, ""], "2 of 3 .* 2;"),
+        ([1.0, np.nan], "1 of 2 .* 2;"),
         ([1.0, np.inf], "1 of 2 .*row 2"),
         ([[1], [2]], "not times"),
         (["2020-13-01", "2020-01-01"], "'2020-13-01' in row 1"),
