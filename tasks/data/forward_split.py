@@ -51,20 +51,10 @@ def study_split(  # noqa: PLR0917 - the options of a split
     gap_seconds: float | None = None,
     fixed: FixedTestRows | None = None,
 ) -> Split:
-    """Make the split of a study.
+    """Make the split of a study; arguments and errors are those of `make_split`.
 
-    Args:
-        dataset: The rows; rows given as test rows become the test part.
-        n_folds: Number of folds; None with a `holdout`.
-        test_size: Share of test rows, 0 for none; None if test rows were given.
-        seed: Source of randomness.
-        holdout: Share of the training rows to hold out once, instead of cross-validation.
-        gap_seconds: Seconds between training and held-out rows of folds that look forward; None
-            for stratified folds.
-        fixed: The rule that fixes test rows by a hash; ignored if they are given or the newest.
-
-    Raises:
-        BadInput: As `make_split`; or if a part has too few rows or one class; names the times.
+    With `gap_seconds`, folds look forward in time, with this gap before held-out rows. With
+    `fixed`, a hash fixes the test rows, unless they are given or are the newest.
     """
     if gap_seconds is not None:
         return _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
@@ -75,10 +65,7 @@ def study_split(  # noqa: PLR0917 - the options of a split
 
 
 def another_split(dataset: Dataset, split: Split) -> Split:
-    """Return another split with the same test rows; raises `BadInput` as `split_again`.
-
-    If folds look forward, the boundaries of their blocks move by up to half a block.
-    """
+    """Return another split with the same test rows, as `split_again`; blocks of time shift."""
     if split.gap_seconds is None:
         return split_again(dataset, split)
     times, rows = _times(dataset), np.flatnonzero(split.is_training)
@@ -99,10 +86,7 @@ def another_split(dataset: Dataset, split: Split) -> Split:
 def holdout_share(
     dataset: Dataset, test_size: float | None, n_folds: int, gap_seconds: float | None
 ) -> float | None:
-    """Return the share of the training rows to hold out once; None for folds.
-
-    See `share_held_out_once`. The newest rows must have enough rows of each class and groups.
-    """
+    """Return `share_held_out_once`; None if the newest rows lack rows of a class or groups."""
     share = share_held_out_once(dataset, test_size, n_folds)
     if share is None or gap_seconds is None:
         return share
@@ -159,7 +143,6 @@ def _forward_split(  # noqa: PLR0917 - as above
 def _folded(
     dataset: Dataset, fold: NDArray[np.int16], rows: Rows, starts: NDArray[Any], split: Split
 ) -> Split:
-    """Return a split with the folds of some rows, whose blocks have these first times."""
     times, gap_seconds = _times(dataset), split.gap_seconds or 0.0
     block = np.searchsorted(starts, times[rows], side="right")
     fold[rows] = np.where((block > 0) & (block <= split.n_folds), split.n_folds - block, LEARN)
@@ -174,7 +157,6 @@ def _folded(
 
 
 def _times(dataset: Dataset) -> NDArray[Any]:
-    """Return the time of each row, shape (n,)."""
     if dataset.times is not None:
         return dataset.times
     assert isinstance(dataset.X, EventRows)  # noqa: S101 - the caller's duty
@@ -194,10 +176,7 @@ def _older(dataset: Dataset, times: NDArray[Any], held_out: Mask, gap_seconds: f
 
 
 def _starts(times: NDArray[Any], shares: Sequence[float]) -> NDArray[Any]:
-    """Return the first times of the blocks that begin after these shares of the rows, in order.
-
-    Rows of one time stay together, so a block begins at the time nearest to its share.
-    """
+    """Return the first times of blocks, each the nearest to its share of the rows, in order."""
     values, counts = np.unique(times, return_counts=True)
     n_older = np.cumsum(counts)[:-1]
     if len(n_older) < len(shares):
@@ -236,7 +215,6 @@ def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> N
 
 
 def _lacks(dataset: Dataset, part: Mask, fewest: int) -> Iterator[str]:
-    """Yield the reason if a part has too few rows or classes."""
     if (n_rows := int(part.sum())) < fewest:
         yield f"{n_rows} rows (at least {fewest} are needed)"
     elif dataset.classes and len(found := np.unique(dataset.y[part]).tolist()) < _TWO:

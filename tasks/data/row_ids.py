@@ -51,14 +51,10 @@ def identity_columns(dataset: Dataset) -> tuple[str, ...]:
 
 
 def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
-    """Return the id of each row, shape (n,).
+    """Return the id of each row, shape (n,); raises `BadInput` if a column is missing.
 
-    Args:
-        dataset: The rows. With groups, read with `Source.keeps_ids`.
-        columns: Feature columns of the id, for rows without groups; None or empty for all.
-
-    Raises:
-        BadInput: If a column is missing.
+    A data set with groups must be read with `Source.keeps_ids`. `columns` are the features of the
+    id of other rows, by default all.
     """
     if isinstance(dataset.X, EventRows):
         return value_ids(dataset.X.rows["subject_id"])
@@ -92,7 +88,6 @@ def value_ids(column: pd.Series) -> Hashes:
 
 
 def _plain(text: str) -> str:
-    """Return the same text for all forms of a whole number or a date."""
     if found := _POINT_ZERO.fullmatch(text) or _AT_MIDNIGHT.fullmatch(text):
         return found[1]
     return text
@@ -120,7 +115,6 @@ def _number_bits(numbers: NDArray[np.float64]) -> Hashes:
 
 
 def _mixed(bits: Hashes) -> Hashes:
-    """Return well-mixed bits, by the output function of SplitMix64."""
     bits = bits + np.uint64(_ADDED)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_FIRST)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_SECOND)

@@ -34,13 +34,7 @@ _MIDNIGHT = re.compile(r"[T ]00:00(:00(\.0+)?)?$")
 def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> tuple[RowTimes, str]:
     """Return the time of each row, and how the values were read.
 
-    Args:
-        column: The values.
-        where: Name of the table in messages.
-        missing: Texts that count as missing.
-
-    Raises:
-        BadInput: If a time is missing or does not parse; names values and rows, counted from 1.
+    Raises `BadInput`, with values and rows counted from 1, if a time is missing or does not parse.
     """
     column = column.reset_index(drop=True)
     gap = is_gap(column, missing)
@@ -73,14 +67,13 @@ def check_times_differ(times: RowTimes, column: str, where: str) -> None:
 
 
 def time_text(time: np.datetime64 | float) -> str:
-    """Return a time for a message, without a clock at midnight."""
+    """Return a time for a message."""
     if isinstance(time, np.datetime64):
         return _MIDNIGHT.sub("", str(time.astype("datetime64[s]")))
     return f"{time:g}"
 
 
 def _numbers(column: pd.Series) -> NDArray[np.float64] | None:
-    """Return the values if all are numbers or texts of numbers; otherwise None."""
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
         return None
     if isinstance(column.dtype, pd.PeriodDtype):
