@@ -69,6 +69,19 @@ class MethodOptions:
         check_options(self)
 
 
+def prior_lines(decisions: Mapping[str, Any]) -> list[str]:
+    """Return a line on the use of an earlier run, if there was one."""
+    if (prior := decisions.get("prior")) is None:
+        return []
+    parts = [counted(prior["trials"], "trial"), f"{prior['repeated']} evaluated again"]
+    if prior["skipped"]:
+        parts.append(f"{prior['skipped']} outside the space")
+    if prior["correlation"] is not None:
+        parts.append(f"rank correlation {prior['correlation']:.2f}")
+    weight = f"weight {two_digits(prior['weight'])}" if prior["weight"] else "dropped"
+    return [f"{prior['name']}: {', '.join([*parts, weight])}"]
+
+
 def _nothing(decisions: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG001
     return ()
 
@@ -127,6 +140,8 @@ class Method:
     def decision_lines(self, decisions: Mapping[str, Any]) -> list[str]:
         """Return decisions as lines of text; a renderer that fails yields one line."""
         try:
-            return list(self.render_decisions(decisions)) if decisions else []
+            if not decisions:
+                return []
+            return [*prior_lines(decisions), *self.render_decisions(decisions)]
         except Exception as error:
             return [f"{self.name}: decisions cannot be shown ({type(error).__name__}: {error})"]

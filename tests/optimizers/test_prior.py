@@ -191,6 +191,20 @@ def test_only_told_full_evaluations_of_both_runs_are_pairs() -> None:
     assert found["weight"] == optimizer.prior_weight
 
 
+def test_the_use_of_the_earlier_run_is_a_line_of_every_method() -> None:
+    optimizer = METHODS_OF_PATHS["random"].make(SPACE)
+    optimizer.begin_after(PRIOR)
+    answer(optimizer, 5)
+    (line,) = optimizer.method.decision_lines(optimizer.decisions)
+    assert "last night" in line
+    assert "dropped" not in line
+    optimizer = METHODS_OF_PATHS["random"].make(SPACE)
+    optimizer.begin_after(reversed_losses(PRIOR))
+    answer(optimizer, 5)
+    (line,) = optimizer.method.decision_lines(optimizer.decisions)
+    assert "dropped" in line
+
+
 def test_a_race_evaluates_repeated_configurations_on_all_folds() -> None:
     optimizer = replace(RACED["random"], has_prior=True).make(SPACE)
     events = run(optimizer, 12)
