@@ -1,6 +1,7 @@
 """Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
-Frames and vectors to be memory-mapped are uncompressed Arrow files instead of Parquet.
+Frames and vectors to be memory-mapped are uncompressed Arrow files instead of Parquet, and sparse
+matrices to be read often are compressed Arrow files.
 
 A pickle uses protocol 5 with out-of-band buffers: the number of pieces, their lengths, then the
 pieces, so that reading copies nothing. cloudpickle writes values that pickle refuses, such as an
@@ -60,7 +61,7 @@ def encode(
     """Return a value as bytes; matrices and frames must be canonical.
 
     `about` is the origin as JSON values, for the metadata of Parquet and Arrow files. `mappable`
-    frames and vectors can be views of a mapped file. Raises NotPicklable if no codec takes the
+    frames and vectors can be views of a mapped file, and sparse matrices are quick to read. Raises NotPicklable if no codec takes the
     value.
     """
     from prefect_tune.storage.matrices import to_parquet
@@ -70,7 +71,7 @@ def encode(
         return Encoded(codec, ".json", json.dumps(value, allow_nan=False).encode())
     if codec == "pickle":
         return Encoded(codec, ".pkl", _pickled(value))
-    if mappable and codec in ("frame", "vector"):
+    if mappable and codec in ("frame", "vector", "sparse"):
         from prefect_tune.storage.arrow_files import to_arrow
 
         return Encoded(_ARROW + codec, ".arrow", to_arrow(value, codec, about))

@@ -82,7 +82,8 @@ class Made:
     """The result of a step, before it is stored.
 
     `parts` are canonical values by name, `summary` is needed for later keys, and `held` names
-    pickled parts likely to be read again. `seconds` include the `held_out_seconds`.
+    pickled parts likely to be read again. `seconds` include the `held_out_seconds`. `mappable` is
+    as in `codec.encode`.
     """
 
     parts: Mapping[str, Any]
@@ -90,6 +91,7 @@ class Made:
     seconds: float
     held: tuple[str, ...] = ()
     held_out_seconds: float = 0.0
+    mappable: bool = False
 
 
 class ArtifactWriter:
@@ -134,7 +136,7 @@ class ArtifactWriter:
         encoded: Encoded = {}
         try:
             about = {"key": entry.key, "lineage": dict(lineage)}
-            encoded = self._files.encode(folder, made.parts, about)
+            encoded = self._files.encode(folder, made.parts, about, mappable=made.mappable)
             entry, reason = self._published(entry, encoded, lineage)
         except RAISED:
             raise

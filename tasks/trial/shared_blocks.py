@@ -1,12 +1,11 @@
 """Blocks of patient events that all trials share: artifacts by partition of the patients.
 
 A block depends only on the events of its patients, so it is computed once for all folds and
-configurations. Partitions are by patient id, so artifacts survive changes in other partitions.
+configurations, and for unchanged patients also once for all versions of the data.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
@@ -15,12 +14,11 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.key import content_digest, prefix_key
+from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.catalogue.event_blocks import (
@@ -30,19 +28,35 @@ from prefect_tune.tasks.catalogue.event_blocks import (
     Vocabulary,
     make_blocks,
 )
-from prefect_tune.tasks.data.events import EventRows, positions
+from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.versions import library_of
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial.partitions import (
+    KeptPartition,
+    Partition,
+    Patients,
+    Version,
+    digest_of,
+    from_parts,
+    keep,
+    partitions_from,
+    partitions_of,
+    to_parts,
+)
 
-EVENTS_PER_PARTITION = 1 << 21
-"""Events per partition; partitions have between half of this and this on average."""
-_MOST_PARTS = 4
-"""Partitions end after this multiple of `EVENTS_PER_PARTITION`, whatever the patient ids."""
 RECENT_BYTES = 1 << 26
 """Size limit of recently used blocks in memory, in bytes."""
 _MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
 STEP = "event blocks"
 """Step under which the cache lists blocks."""
+PARTITIONS = "event partitions"
+"""Step under which the cache lists the partitions of a version of the data."""
+LEAST_KEPT_EVENTS = 1 << 17
+"""Data with fewer events keep no partitions, because their blocks are quick to make."""
+_MOST_CANDIDATES = 64
+"""Versions of data, newest first, among which the most similar one is found."""
+_SKETCH = 64
+"""Patients whose digests are compared to find the most similar version."""
 _PIN_SECONDS = 3600.0
 """Pins expire after this time if a worker died."""
 _LEAST_SHARE = 12
@@ -53,100 +67,6 @@ PART = "block"
 """Name of the part of an artifact that contains the block."""
 
 
-@dataclass(frozen=True)
-class Partition:
-    """Some patients with all rows, in order of patient and time; positions are in the data set."""
-
-    X: EventRows
-    positions: NDArray[np.intp]
-    _columns: dict[int, NDArray[np.int32]] = field(default_factory=dict, repr=False)
-
-    @cached_property
-    def codes(self) -> NDArray[np.intp]:
-        """Codes that occur, as sorted positions in the data set's vocabulary."""
-        return np.flatnonzero(np.bincount(self._code, minlength=len(self.X.codes)))
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of everything its blocks depend on, independent of other patients."""
-        start, stop = self._patients
-        ends = np.cumsum(stop - start)
-        patient = np.searchsorted(start, self.X.start)
-        n_events = self.X.stop - self.X.start
-        vocabulary = Vocabulary.of(self.X)
-        names = [vocabulary.codes[i] for i in self.codes.tolist()]
-        parts = [
-            json.dumps(names).encode(),
-            np.searchsorted(self.codes, self._code).astype("<i4").tobytes(),
-            self.X.events["time"].to_numpy()[self._events].astype("<i8").tobytes(),
-            self.X.events["value"].to_numpy()[self._events].astype("<f8").tobytes(),
-            ends.astype("<i8").tobytes(),
-            patient.astype("<i8").tobytes(),
-            n_events.astype("<i8").tobytes(),
-            self.X.rows["prediction_time"].to_numpy().astype("<i8").tobytes(),
-        ]
-        return content_digest("events of a partition", parts)
-
-    def columns(self, level: int) -> NDArray[np.int32]:
-        """Return the names of its codes at a level, as positions in the data set's vocabulary."""
-        if level not in self._columns:
-            found = Vocabulary.of(self.X).level(level)
-            start, stop = found.offsets[self.codes], found.offsets[self.codes + 1]
-            self._columns[level] = np.unique(found.columns[positions(start, stop)])
-        return self._columns[level]
-
-    @cached_property
-    def parents_digest(self) -> str:
-        """Digest of the parents of its codes that have columns; they depend on all codes."""
-        level = Vocabulary.of(self.X).level(PARENTS)
-        parents = [level.names_of(i) for i in self.codes.tolist()]
-        return content_digest("parents of codes", [json.dumps(parents).encode()])
-
-    @property
-    def _patients(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """First event of each patient, and one past the last event that any row may see."""
-        start, patient = np.unique(self.X.start, return_inverse=True)
-        stop = np.zeros_like(start)
-        np.maximum.at(stop, patient, self.X.stop)
-        return start, stop
-
-    @property
-    def _events(self) -> NDArray[np.int64]:
-        return positions(*self._patients)
-
-    @property
-    def _code(self) -> NDArray[np.integer[Any]]:
-        return self.X.events["code"].cat.codes.to_numpy()[self._events]
-
-
-def partitions_of(X: EventRows) -> Sequence[Partition]:
-    """Split all rows by patient, so that a patient added or removed changes only one partition."""
-    made_of = X.start, X.events, X.code_table, X.rows
-    known: tuple[tuple[Any, ...], Sequence[Partition]] | None = X.of_events.get("partitions")
-    if known is None or any(a is not b for a, b in zip(known[0], made_of, strict=True)):
-        known = X.of_events["partitions"] = made_of, list(_split(X))
-    return known[1]
-
-
-def _split(X: EventRows) -> Iterator[Partition]:
-    patients, patient = np.unique(X.start, return_inverse=True)
-    ids = X.events["subject_id"].iloc[patients]
-    hashes = pd.util.hash_pandas_object(ids.astype(str), index=False).to_numpy()
-    n_events = np.bincount(patient, X.stop - X.start)  # events count once per row that uses them
-    n_patients = 2 ** max(0, int(np.log2(EVENTS_PER_PARTITION / max(1.0, n_events.mean()))))
-    is_last = hashes % np.uint64(n_patients) == 0
-    number = np.cumsum(is_last) - is_last
-    before = np.cumsum(n_events) - n_events
-    within = before - before[np.searchsorted(number, number)]
-    part = within // (_MOST_PARTS * EVENTS_PER_PARTITION)
-    is_first = np.diff(number, prepend=-1) + np.abs(np.diff(part, prepend=0)) > 0
-    of_row = np.cumsum(is_first)[patient]
-    order = np.lexsort((X.stop, X.rows["prediction_time"].to_numpy(), X.start))
-    for one in np.unique(of_row):
-        chosen = order[of_row[order] == one]
-        yield Partition(X.take(chosen), chosen)
-
-
 class SharedBlocks:
     """Blocks of a data set for the features of one fold, from the cache or computed for all."""
 
@@ -154,7 +74,7 @@ class SharedBlocks:
         self, store: ArtifactStore, X: EventRows, context: StudyContext, n_training: int
     ) -> None:
         self._store, self._X, self._context, self._n_training = store, X, context, n_training
-        self._entries: dict[_Place, Entry] = {}
+        self._entries: dict[_Place, tuple[Entry, Version]] = {}
         self._held: dict[_Place, Matrix] = {}
         self._recent = np.empty(0, np.intp), dict[Block, Matrix]()
         self._owner = f"blocks {uuid4().hex}"
@@ -167,20 +87,25 @@ class SharedBlocks:
         """
         if _LEAST_SHARE * len(X) < self._n_training or not self._has(X):
             return None
-        lineages = {
-            (number, block): self._lineage(partition, block)
+        places = [
+            (number, block)
             for number, partition in enumerate(self._partitions)
             for block in wanted
-            if (number, block) not in self._held
-        }
-        keys = {place: prefix_key(lineage) for place, lineage in lineages.items()}
-        self._store.index.pins.change([*keys.values()], [], self._owner, _PIN_SECONDS)
-        self._find({place: key for place, key in keys.items() if place not in self._entries})
-        missing = [place for place in keys if place not in self._entries]
+            if not partition.is_loose
+        ]
+        new = [place for place in places if place not in self._held and place not in self._entries]
+        self._find(new)
+        missing = [place for place in new if place not in self._entries]
         if missing and 2 * len(X) < self._n_training:
             return None
-        for number, places in groupby(missing, itemgetter(0)):
-            self._make(number, {place: keys[place] for place in places}, lineages)
+        found = [self._entries[place][0].key for place in new if place in self._entries]
+        keys = {place: prefix_key(self._own_lineage(*place)) for place in missing}
+        self._store.index.pins.change([*found, *keys.values()], [], self._owner, _PIN_SECONDS)
+        for number, some in groupby(missing, itemgetter(0)):
+            self._make(number, {place: keys[place] for place in some})
+        for partition in self._partitions:
+            if partition.is_loose:
+                _make_loose(partition, wanted)
         return _Rows(self, X.positions, wanted)
 
     def release(self) -> None:
@@ -209,7 +134,7 @@ class SharedBlocks:
         for number in range(len(self._partitions)):
             chosen = place[of_rows == number]
             if len(chosen):
-                pieces.append(self._of_partition(number, block)[chosen])
+                pieces.append(self._of_partition(number, block, chosen))
         if len(pieces) == 1:
             return pieces[0]
         back = np.empty(len(rows), dtype=np.intp)
@@ -220,7 +145,45 @@ class SharedBlocks:
 
     @cached_property
     def _partitions(self) -> Sequence[Partition]:
-        return partitions_of(self._X)
+        X = self._X
+        made_of = X.start, X.events, X.code_table, X.rows, self._store
+        known: tuple[tuple[Any, ...], Sequence[Partition]] | None = X.of_events.get("partitions")
+        if known is None or any(a is not b for a, b in zip(known[0], made_of, strict=True)):
+            is_small = (X.stop - X.start).sum() < LEAST_KEPT_EVENTS
+            made = partitions_of(X) if is_small else self._kept_partitions()
+            known = X.of_events["partitions"] = made_of, made
+        return known[1]
+
+    def _kept_partitions(self) -> list[Partition]:
+        """Return the partitions that all workers use, and that later versions of the data keep."""
+        patients, found = Patients.of(self._X), list[KeptPartition]()
+        lineage = self._lineage({"patients": digest_of(patients.digests)})
+        sketch = [f"{one:016x}" for one in np.sort(patients.digests[:, 0])[:_SKETCH].tolist()]
+
+        def make() -> Made:
+            started = perf_counter()
+            found[:] = keep(patients, self._most_similar(set(sketch)))
+            return Made(to_parts(found), {"sketch": sketch}, perf_counter() - started)
+
+        entry = self._entry(prefix_key(lineage), PARTITIONS, f"{len(patients)} patients")
+        entry, made = self._store.get_or_make(entry, lineage, make)
+        if made is None:
+            read = self._store.read(entry, list(entry.parts))
+            if read is None:
+                make()
+            else:
+                found[:] = from_parts(read)
+        return partitions_from(patients, found)
+
+    def _most_similar(self, sketch: set[str]) -> list[KeptPartition]:
+        """Return the partitions of the version of the data with the most patients in common."""
+        versions = self._store.index.select(Selection(step=PARTITIONS, limit=_MOST_CANDIDATES))
+        shared = [len(sketch.intersection(entry.summary["sketch"])) for entry in versions]
+        if not max(shared, default=0):
+            return []
+        entry = versions[int(np.argmax(shared))]
+        read = self._store.read(entry, list(entry.parts))
+        return [] if read is None else from_parts(read)
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -242,19 +205,25 @@ class SharedBlocks:
             and np.array_equal(X.rows["prediction_time"].to_numpy(), times[X.positions])
         )
 
-    def _find(self, keys: Mapping["_Place", str]) -> None:
-        known = self._store.index.entries(list(keys.values()))
-        for place, key in keys.items():
-            if key in known and known[key].is_present:
-                self._entries[place] = known[key]
-                self._store.index.usage.count_hit(known[key])
+    def _find(self, places: Sequence["_Place"]) -> None:
+        """Find stored blocks, of the last version of a partition first."""
+        keys = {
+            place: {
+                prefix_key(lineage): version
+                for version in self._partitions[place[0]].versions
+                if (lineage := self._block_lineage(*place, version)) is not None
+            }
+            for place in places
+        }
+        known = self._store.index.entries([key for of_place in keys.values() for key in of_place])
+        for place, of_place in keys.items():
+            for key, version in of_place.items():
+                if key in known and known[key].is_present:
+                    self._entries[place] = known[key], version
+                    self._store.index.usage.count_hit(known[key])
+                    break
 
-    def _make(
-        self,
-        number: int,
-        keys: Mapping["_Place", str],
-        lineages: Mapping["_Place", Mapping[str, Any]],
-    ) -> None:
+    def _make(self, number: int, keys: Mapping["_Place", str]) -> None:
         """Make blocks of a partition in one pass; the first worker to need them computes them."""
         partition, index, since = self._partitions[number], self._store.index, time()
 
@@ -266,7 +235,7 @@ class SharedBlocks:
             return True if is_decided and len(found) == len(keys) else None
 
         with self._store.leases.turn(f"blocks {partition.digest}", lambda _: None, is_over):
-            self._find(keys)
+            self._find(list(keys))
             left = [place for place in keys if place not in self._entries]
             if not left:
                 return
@@ -278,49 +247,65 @@ class SharedBlocks:
                     place, whole = (number, block), of_level.pop(block)
                     matrix = _local_columns(whole, partition, block)
                     index.usage.count_miss(STEP)
-                    entry = self._store.write(
-                        self._entry(keys[place], block), Made({PART: matrix}, {}, seconds),
-                        lineages[place],
-                    )  # fmt: skip
+                    entry = self._entry(keys[place], STEP, str(block))
+                    made = Made({PART: matrix}, {}, seconds, mappable=True)
+                    entry = self._store.write(entry, made, self._own_lineage(*place))
                     if entry.is_present:
-                        self._entries[place] = entry
+                        self._entries[place] = entry, partition.versions[0]
                     else:
                         self._held[place] = matrix
                 started = perf_counter()
 
-    def _of_partition(self, number: int, block: Block) -> Matrix:
+    def _of_partition(self, number: int, block: Block, rows: NDArray[np.intp]) -> Matrix:
+        """Return some rows of a block, by their places in the partition."""
         partition, place = self._partitions[number], (number, block)
-        if place in self._held:
-            matrix = self._held[place]
-        elif read := self._store.read(self._entries[place], [PART]):
-            matrix = read[PART]
-        else:  # damaged, or evicted in the meantime
-            *_, made = make_blocks(partition.X, [block], Vocabulary.of(partition.X))
-            matrix = self._held[place] = _local_columns(made[block], partition, block)
+        held, version = self._held, partition.versions[0]
+        if partition.is_loose:
+            _make_loose(partition, [block])  # unless it is held
+            matrix = partition.held[block]
+        elif place in self._entries and place not in held:
+            entry, version = self._entries[place]
+            read = self._store.read(entry, [PART])
+            if read is None:  # damaged, or evicted in the meantime
+                version = partition.versions[0]
+                *_, made = make_blocks(partition.X, [block], Vocabulary.of(partition.X))
+                held[place] = _local_columns(made[block], partition, block)
+            matrix = held[place] if read is None else read[PART]
+        else:
+            matrix = held[place]
+        matrix = matrix[rows if version.rows is None else version.rows[rows]]
         if block.is_dense:
             return matrix
-        columns = partition.columns(block.level)
+        columns = partition.columns(block.level, version)
         width = len(Vocabulary.of(self._X).level(block.level).names)
         parts = (matrix.data, columns[matrix.indices], matrix.indptr)
         return sparse.csr_array(parts, shape=(matrix.shape[0], width))
 
-    def _lineage(self, partition: Partition, block: Block) -> dict[str, Any]:
-        area = self._context.cache_area
-        return {
-            "events": partition.digest,
-            "block": block.lineage(),
-            **({"parents": partition.parents_digest} if block.level == PARENTS else {}),
-            "library": library_of(_MAKER, lambda: None),
-            **({"cache_area": area} if area else {}),
-        }
+    def _own_lineage(self, number: int, block: Block) -> dict[str, Any]:
+        lineage = self._block_lineage(number, block, self._partitions[number].versions[0])
+        assert lineage is not None  # noqa: S101 - the data set has all codes of its last version
+        return lineage
 
-    def _entry(self, key: str, block: Block) -> Entry:
+    def _block_lineage(self, number: int, block: Block, version: Version) -> dict[str, Any] | None:
+        """Return the lineage of a block; None if no block of the version can serve the data."""
+        lineage = self._lineage({"events": version.digest, "block": block.lineage()})
+        if block.level == PARENTS:
+            lineage["parents"] = self._partitions[number].parents_digest(version)
+            return None if lineage["parents"] is None else lineage
+        return lineage
+
+    def _lineage(self, made_of: Mapping[str, Any]) -> dict[str, Any]:
+        area = self._context.cache_area
+        library = library_of(_MAKER, lambda: None)
+        return {**made_of, "library": library, **({"cache_area": area} if area else {})}
+
+    def _entry(self, key: str, step: str, algorithm: str) -> Entry:
         return Entry(
             key=key,
             parent=None,
             study=self._context.study,
-            step=STEP,
-            algorithm=str(block),
+            step=step,
+            algorithm=algorithm,
             fold=_NO_FOLD,
             cost_seconds=0.0,
             summary={},
@@ -357,11 +342,21 @@ def _n_bytes(matrix: Matrix) -> int:
     return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
 
 
+def _make_loose(partition: Partition, wanted: Sequence[Block]) -> None:
+    """Make blocks of patients too few to store; the process keeps them up to `RECENT_BYTES`."""
+    if sum(map(_n_bytes, partition.held.values())) > RECENT_BYTES:
+        partition.held.clear()
+    missing = [block for block in wanted if block not in partition.held]
+    for of_level in make_blocks(partition.X, missing, Vocabulary.of(partition.X)):
+        for block, whole in of_level.items():
+            partition.held[block] = _local_columns(whole, partition, block)
+
+
 def _local_columns(matrix: Matrix, partition: Partition, block: Block) -> Matrix:
     """Return a block in canonical form with the columns of its partition only."""
     if block.is_dense:
         return canonical(matrix)
-    columns = partition.columns(block.level)
+    columns = partition.columns(block.level, partition.versions[0])
     place = np.full(matrix.shape[1], -1, dtype=np.int32)
     place[columns] = np.arange(len(columns))
     parts = (matrix.data, place[matrix.indices], matrix.indptr)

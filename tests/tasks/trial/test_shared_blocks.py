@@ -21,7 +21,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.recipe import effective_value
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial import shared_blocks
+from prefect_tune.tasks.trial import partitions, shared_blocks
 from prefect_tune.tasks.trial.node import summary_of_rows
 from prefect_tune.tasks.trial.shared_blocks import STEP, SharedBlocks, partitions_of
 
@@ -56,7 +56,7 @@ def histories(patients: Sequence[int]) -> EventRows:
 @pytest.fixture
 def context(tmp_path, monkeypatch: pytest.MonkeyPatch) -> StudyContext:
     """A study whose partitions have some sixteen patients."""
-    monkeypatch.setattr(shared_blocks, "EVENTS_PER_PARTITION", 128)
+    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 128)
     return context_of(tmp_path)
 
 
@@ -219,7 +219,7 @@ def test_damaged_blocks_are_made_again(context, caplog) -> None:
     entry = next(e for e in entries(context).values() if e.algorithm == "count")
     folder = store.files.path("cache")
     for path in store.files.filesystem.find(folder):
-        if entry.place in path and path.endswith(".parquet"):
+        if entry.place in path and path.endswith(".arrow"):
             store.files.filesystem.pipe_file(path, b"no block")
     store.memory.drop(entry.place)
     found = construct(fold_of(context, X, rows)[0])
@@ -229,7 +229,7 @@ def test_damaged_blocks_are_made_again(context, caplog) -> None:
 
 def test_parents_depend_on_codes_elsewhere(context, monkeypatch) -> None:
     """A code of another partition gives a parent its second code, so it gets a column here too."""
-    monkeypatch.setattr(shared_blocks, "EVENTS_PER_PARTITION", 1)  # a patient each
+    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 1)  # a patient each
     found = []
     for last in ("A", "B"):
         events = [(1, "2020-01-01", "A", 1.0), (1, "2020-01-02", "C", 1.0)]
@@ -259,10 +259,10 @@ def test_rows_that_a_step_has_changed_make_their_own_blocks(context) -> None:
 
 def test_a_partition_ends_after_so_many_events_whatever_the_ids(monkeypatch) -> None:
     X = histories(range(60))
-    monkeypatch.setattr(shared_blocks, "EVENTS_PER_PARTITION", 256)
+    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 256)
     largest = []
     for most in (1000, 1):
-        monkeypatch.setattr(shared_blocks, "_MOST_PARTS", most)
+        monkeypatch.setattr(partitions, "_MOST_PARTS", most)
         parts = [part.X for part in partitions_of(replace(X, of_events={}))]
         assert sum(map(len, parts)) == len(X)
         largest.append(max((part.stop - part.start).sum() for part in parts))
