@@ -9,7 +9,6 @@ metadata holds shape, type and column order.
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -29,7 +28,8 @@ def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
     compression = "lz4" if layout == "sparse" else None
     if layout == "sparse":
         description["dtype"] = str(value.dtype)
-        names, columns = ["indices", "values"], list(map(partial(_lists, value), ("indices", "data")))
+        names = ["indices", "values"]
+        columns = [_lists(value, value.indices), _lists(value, value.data)]
     elif layout == "frame":
         description["order"] = order = _file_order(value)
         names = [str(value.columns[position]) for position in order]
@@ -53,9 +53,9 @@ def _write(sink: Any, batch: pa.RecordBatch, compression: str | None) -> None:
         writer.write_batch(batch)
 
 
-def _lists(matrix: Any, name: str) -> pa.Array:
+def _lists(matrix: Any, values: NDArray[Any]) -> pa.Array:
     """Return the indices or the data of a sparse matrix, row by row."""
-    return pa.ListArray.from_arrays(pa.array(matrix.indptr), pa.array(getattr(matrix, name)))
+    return pa.ListArray.from_arrays(pa.array(matrix.indptr), pa.array(values))
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:
@@ -81,12 +81,9 @@ def from_arrow(layout: str, data: bytes | memoryview) -> Any:
 
 
 def _sparse(columns: Sequence[pa.Array], description: Mapping[str, Any]) -> sparse.csr_array:
-    indices, values = columns
-    parts = (
-        values.values.to_numpy().astype(description["dtype"], copy=False),
-        indices.values.to_numpy(),
-        indices.offsets.to_numpy(),
-    )
+    indices, data = (column.flatten().to_numpy() for column in columns)
+    data = data.astype(description["dtype"], copy=False)
+    parts = data, indices, columns[0].offsets.to_numpy()
     for part in parts:
         part.flags.writeable = False
     matrix = sparse.csr_array(parts, shape=tuple(description["shape"]))

@@ -61,8 +61,8 @@ def encode(
     """Return a value as bytes; matrices and frames must be canonical.
 
     `about` is the origin as JSON values, for the metadata of Parquet and Arrow files. `mappable`
-    frames and vectors can be views of a mapped file, and sparse matrices are quick to read. Raises NotPicklable if no codec takes the
-    value.
+    frames and vectors can be views of a mapped file, and sparse matrices are quick to read.
+    Raises NotPicklable if no codec takes the value.
     """
     from prefect_tune.storage.matrices import to_parquet
 

@@ -69,7 +69,7 @@ class Patients:
         offsets = np.append(0, np.cumsum(np.bincount(patient, minlength=len(start))))
         ids = X.events["subject_id"].iloc[start].astype(str)
         hashes = pd.util.hash_pandas_object(ids, index=False).to_numpy()
-        return cls(X, start, stop, order, offsets, hashes)
+        return cls(X, start, stop, order, offsets, hashes.astype(np.uint64))
 
     def __len__(self) -> int:
         return len(self.start)
@@ -88,40 +88,33 @@ class Patients:
     @cached_property
     def digests(self) -> Digests:
         """Digest of all that the blocks of a patient depend on, by the names of its codes."""
-        X = self.X
+        X, events = self.X, self.X.events
         made = np.empty((len(self), 2), dtype=np.uint64)
-        names = np.frombuffer(
-            b"".join(blake3(code.encode()).digest(length=16) for code in X.codes), "<u8"
-        ).reshape(-1, 2)
-        rows = np.empty(len(X), dtype=[("until", "<i8"), ("n_events", "<i8")])
+        digests = b"".join(blake3(code.encode()).digest(length=16) for code in X.codes)
+        names, codes = np.frombuffer(digests, "<u8").reshape(-1, 2), events["code"].cat.codes
+        times = events["time"].to_numpy().astype("datetime64[us]", copy=False)
+        time, value = _bytes(times), _bytes(events["value"].to_numpy().astype("<f8", copy=False))
+        # Patients begin with their rows, which tell the number of events that follow.
+        fields = [("id", "<u8"), ("n_all", "<i8"), ("until", "<i8"), ("n_events", "<i8")]
+        rows = np.empty(len(X), dtype=fields)
+        rows["id"] = np.repeat(self.ids, self.n_rows)
+        rows["n_all"] = np.repeat(self.stop - self.start, self.n_rows)
         rows["until"] = X.rows["prediction_time"].to_numpy()[self.order]
         rows["n_events"] = (X.stop - X.start)[self.order]
-        row_bytes = memoryview(rows).cast("B")
-        before = np.append(0, np.cumsum(self.stop - self.start))
-        piece = before[:-1] // _EVENTS_AT_ONCE
+        of_rows, offsets = _bytes(rows), self.offsets.tolist()
+        piece = self.start // _EVENTS_AT_ONCE
         for part in np.split(np.arange(len(self)), np.flatnonzero(np.diff(piece)) + 1):
-            event_bytes = memoryview(self._events(part, names)).cast("B")
-            ends = before[part + 1] - before[part[:1]]
-            first = 0
-            for patient, last in zip(part.tolist(), (32 * ends).tolist(), strict=True):
-                a, b = self.offsets[patient : patient + 2] * 16
-                hasher = blake3(int(self.ids[patient]).to_bytes(8, "little"))
-                hasher.update((last - first).to_bytes(8, "little"))
-                hasher.update(event_bytes[first:last])
-                hasher.update(row_bytes[a:b])
+            zero = int(self.start[part[0]]) if len(part) else 0
+            stop = int(self.stop[part].max(initial=0))
+            name = _bytes(names[codes.to_numpy()[zero:stop]])
+            bounds = zip(self.start[part].tolist(), self.stop[part].tolist(), strict=True)
+            for patient, (a, b) in enumerate(bounds, part[0]):
+                hasher = blake3(of_rows[32 * offsets[patient] : 32 * offsets[patient + 1]])
+                hasher.update(name[16 * (a - zero) : 16 * (b - zero)])
+                hasher.update(time[8 * a : 8 * b])
+                hasher.update(value[8 * a : 8 * b])
                 made[patient] = np.frombuffer(hasher.digest(length=16), "<u8")
-                first = last
         return made
-
-    def _events(self, part: NDArray[np.intp], names: Digests) -> NDArray[Any]:
-        """Return the events of some patients, each 32 bytes."""
-        event = positions(self.start[part], self.stop[part])
-        fields = [("name", "<u8", 2), ("time", "<i8"), ("value", "<f8")]
-        packed = np.empty(len(event), dtype=fields)
-        packed["name"] = names[self.X.events["code"].cat.codes.to_numpy()[event]]
-        packed["time"] = self.X.events["time"].to_numpy()[event].astype("<i8")
-        packed["value"] = self.X.events["value"].to_numpy()[event]
-        return packed
 
     def partition(self, chosen: NDArray[np.intp], **known: Any) -> "Partition":
         """Return the partition of some patients, in the given order."""
@@ -142,6 +135,10 @@ class Patients:
         for one in np.split(chosen, np.flatnonzero(is_first)[1:]):
             if len(one):
                 yield one
+
+
+def _bytes(values: NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(values).view(np.uint8).reshape(-1).data
 
 
 class Version(NamedTuple):

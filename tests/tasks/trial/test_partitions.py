@@ -1,0 +1,211 @@
+"""Partitions of patients, and what is made again when the data changes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from event_histories import (
+    construct,
+    entries,
+    fold_of,
+    histories,
+    most_rows,
+)
+from inputs import event_rows
+from studies import context_of, store_of
+
+from prefect_tune.storage.cache.entry import Selection
+from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial import partitions, shared_blocks
+from prefect_tune.tasks.trial.partitions import (
+    Patients,
+    from_parts,
+    keep,
+    partitions_from,
+    to_parts,
+)
+from prefect_tune.tasks.trial.shared_blocks import PARTITIONS
+
+END = pd.Timestamp(2020, 6, 1)
+N = 60
+"""Patients of the first night."""
+EVERY = {"aggregations": "count_sum_mean", "levels": "all", "windows": "30"}
+
+
+@pytest.fixture
+def context(tmp_path, monkeypatch: pytest.MonkeyPatch) -> StudyContext:
+    """A study that keeps partitions of some thirty patients."""
+    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 512)
+    monkeypatch.setattr(shared_blocks, "LEAST_KEPT_EVENTS", 0)
+    return context_of(tmp_path)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Patients whose blocks were made, one entry for each pass over their events."""
+    passes, make = list[int](), shared_blocks.make_blocks
+
+    def counted(X: EventRows, wanted: Sequence[Any], vocabulary: Any) -> Any:
+        passes.extend([X.rows["subject_id"].nunique()] * bool(wanted))
+        return make(X, wanted, vocabulary)
+
+    monkeypatch.setattr(shared_blocks, "make_blocks", counted)
+    return passes
+
+
+def changed(X: EventRows, patients: Sequence[int], code: str = "A") -> EventRows:
+    """The same data with one more event of some patients."""
+    new = [(patient, END - pd.Timedelta(days=3), code, 2.0) for patient in patients]
+    events = X.events.astype({"code": str})
+    more = pd.DataFrame(new, columns=events.columns)
+    more["time"] = more["time"].astype(events["time"].dtype)
+    return EventRows.build(pd.concat([events, more]), X.rows, X.code_table)
+
+
+def construct_all(context: StudyContext, X: EventRows, **arguments: Any) -> list[np.ndarray]:
+    """Columns of the training and held-out rows of a fold, which must be those without a cache."""
+    rows = most_rows(X)
+    train, held_out, shared = fold_of(context, replace(X, of_events={}), rows)
+    found = construct(train, held_out, **arguments)
+    alone = construct(X.take(rows), X.take(held_out.positions), **arguments)
+    shared.release()
+    assert all(map(np.array_equal, found, alone))
+    return found
+
+
+CHANGES: dict[str, Callable[[EventRows], EventRows]] = {
+    "nothing": lambda X: X,
+    "one patient": lambda X: changed(X, [7]),
+    "some patients": lambda X: changed(X, range(0, N, 20)),
+    "a code sorted first": lambda X: changed(X, [7, 50], "0//new"),
+    "prefixes": lambda X: changed(X, [7, 50], "B//2/x/y/z"),
+    "patients removed": lambda _: histories([*range(3), *range(5, N - 1)]),
+    "patients added": lambda _: histories(range(N + 5)),
+    "nearly all": lambda X: changed(X, range(N - 5)),
+    "order of rows": lambda X: EventRows.build(
+        X.events, X.rows.sample(frac=1, random_state=1), X.code_table
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("most_loose_events", [0, 1 << 18])
+def test_changed_data_has_the_columns_of_a_cache_turned_off(
+    context, monkeypatch, change, most_loose_events
+) -> None:
+    monkeypatch.setattr(partitions, "MOST_LOOSE_EVENTS", most_loose_events)
+    X = histories(range(N))
+    construct_all(context, X, **EVERY)
+    after = CHANGES[change](X)
+    construct_all(context, after, **EVERY)
+    construct_all(context, CHANGES["one patient"](after), **EVERY)
+
+
+def test_many_nights_have_the_columns_of_a_cache_turned_off(context) -> None:
+    X = histories(range(N))
+    for night in range(2 * partitions._MOST_VERSIONS):
+        construct_all(context, X, **EVERY)
+        X = changed(X, [night, N - 1 - night], f"B//{night % 3}")
+    X = histories(range(10, N))
+    construct_all(context, X, **EVERY)
+
+
+def test_codes_that_only_changed_patients_had_leave_the_names_in_place(context) -> None:
+    X = histories(range(N))
+    construct_all(context, changed(X, [7], "AA//gone"), **EVERY)
+    construct_all(context, X, **EVERY)
+    construct_all(context, changed(X, [7], "B//gone/1"), **EVERY)
+
+
+def test_only_changed_patients_are_made_again(context, made) -> None:
+    X = histories(range(N))
+    construct_all(context, X)
+    assert sum(made) == N
+    blocks = entries(context).keys()
+    made.clear()
+    construct_all(context, changed(X, [7, 8, 50]))
+    assert made == [3]
+    assert entries(context).keys() == blocks  # too few to store
+
+
+def test_new_patients_become_a_partition_when_they_are_many(context, made, monkeypatch) -> None:
+    monkeypatch.setattr(partitions, "_LOOSE_SHARE", 10**9)
+    X = histories(range(N))
+    construct_all(context, X)
+    blocks = len(entries(context))
+    made.clear()
+    for _ in range(2):  # made, then served
+        construct_all(context, histories(range(N + 12)))
+        assert made == [12]
+    n_blocks = blocks // len(partitions.partitions_of(X))
+    assert len(entries(context)) == blocks + n_blocks
+
+
+def test_another_order_and_split_of_the_rows_keep_all_partitions(context, made) -> None:
+    X = histories(range(N))
+    construct_all(context, X)
+    made.clear()
+    other = CHANGES["order of rows"](X)
+    construct_all(context, other)
+    train, _, _ = fold_of(context, other, np.flatnonzero(np.arange(len(X)) % 4 != 1))
+    construct(train)
+    assert not made
+    store = store_of(context)
+    assert len(store.index.select(Selection(step=PARTITIONS))) == 1
+
+
+def test_patients_are_compared_by_the_names_of_their_codes(context) -> None:
+    """On the second night, the number of a code is that of another code on the first."""
+    rows = [(patient, END) for patient in range(40)]
+    before = [(patient, "2020-01-01", "AB"[patient % 2], np.nan) for patient in range(40)]
+    construct_all(context, event_rows(before, rows))
+    after = [(patient, "2020-01-01", "A", np.nan) for patient in range(40)]
+    after[0] = (0, "2020-01-01", "0", np.nan)
+    construct_all(context, event_rows(after, rows))
+
+
+def test_of_several_data_sets_the_most_similar_one_is_continued(context, made) -> None:
+    X = histories(range(N))
+    construct_all(context, X)
+    construct_all(context, histories(range(2000, 2060)))
+    made.clear()
+    construct_all(context, changed(X, [7]))
+    assert made == [1]
+
+
+def test_small_data_sets_keep_no_partitions(context, monkeypatch) -> None:
+    monkeypatch.setattr(shared_blocks, "LEAST_KEPT_EVENTS", 1 << 17)
+    construct_all(context, histories(range(N)))
+    assert not store_of(context).index.select(Selection(step=PARTITIONS))
+
+
+@pytest.mark.usefixtures("context")
+def test_kept_partitions_are_stored_without_loss() -> None:
+    X = histories(range(N))
+    kept = keep(Patients.of(changed(X, [7])), keep(Patients.of(X), []))
+    again = from_parts(to_parts(kept))
+    for one, other in zip(kept, again, strict=True):
+        assert (one.digests, one.codes) == (other.digests, other.codes)
+        for name in ("patients", "n_rows", "until", "codes_until"):
+            assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.usefixtures("context")
+def test_versions_and_partitions_stay_few_over_a_hundred_nights() -> None:
+    X = histories(range(N))
+    kept, rng = keep(Patients.of(X), []), np.random.default_rng(0)
+    n_partitions = len(kept)
+    for _ in range(100):
+        X = changed(X, rng.choice(N, 2, replace=False))
+        patients = Patients.of(replace(X, of_events={}))
+        kept = keep(patients, kept)
+        found = partitions_from(patients, kept)
+        assert sorted(np.concatenate([p.positions for p in found])) == list(range(len(X)))
+        live = [sum(one.n_rows[one.is_live]) / sum(one.n_rows) for one in kept]
+        assert min(live) >= partitions._LEAST_LIVE
+        assert max(len(one.digests) for one in kept) <= partitions._MOST_VERSIONS
+        assert len(kept) <= n_partitions + 2 * partitions._MOST_SMALL
