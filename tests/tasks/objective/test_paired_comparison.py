@@ -1,0 +1,201 @@
+"""The paired comparison, against independent implementations, and over simulated nights."""
+
+from itertools import count, islice
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from promotion_worlds import (
+    WORLDS,
+    TestRows,
+    gain_of_standard_errors,
+    night_of_promotion,
+    share_with_error,
+)
+from scipy.stats import binomtest, ttest_rel
+
+from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.paired_comparison import (
+    LEVEL,
+    PairedComparison,
+    level_of,
+    loss_without_blocks,
+    paired_comparison,
+)
+from prefect_tune.tasks.objective.predictions import Predictions
+
+
+def compared(
+    metric: str, old: Predictions, new: Predictions, y: NDArray, groups: NDArray | None = None,
+    *, n_classes: int = 2, margin: float = 0.0, level: float = 0.02,
+) -> PairedComparison:  # fmt: skip
+    return paired_comparison(
+        metric_named(metric), old, new, y, groups,
+        n_classes=n_classes, margin=margin, level=level, rng=np.random.default_rng(0),
+    )  # fmt: skip
+
+
+def numbers(seed: int, n: int = 150) -> tuple[NDArray, Predictions, Predictions]:
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=n)
+    return y, Predictions(y + rng.normal(size=n)), Predictions(y + 0.7 * rng.normal(size=n))
+
+
+def two_classes(n: int, n_lost: int, n_won: int) -> tuple[NDArray, Predictions, Predictions]:
+    """Of n rows the challenger gets some wrong that the champion has right, and others right."""
+    y = np.arange(n) % 2
+    old, new = y.copy(), y.copy()
+    new[:n_lost] = 1 - y[:n_lost]
+    old[n_lost : n_lost + n_won] = 1 - y[n_lost : n_lost + n_won]
+    return y, Predictions(old), Predictions(new)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_single_rows_it_is_the_paired_t_test(seed: int) -> None:
+    y, old, new = numbers(seed)
+    found = compared("neg_mean_squared_error", old, new, y, n_classes=0, level=1e-12)
+    losses = (old.label - y) ** 2, (new.label - y) ** 2
+    expected = ttest_rel(*losses, alternative="greater")
+    assert found.p == pytest.approx(expected.pvalue, rel=1e-6)
+    between = ttest_rel(*losses).confidence_interval(0.95)
+    assert (found.difference.low, found.difference.high) == pytest.approx(tuple(between))
+    assert (found.champion.value, found.challenger.value) == pytest.approx(
+        tuple(map(np.mean, losses))
+    )
+    assert (found.n_rows, found.n_blocks) == (150, 150)
+
+
+def test_groups_of_one_size_count_as_one_observation_each() -> None:
+    y, old, new = numbers(3, n=300)
+    groups = np.repeat(np.arange(30), 10)
+    found = compared("neg_mean_squared_error", old, new, y, groups, n_classes=0, level=1e-12)
+    of_groups = (((m.label - y) ** 2).reshape(30, 10).mean(axis=1) for m in (old, new))
+    assert found.p == pytest.approx(ttest_rel(*of_groups, alternative="greater").pvalue)
+    assert found.n_blocks == 30
+
+
+def test_groups_are_dealt_whole_into_blocks_of_like_size() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(np.arange(2_000), rng.geometric(0.3, size=2_000))
+    y = rng.normal(size=len(groups))
+    of_groups = rng.normal(size=2_000)[groups]
+    old, new = (Predictions(y + scale * of_groups) for scale in (1.0, 1.0 - 1e-9))
+    found = compared("neg_mean_squared_error", old, new, y, groups, n_classes=0, level=1e-12)
+    assert found.n_blocks == 200
+    sums = np.bincount(groups, of_groups**2) - found.champion.value * np.bincount(groups)
+    error = np.sqrt((sums**2).sum()) / len(y)  # the cluster-robust standard error
+    half = (found.champion.high - found.champion.low) / 2 / 1.972
+    assert half == pytest.approx(error, rel=0.15)  # 200 blocks: a tenth, and half of it more
+
+
+@pytest.mark.parametrize(("n_lost", "n_won"), [(0, 5), (3, 15), (10, 30)])
+def test_of_errors_it_is_never_below_the_exact_sign_test(n_lost: int, n_won: int) -> None:
+    y, old, new = two_classes(200, n_lost, n_won)
+    found = compared("error", old, new, y)
+    exact = binomtest(n_won, n_won + n_lost, alternative="greater").pvalue
+    t = ttest_rel(*(1.0 * (m.label != y) for m in (old, new)), alternative="greater").pvalue
+    error = np.sqrt(exact / 10_000)
+    assert found.p == pytest.approx(max(exact, t), abs=4 * error + 1e-4)
+
+
+def test_of_areas_its_standard_error_is_that_of_delong() -> None:
+    rng = np.random.default_rng(1)
+    y = (rng.random(200) < 0.4).astype(np.int32)
+    shared = rng.normal(size=200)
+    scores = [quality * y + shared + rng.normal(size=200) for quality in (1.0, 1.6)]
+    models = [Predictions((s > 0).astype(np.int32), np.column_stack([-s, s])) for s in scores]
+    found = compared("auroc", *models, y)
+    error = delong_error(y == 1, *scores)
+    half = (found.difference.high - found.difference.low) / 2 / 1.972
+    assert half == pytest.approx(error, rel=0.03)
+
+
+def delong_error(is_positive: NDArray, first: NDArray, second: NDArray) -> float:
+    """The standard error of a difference of areas (DeLong et al. 1988, by placements)."""
+    by_model = []
+    for score in (first, second):
+        wins = np.sign(score[is_positive][:, None] - score[~is_positive][None, :]) / 2 + 0.5
+        by_model.append((wins.mean(axis=1), wins.mean(axis=0)))
+    positive, negative = (by_model[0][side] - by_model[1][side] for side in (0, 1))
+    return float(np.sqrt(np.var(positive, ddof=1) / len(positive)
+                         + np.var(negative, ddof=1) / len(negative)))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "metric", ["error", "auroc", "f1", "balanced_accuracy", "neg_log_loss", "matthews_corrcoef",
+               "average_precision"],
+)  # fmt: skip
+def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None:
+    rng = np.random.default_rng(2)
+    y = (rng.random(120) < 0.4).astype(np.int32)
+    probability = np.clip(0.3 * y + 0.6 * rng.random(120), 0.01, 0.99)
+    found = Predictions(
+        (probability > 0.5).astype(np.int32), np.column_stack([1 - probability, probability])
+    )
+    block, judged = rng.permutation(120) % 7, metric_named(metric)
+    without = loss_without_blocks(judged, 2)(y, found, block)
+    parts = [np.flatnonzero(block != one) for one in range(7)]
+    assert without == pytest.approx([judged.loss(y[r], found.take(r), 2) for r in parts])
+
+
+def test_equal_predictions_are_not_better() -> None:
+    y, old, _ = two_classes(200, 3, 9)
+    found = compared("error", old, old, y)
+    assert (found.p, found.difference.value, found.is_better) == (1.0, 0.0, False)
+
+
+def test_the_challenger_must_exceed_the_margin() -> None:
+    y, old, new = two_classes(1_000, 5, 105)  # 10 points better
+    assert compared("error", old, new, y, margin=7.0).is_better
+    assert not compared("error", old, new, y, margin=9.5).is_better
+    assert not compared("error", new, old, y).is_better
+
+
+def test_a_heavier_tail_alone_is_not_taken_for_an_improvement() -> None:
+    y = np.zeros(300)
+    old, new = Predictions(np.ones(300)), Predictions(np.ones(300))
+    old.label[0] = 40.0  # one row decides the difference of the means
+    found = compared("neg_mean_squared_error", old, new, y, n_classes=0)
+    assert found.difference.value > 5
+    assert not found.is_better
+
+
+@pytest.mark.parametrize(
+    ("y", "groups"),
+    [(np.zeros(200, dtype=np.int32), None), (np.arange(200) % 2, np.zeros(200, dtype=np.int64))],
+)
+def test_what_cannot_be_compared_is_an_error(y: NDArray, groups: NDArray | None) -> None:
+    rng = np.random.default_rng(0)
+    score = np.column_stack([np.zeros(200), rng.random(200)])
+    one = Predictions(np.zeros(200, dtype=np.int32), score)
+    with pytest.raises(ValueError, match=r"undefined|one group|finite|nan"):
+        compared("auroc", one, one, y, groups)
+
+
+def test_the_levels_of_all_nights_sum_to_the_level() -> None:
+    levels = [*islice(map(level_of, count(1)), 100_000)]
+    rest = LEVEL * 2 / np.sqrt(100_000.5) / 2.6124  # of the nights after, by an integral
+    assert sum(levels) + rest == pytest.approx(LEVEL, rel=1e-6)
+    assert np.all(np.diff(levels) < 0)
+
+
+@pytest.mark.parametrize("test_rows", ["same", "growing"])
+def test_equal_challengers_rarely_replace_the_champion(test_rows: TestRows) -> None:
+    # The levels of ten nights sum to 3.8 %; 3.5 standard errors of 220 series are 4.5 points.
+    n_series = {"error": 80, "neg_mean_squared_error": 30, "auroc": 0}
+    rng = np.random.default_rng(5)
+    nights = [
+        night_of_promotion(world, 200, test_rows, 0.0, rng)
+        for world in WORLDS
+        for _ in range(n_series[world.metric])
+    ]
+    assert len(nights) == 220
+    assert np.mean(np.greater(nights, 0)) <= 0.038 + 3.5 * np.sqrt(0.038 * 0.962 / 220)
+
+
+def test_challengers_better_by_two_standard_errors_replace_it_within_ten_nights() -> None:
+    world = WORLDS[1]
+    gain, rng = gain_of_standard_errors(world, 1_000), np.random.default_rng(6)
+    nights = [night_of_promotion(world, 1_000, "growing", gain, rng) for _ in range(150)]
+    share, error = share_with_error([night > 0 for night in nights])
+    assert share > 0.8 + 2 * error  # 92 % in the benchmark
