@@ -151,6 +151,18 @@ class Files:
             encoded[name] = (part, e.data)
         return encoded
 
+    def encoded_copy(
+        self, folder: str, target: str, parts: Mapping[str, Part]
+    ) -> dict[str, tuple[Part, bytes | memoryview]]:
+        """Return the checked parts of a folder as `encode` makes them for another folder."""
+        key, encoded = signing_key(), dict[str, tuple[Part, bytes | memoryview]]()
+        for name, part in parts.items():
+            data = self.read(folder, name, part)
+            signature = sign(key, f"{target}/{name}", data) if key and part.signature else ""
+            file = posixpath.basename(part.file)
+            encoded[name] = (replace(part, file=file, signature=signature), data)
+        return encoded
+
     def publish(
         self,
         folder: str,

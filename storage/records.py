@@ -69,10 +69,35 @@ class Records:
             NotPicklable: If a part cannot be pickled or read back, or fails the check.
             StoreLost, DiskFull, ProcessExhausted: If the record cannot be written.
         """
-        folder, place = _folder(record), new_place()
-        encoded = self._files.encode(folder, parts, {"record": record}, mappable=mappable)
+        place = new_place()
+        encoded = self._files.encode(_folder(record), parts, {"record": record}, mappable=mappable)
         if check is not None:
             _check_read_back(encoded, check)
+        self._publish(record, place, encoded, private=private)
+        if study is not None:
+            self.link([record], study)
+
+    def copy(self, record: str, target: str, study: str) -> None:
+        """Copy a record, without decoding it, to the id `target`, for a study to use.
+
+        Raises RecordDamaged if the record is missing or damaged, and the errors of `put`.
+        """
+        try:
+            encoded = self._files.encoded_copy(_folder(record), _folder(target), self.parts(record))
+        except Damaged as error:
+            raise RecordDamaged(f"record {record}: {error}") from error
+        self._publish(target, new_place(), encoded)
+        self.link([target], study)
+
+    def _publish(
+        self,
+        record: str,
+        place: str,
+        encoded: Mapping[str, tuple[Part, bytes | memoryview]],
+        *,
+        private: bool = False,
+    ) -> None:
+        folder = _folder(record)
         self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
         self._journal.begin(folder, place)
         try:
@@ -84,8 +109,6 @@ class Records:
         former = self._database.transact(partial(_kept, record, place, published))
         if former:
             self._delete({folder: former})
-        if study is not None:
-            self.link([record], study)
 
     def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
         """Delete unreferenced files; leave the rest to a later sweep."""

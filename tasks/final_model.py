@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.codec import NotPicklable, decode, encode
 from prefect_tune.storage.files import StoreRefused
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.key import ARTIFACTS, model_record
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
@@ -131,6 +131,7 @@ def store_model(context: StudyContext, members: Sequence[Member], run_step: RunS
         "subset": min(member.query["subset"] for member in members),
         "configuration": members[0].query["configuration"],
         "dataset": context.problem.dataset,
+        ARTIFACTS: sorted({key for f in fitted for key in f.artifacts}),
     }
     record = model_record(context.study)
     try:
@@ -145,11 +146,12 @@ def store_model(context: StudyContext, members: Sequence[Member], run_step: RunS
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A member, its pipelines (one per fold if `of_folds`, else one) and their last records."""
+    """A member: pipelines (one per fold if `of_folds`, else one), last records and artifacts."""
 
     member: Member
     pipelines: tuple[Pipeline, ...]
     records: tuple[str, ...]
+    artifacts: tuple[str, ...]
 
     def model(self, classes: NDArray[Any]) -> Any:
         return _mean(self.pipelines, None, classes)
@@ -167,6 +169,7 @@ def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted
             member,
             tuple(Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains),
             tuple(nodes[-1].record for nodes in chains),
+            tuple(key for nodes in chains for node in nodes for key in node.cached_keys),
         )
 
 

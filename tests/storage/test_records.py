@@ -31,6 +31,26 @@ def test_a_damaged_record_is_an_error_that_names_it(store) -> None:
     assert not store.records.is_whole("data/none")
 
 
+def test_a_copy_is_a_record_of_its_own(store, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_SIGNING_KEY", "secret")
+    parts = {"model": Path("an object that is pickled"), "about": {"name": "n"}, "y": np.arange(3)}
+    store.records.put("models/s", parts, "s")
+    store.records.copy("models/s", "champions/nightly/s/1", "series nightly")
+    store.records.put("models/s", {"model": Path("another one")}, "s")
+    store.records.release("s")
+    found = store.records.get("champions/nightly/s/1")  # the signature is valid for the copy
+    assert (found["model"], found["about"]) == (parts["model"], parts["about"])
+    assert found["y"].tolist() == [0, 1, 2]
+    assert verify(store).damaged == []
+    assert store.records.release("series nightly") == ["champions/nightly/s/1"]
+
+
+def test_a_missing_record_is_not_copied(store) -> None:
+    with pytest.raises(RecordDamaged, match="models/none"):
+        store.records.copy("models/none", "champions/x", "series x")
+    assert not store.records.exists("champions/x")
+
+
 def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
     for record in ("data/shared", "predictions/a", "predictions/b"):
         store.records.put(record, {"v": 1})
