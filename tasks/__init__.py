@@ -7,8 +7,8 @@ trial needs, including its `plugins`.
 
 A `trial` runs a path of steps, served by the cache or made by `fitting`, with `repairs` for data
 that a step cannot take. `final_model` has the Prefect tasks that refit a choice on all training
-rows, and `ensembling` combines models. `worker` runs all this on Dask, with one of the `threads`
-for each trial.
+rows, `ensembling` combines models, and `model_comparison` compares two models on fresh rows.
+`worker` runs all this on Dask, with one of the `threads` for each trial.
 
 `exporting` writes a model for use elsewhere. `trial_code` builds the pipeline of a trial, and the
 code that builds it.

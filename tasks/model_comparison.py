@@ -1,0 +1,233 @@
+"""The comparison of a series' champion with a challenger, on rows that neither was fitted on.
+
+Both models predict test rows of the challenger's data. The champion reads them by its own schema,
+and its classes are matched by label. Rows that the champion was trained on are left out, as are the
+rows of the decision that made it the champion.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from prefect import task
+from prefect.client.schemas.objects import State
+from prefect.states import Completed
+
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.columns import like_training
+from prefect_tune.tasks.data.dataset import Dataset, Label, load_dataset
+from prefect_tune.tasks.data.row_ids import row_ids
+from prefect_tune.tasks.data.row_reader import RowReader
+from prefect_tune.tasks.data.split import REFIT, TEST, load_split
+from prefect_tune.tasks.final_model import REFIT_TIMES
+from prefect_tune.tasks.fitting.final_scoring import predicted
+from prefect_tune.tasks.objective.paired_comparison import (
+    LEAST_ROWS,
+    PairedComparison,
+    paired_comparison,
+)
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.problem import Problem, StudyContext, open_store
+from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.trial.evaluate import SHOWN, retry_through_outages
+from prefect_tune.tasks.user_code import exits_as_errors
+from prefect_tune.tasks.worker.readiness import load
+from prefect_tune.tasks.worker.trial_note import trial_noted
+
+
+@dataclass(frozen=True, slots=True)
+class StudyModel:
+    """A final model in the store: the record that holds it, and the problem of its study."""
+
+    record: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Terms of a comparison.
+
+    Attributes:
+        identity: Columns that identify a row, see `row_ids`.
+        excludes_test_rows: Whether test rows of the champion's study are excluded, because a
+            decision on them made it the champion.
+        margin: Improvement of the loss that the challenger must exceed.
+        level: Largest p-value that favours the challenger.
+        night: Number of the decision; with the seed of the study, it seeds the random numbers.
+    """
+
+    identity: tuple[str, ...]
+    excludes_test_rows: bool
+    margin: float
+    level: float
+    night: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Outcome of a comparison; without `compared`, there are too few rows, or a `problem`."""
+
+    n_rows: int
+    compared: PairedComparison | None = None
+    problem: str = ""
+
+
+def compare_on_fresh_rows(
+    store: ArtifactStore, champion: StudyModel, challenger: StudyModel, terms: Terms
+) -> Comparison:
+    """Compare two models on the fresh test rows of the challenger's data.
+
+    Raises `StoreLost` if the store becomes unusable. Any other error is the problem of the outcome:
+    models run users' code.
+    """
+    try:
+        with exits_as_errors(), one_thread():
+            return _compared(store, champion, challenger, terms)
+    except RecordDamaged as error:
+        return Comparison(0, problem=_line(error))
+    except StoreLost:
+        raise
+    except Exception as error:  # any kind, such as a missing library
+        return Comparison(0, problem=_line(error))
+
+
+def _compared(
+    store: ArtifactStore, champion: StudyModel, challenger: StudyModel, terms: Terms
+) -> Comparison:
+    now, before = (load_dataset(store, m.problem.dataset) for m in (challenger, champion))
+    rows, ids = fresh_rows(store, champion.problem, challenger.problem, terms)
+    if len(rows) < LEAST_ROWS:
+        return Comparison(len(rows))
+    old, new = (_model(store, one) for one in (champion, challenger))
+    compared = paired_comparison(
+        challenger.problem.find_metric(),
+        predictions_on(old, before, now, rows),
+        predicted(new, now, rows),
+        now.y[rows],
+        ids,
+        n_classes=len(now.classes),
+        margin=terms.margin,
+        level=terms.level,
+        rng=np.random.default_rng([challenger.problem.seed, terms.night]),
+    )
+    return Comparison(len(rows), compared)
+
+
+def fresh_rows(
+    store: ArtifactStore, champion: Problem, challenger: Problem, terms: Terms
+) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
+    """Return positions and ids of the challenger's test rows that the champion does not depend on.
+
+    Rows with the ids of training rows are known to a model as well as these.
+    """
+    now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
+    rows = load_split(store, challenger.split).held_out(REFIT)
+    ids, known = row_ids(now, terms.identity)[rows], row_ids(before, terms.identity)
+    if not terms.excludes_test_rows:
+        known = known[load_split(store, champion.split).fold != TEST]
+    is_fresh = ~np.isin(ids, known)
+    return rows[is_fresh], ids[is_fresh]
+
+
+def _model(store: ArtifactStore, model: StudyModel) -> Any:
+    model.problem.find_space()  # imports the user's classes, which the model needs to be read
+    return store.records.get(model.record, ["model"])["model"]
+
+
+def predictions_on(
+    model: Any, trained_on: Dataset, dataset: Dataset, rows: NDArray[np.intp]
+) -> Predictions:
+    """Return the predictions of a model for some rows of another data set than its own.
+
+    Raises `BadInput` if the rows lack what the model needs, `ValueError` for other predictions.
+    """
+    X = dataset.rows(rows)
+    if isinstance(X, pd.DataFrame):
+        reader = trained_on.row_reader
+        assert reader is not None  # noqa: S101 - both are tables
+        _check_texts(reader, dataset.row_reader)
+        X = like_training(X, reader, f"the fresh rows of {dataset.name}")
+    found = predictions_of(model, X, trained_on.learned_classes)
+    return matched(found, trained_on.classes, dataset.classes)
+
+
+def _check_texts(learned: RowReader, given: RowReader | None) -> None:
+    """Raise `BadInput` unless texts, which are stored as hashed words, have as many of these."""
+    widths = {c.name: c.n_words for c in given.columns} if given else {}
+    for column in learned.columns:
+        n_words = widths.get(column.name, column.n_words)
+        if column.kind == "text" and n_words and n_words != column.n_words:
+            raise BadInput(
+                f"words of column {column.name} are hashed into {n_words} columns, and the model "
+                f"takes {column.n_words}"
+            )
+
+
+def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Label]) -> Predictions:
+    """Return predictions of `learned` classes as predictions of other classes, matched by label.
+
+    A class that was not learned has probability 0. A learned class that is not among the other ones
+    is dropped: the other probabilities of a row are scaled to sum to 1.
+
+    Raises `ValueError` if a dropped class is predicted without scores.
+    """
+    if tuple(learned) == tuple(classes) and [*map(type, learned)] == [*map(type, classes)]:
+        return found
+    place = _places(learned, classes)
+    label, is_known = place[found.label], place >= 0
+    if found.score is None:
+        if (label < 0).any():
+            gone = learned[int(found.label[label < 0][0])]
+            raise ValueError(f"it predicts class {gone!r}, which the data does not have")
+        return Predictions(label)
+    lowest = 0.0 if found.are_probabilities else float(np.finfo(np.float64).min)
+    score = np.full((len(label), len(classes)), lowest)
+    score[:, place[is_known]] = found.score[:, is_known]
+    if found.are_probabilities:
+        total = score.sum(axis=1, keepdims=True)
+        share = np.full_like(score, 1 / len(classes))
+        score = np.divide(score, total, out=share, where=total > 0)
+    label = np.where(label >= 0, label, score.argmax(axis=1)).astype(np.int32)
+    return Predictions(label, score)
+
+
+def _places(learned: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int32]:
+    """Return the position of each learned class, -1 if it is none; 1, 1.0 and "1" are equal."""
+    known = {_text(label): position for position, label in enumerate(classes)}
+    return np.array([known.get(_text(label), -1) for label in learned], dtype=np.int32)
+
+
+def _text(label: Label) -> str:
+    is_whole = isinstance(label, float) and label.is_integer()
+    return str(int(label) if is_whole else label)
+
+
+def _line(error: Exception) -> str:
+    kind = "" if isinstance(error, ValueError | StoreLost) else f"{type(error).__name__}: "
+    return masked(f"{kind}{error}".split("\n", 1)[0])
+
+
+@task(name="compare", task_run_name="compare {what}", **SHOWN)
+def compare_models(  # noqa: PLR0917 - parameters of a task
+    what: str,  # noqa: ARG001 - names the task run
+    context: StudyContext,
+    champion: StudyModel,
+    challenger: StudyModel,
+    terms: Terms,
+    times: float = REFIT_TIMES,
+) -> State[Comparison]:
+    """Compare two models as `compare_on_fresh_rows` does, within `times` a trial's time limit."""
+    with trial_noted(times):
+        retry_through_outages(lambda: load(context, ()))
+        outcome = retry_through_outages(
+            lambda: compare_on_fresh_rows(open_store(context.store), champion, challenger, terms)
+        )
+    message = outcome.problem or f"{outcome.n_rows} fresh rows"
+    return Completed(message=message, data=outcome)

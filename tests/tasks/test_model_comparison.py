@@ -1,0 +1,244 @@
+"""Champion and challenger on fresh rows: which rows these are, and what the champion makes of them.
+
+The models are fitted here, and stored like final models.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import write_meds
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from studies import problem_of
+
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.files import RECORDS
+from prefect_tune.storage.key import model_record
+from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.data.columns import like_training
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.row_ids import row_ids
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import REFIT, TEST, load_split
+from prefect_tune.tasks.model_comparison import (
+    Comparison,
+    StudyModel,
+    Terms,
+    compare_on_fresh_rows,
+    fresh_rows,
+    matched,
+    predictions_on,
+)
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+
+TERMS = Terms(("a", "b"), excludes_test_rows=False, margin=0.0, level=0.02, night=1)
+
+
+def frame(n: int, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(2, n))
+    return pd.DataFrame({"a": a, "b": b, "target": np.where(a + 0.5 * b > 0, "yes", "no")})
+
+
+class Series:
+    """Studies with a model each, in one store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, ArtifactStore(StoreAddress(str(folder / "store")))
+
+    def study(self, name: str, data: pd.DataFrame, model: Any, **changes: object) -> StudyModel:
+        path = self.folder / f"{name}.parquet"
+        data.to_parquet(path)
+        source = Source(str(path), target="target")
+        problem = problem_of(source, self.store, space_named("small"), **changes)
+        dataset = load_dataset(self.store, problem.dataset)
+        rows = np.flatnonzero(load_split(self.store, problem.split).fold != TEST)
+        model.fit(dataset.rows(rows), dataset.labels[rows])
+        record = model_record(name)
+        self.store.records.put(record, {"model": model, "about": {}})
+        return StudyModel(record, problem)
+
+    def dataset(self, study: StudyModel) -> Dataset:
+        return load_dataset(self.store, study.problem.dataset)
+
+    def compare(self, champion: StudyModel, challenger: StudyModel, **terms: Any) -> Comparison:
+        return compare_on_fresh_rows(self.store, champion, challenger, replace(TERMS, **terms))
+
+
+@pytest.fixture
+def series(tmp_path: Path) -> Series:
+    return Series(tmp_path)
+
+
+def test_a_better_model_is_found_better(series: Series) -> None:
+    old = series.study("old", frame(300), DummyClassifier())
+    new = series.study("new", frame(3_000, seed=1), LogisticRegression())
+    found = series.compare(old, new)
+    assert found.compared is not None, found.problem
+    assert found.compared.is_better
+    assert found.compared.difference.value > 30
+    assert found.n_rows == found.compared.n_rows == 600  # all test rows: none was known
+    assert found == series.compare(old, new)
+
+
+@pytest.mark.parametrize(
+    ("metric", "model"),
+    [("auroc", LogisticRegression()), ("neg_log_loss", LogisticRegression()),
+     ("f1", LogisticRegression()), ("balanced_accuracy", LogisticRegression())],
+)  # fmt: skip
+def test_any_metric_can_decide(series: Series, metric: str, model: Any) -> None:
+    old = series.study("old", frame(300), DummyClassifier(), metric=metric)
+    new = series.study("new", frame(2_000, seed=1), model, metric=metric)
+    found = series.compare(old, new)
+    assert found.compared is not None, found.problem
+    assert found.compared.is_better
+
+
+def test_numbers_are_compared_too(series: Series) -> None:
+    old, new = (frame(1_200, seed).assign(target=lambda f: f["a"] + f["b"]) for seed in (0, 1))
+    constant = series.study("old", old[["b", "a", "target"]], LinearRegression(), metric="r2")
+    shifted = frame(1_200, 2).assign(target=np.random.default_rng(0).normal(size=1_200))
+    useless = series.study("useless", shifted, LinearRegression(), metric="r2")
+    best = series.study("new", new, LinearRegression(), metric="r2")
+    assert (better := series.compare(useless, best).compared) is not None
+    assert better.is_better
+    assert (equal := series.compare(constant, best).compared) is not None
+    assert not equal.is_better
+
+
+def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) -> None:
+    # Labels are noise: a champion that remembers its training rows has no error on these alone.
+    rng = np.random.default_rng(0)
+    data = frame(4_000).assign(target=np.where(rng.random(4_000) < 0.5, "yes", "no"))
+    old = series.study("old", data[:2_500], KNeighborsClassifier(1))
+    new = series.study("new", data.sample(frac=1, random_state=1), KNeighborsClassifier(1), seed=3)
+    found = series.compare(old, new)
+    assert found.compared is not None, found.problem
+    assert 42 < found.compared.champion.value < 58
+    rows, ids = fresh_rows(series.store, old.problem, new.problem, TERMS)
+    trained = np.flatnonzero(load_split(series.store, old.problem.split).fold != TEST)
+    assert not np.isin(ids, row_ids(series.dataset(old), TERMS.identity)[trained]).any()
+    assert set(rows) < set(load_split(series.store, new.problem.split).held_out(REFIT))
+
+
+def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Series) -> None:
+    data = frame(3_000)
+    old = series.study("old", data[:2_000], LogisticRegression())
+    new = series.study("new", data, LogisticRegression())
+    rows, ids = fresh_rows(
+        series.store, old.problem, new.problem, replace(TERMS, excludes_test_rows=True)
+    )
+    assert len(rows) > 100
+    assert not np.isin(ids, row_ids(series.dataset(old), TERMS.identity)).any()
+    more, _ = fresh_rows(series.store, old.problem, new.problem, TERMS)
+    assert set(rows) < set(more)
+
+
+def test_below_200_fresh_rows_nothing_is_compared(series: Series) -> None:
+    old = series.study("old", frame(600), LogisticRegression())
+    new = series.study("new", frame(900, seed=1), LogisticRegression())
+    assert series.compare(old, new) == Comparison(180)
+
+
+def test_the_champion_reads_rows_by_its_own_schema(series: Series) -> None:
+    # Codes were texts when the champion was trained, and are whole numbers now.
+    data = frame(1_500)
+    code = np.arange(1_500) % 3
+    before = data.assign(code=np.where(code == 2, "x", (code + 1).astype(str)))[:800]
+    model = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
+    old = series.study("old", before, model)
+    new = series.study("new", data.assign(code=code % 2 + 1), LogisticRegression())
+    now, known = series.dataset(new), series.dataset(old)
+    assert known.X["code"].dtype != now.X["code"].dtype
+    rows = np.arange(700, 900)
+    found = predictions_on(model, known, now, rows)
+    written = data.assign(code=(code % 2 + 1).astype(str)).iloc[rows]
+    reader = known.row_reader
+    assert reader is not None
+    expected = predictions_of(model, like_training(written, reader), known.learned_classes)
+    assert np.array_equal(found.score, expected.score)
+
+
+def test_events_are_given_to_the_champion_as_they_are(series: Series) -> None:
+    meds = write_meds(series.folder / "meds")
+    source = Source(str(meds), labels="labels/task")
+    problem = problem_of(source, series.store, space_named("healthcare"))
+    dataset = load_dataset(series.store, problem.dataset)
+
+    class Counting(DummyClassifier):
+        def predict_proba(self, X: Any) -> Any:
+            share = (X.stop - X.start) / 1_000
+            return np.column_stack([1 - share, share])
+
+    model = Counting(strategy="prior").fit(np.zeros((len(dataset), 1)), dataset.labels)
+    found = predictions_on(model, dataset, dataset, np.arange(5))
+    assert found.score is not None
+    assert (found.score[:, 1] > 0).all()
+
+
+def test_a_class_unknown_to_the_champion_has_probability_0() -> None:
+    found = Predictions(np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]]))
+    same = matched(found, ("a", "c"), ("a", "b", "c"))
+    assert same.label.tolist() == [0, 2]
+    assert same.score is not None
+    assert same.score.tolist() == [[0.9, 0, 0.1], [0.3, 0, 0.7]]
+
+
+@pytest.mark.parametrize(
+    ("learned", "classes"), [((1, 2), ("1", "2")), ((1.0, 2.0), (1, 2)), (("1", "2"), (1, 2))]
+)
+def test_classes_are_matched_by_their_text(learned: tuple, classes: tuple) -> None:
+    found = Predictions(np.array([1, 0]), np.array([[0.2, 0.8], [1.0, 0.0]]))
+    same = matched(found, learned, classes)
+    assert same.label.tolist() == [1, 0]
+    assert same.score is not None
+    assert same.score.tolist() == [[0.2, 0.8], [1.0, 0.0]]
+
+
+def test_a_class_that_the_data_has_lost_is_dropped() -> None:
+    score = np.array([[0.5, 0.2, 0.3], [0.0, 0.5, 0.5], [1.0, 0.0, 0.0]])
+    found = matched(Predictions(np.array([0, 1, 0]), score), ("a", "b", "c"), ("b", "c"))
+    assert found.label.tolist() == [1, 0, 0]
+    assert found.score is not None
+    assert found.score == pytest.approx(np.array([[0.4, 0.6], [0.5, 0.5], [0.5, 0.5]]))
+    with pytest.raises(ValueError, match="class 'a'"):
+        matched(Predictions(np.array([0])), ("a", "b"), ("b", "c"))
+
+
+def test_a_new_class_counts_as_an_error_of_the_champion(series: Series) -> None:
+    data = frame(3_000)
+    old = series.study("old", data[:1_500], LogisticRegression())
+    three = data.assign(target=np.where(data["a"] > 1, "more", data["target"]))
+    new = series.study("new", three, KNeighborsClassifier(5))
+    found = series.compare(old, new)
+    assert found.compared is not None, found.problem
+    share = 100 * (series.dataset(new).y == series.dataset(new).classes.index("more")).mean()
+    assert found.compared.champion.value == pytest.approx(share, abs=6)
+    assert found.compared.is_better
+
+
+@pytest.mark.parametrize("what", ["column", "cell", "model", "record"])
+def test_a_champion_that_cannot_be_compared_is_a_reason(series: Series, what: str) -> None:
+    data = frame(2_000).assign(more=np.arange(2_000.0))
+    old = series.study("old", data[:1_000], LogisticRegression())
+    if what == "column":
+        data = data.drop(columns="more")
+    elif what == "cell":
+        data = data.assign(more=np.where(data.index % 2, "high", "low"))
+    new = series.study("new", data, DummyClassifier())
+    if what == "model":
+        series.store.records.put(old.record, {"model": DummyClassifier(), "about": {}})
+    elif what == "record":
+        for path in (series.folder / "store" / RECORDS / old.record).rglob("model*"):
+            path.write_bytes(b"damaged")
+    found = series.compare(old, new)
+    assert found.compared is None
+    assert {"column": "more", "cell": "low", "model": "fitted", "record": "damaged"}[
+        what
+    ] in found.problem
