@@ -7,9 +7,10 @@ the chosen trials by `refitting`. `results` gives access to a finished study.
 
 `preparation` turns parameters into a study, `study` is a study in the ledger, `series` are studies
 of one question over time, `reading` shows a stored study to people and programs, `workers` run its
-trials, and `comparison` compares studies of several methods. `series_run` is one run of a series.
-Observers of a running study receive its `progress`, and `flow_run_page` is its page in Prefect.
-`options` declares the parameters of the flows, `interrupts` and `run_requests` end or pause a
-study, `prefect_events` are sent for automations, and `event_loop` lets flows run in an event loop.
-All use `text`, `markdown` and `store_location`.
+trials, and `comparison` compares studies of several methods. `series_run` is one run of a series,
+`promotion` decides on its model, and `promoting` sets the champion by hand. Observers of a running
+study receive its `progress`, and `flow_run_page` is its page in Prefect. `options` declares the
+parameters of the flows, `interrupts` and `run_requests` end or pause a study, `prefect_events` are
+sent for automations, and `event_loop` lets flows run in an event loop. All use `text`, `markdown`
+and `store_location`.
 """

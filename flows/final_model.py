@@ -104,7 +104,9 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if picks_single_trial(plan, optimizer) else MOST_REFITS)
     scored = members[:_SCORED]
-    around = recheck_seconds(few, n_slots) + _AFTER_SECONDS + scoring_seconds(study, scored)
+    n_scorings = 1 if plan.options.series is None else 2  # the second is that of the champion
+    scoring = n_scorings * scoring_seconds(study, scored)
+    around = recheck_seconds(few, n_slots) + _AFTER_SECONDS + scoring
     subset = subset_in_time(study, members, n_slots, most_seconds - around)
     if not subset and can_average_folds(study, [best]):
         return min(around + _AVERAGING_SECONDS, most_seconds)

@@ -22,6 +22,7 @@ from prefect_tune.flows.prefect_events import (
 )
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
+from prefect_tune.flows.promotion import decide_promotions
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
@@ -207,4 +208,6 @@ def _run(
         is_for_model = was_spent or study.trials.totals.told == n_told
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
+        if only is None:
+            decide_promotions(study, running, context, observer)
         return running.n_task_runs

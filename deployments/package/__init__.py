@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
     from prefect_tune.deployments.server.embedded import local_server
     from prefect_tune.flows.comparing import compare
-    from prefect_tune.flows.results.loaded_study import load_study
+    from prefect_tune.flows.results.loaded_study import load_champion, load_study
     from prefect_tune.flows.tuning import retry, tune
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
     from prefect_tune.optimizers.space.equal_paths import order_step
@@ -23,6 +23,7 @@ __all__ = [
     "Step",
     "__version__",
     "compare",
+    "load_champion",
     "load_study",
     "local_server",
     "order_step",
@@ -38,6 +39,7 @@ _HOMES = {
     "Space": "prefect_tune.optimizers.space.space",
     "Step": "prefect_tune.optimizers.space.algorithm",
     "compare": "prefect_tune.flows.comparing",
+    "load_champion": "prefect_tune.flows.results.loaded_study",
     "load_study": "prefect_tune.flows.results.loaded_study",
     "local_server": "prefect_tune.deployments.server.embedded",
     "order_step": "prefect_tune.optimizers.space.equal_paths",

@@ -42,6 +42,7 @@ class Exported:
         trusted: Types the reader must trust to load the skops file.
         n_checked: Rows on which the reloaded model gave the same predictions.
         reads_rows: Whether the model takes table rows without preparation.
+        record: Record of the model, if it is the copy of a champion.
     """
 
     study: str
@@ -57,6 +58,7 @@ class Exported:
     trusted: tuple[str, ...] = ()
     n_checked: int = 0
     reads_rows: bool = False
+    record: str | None = None
 
     @property
     def weights(self) -> dict[int, float]:
@@ -99,21 +101,27 @@ class Exported:
 
 
 def exported_model(
-    store: ArtifactStore, study: str, *, of_matrix: bool = False
+    store: ArtifactStore, study: str, *, of_matrix: bool = False, record: str | None = None
 ) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study as `export` writes it, and its description.
 
-    Raises `UnknownName` if the study does not exist, `BadInput` if it has no model or the model
-    violates constraints added later, and `RecordDamaged` if the model's record is damaged.
+    `record` is as in `final_model`. Raises `UnknownName` if the study does not exist, `BadInput` if
+    it has no model or the model violates constraints added later, and `RecordDamaged` if the
+    model's record is damaged.
     """
-    model, about = final_model(store, study)
+    model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
     of_matrix |= dataset.kind == "events"
     return with_reader(plain(model), dataset, of_matrix=of_matrix), about
 
 
 def export(
-    store: ArtifactStore, study: str, file_format: str, *, of_matrix: bool = False
+    store: ArtifactStore,
+    study: str,
+    file_format: str,
+    *,
+    of_matrix: bool = False,
+    record: str | None = None,
 ) -> Exported:
     """Export a study's final model as `pickle` or `skops`, reload it and compare predictions.
 
@@ -121,7 +129,7 @@ def export(
     of that step instead. Raises the errors of `exported_model`, `BadInput` if skops does not
     support the model, and `RuntimeError` if the reloaded model predicts differently.
     """
-    model, about = final_model(store, study)
+    model, about = final_model(store, study, record)
     problem = StudyPlan.from_stored(find_study(store, study)).problem
     dataset = load_dataset(store, problem.dataset)
     split = load_split(store, problem.split)
@@ -142,6 +150,7 @@ def export(
                 n_checked=len(checked),
                 predicts_events=is_of_events,
                 reads_rows=reads_rows,
+                record=record,
             )
     raise RuntimeError(f"the model of study {study!r} predicts differently after reloading")
 

@@ -1,4 +1,4 @@
-"""`load_study`: read-only access to a study from Python."""
+"""`load_study` and `load_champion`: read-only access to a study from Python."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +31,7 @@ class LoadedStudy:
 
     name: str
     address: StoreAddress = field(repr=False)  # may contain a password
+    model_record: str | None = field(default=None, repr=False)  # copy of a champion's model
 
     @property
     def plan(self) -> StudyPlan:
@@ -145,7 +146,7 @@ class LoadedStudy:
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
-            model, _ = exported_model(store, self.name, of_matrix=matrix)
+            model, _ = exported_model(store, self.name, of_matrix=matrix, record=self.model_record)
         return model
 
     @property
@@ -175,9 +176,35 @@ def load_study(name: str, store: str | None = None, database: str | None = None)
         store: URL of its store, or `block:NAME`; by default this machine's store.
         database: URL of the store's database, if it is not in the store.
     """
+    study = LoadedStudy(name, _existing_store(store, database))
+    study.plan  # noqa: B018 - raises if the study does not exist
+    return study
+
+
+@errors_for_caller()
+def load_champion(
+    series: str, store: str | None = None, database: str | None = None
+) -> LoadedStudy:
+    """Return the study whose model is the champion of a series; its `model()` is the champion.
+
+    The study may have been resumed since, with another model; the champion is the promoted one.
+    Raises `BadInput` if the store does not exist or the series has no champion, and `UnknownName`
+    if the series does not exist. `store` and `database` are as in `load_study`.
+    """
+    from prefect_tune.flows.series.champion import champion_of  # noqa: PLC0415 - rarely needed
+    from prefect_tune.flows.series.series import open_series  # noqa: PLC0415
+
+    address = _existing_store(store, database)
+    opened = ArtifactStore(address)
+    try:
+        champion = champion_of(opened, open_series(opened, series))
+    finally:
+        opened.close()
+    return LoadedStudy(champion.study, address, champion.record)
+
+
+def _existing_store(store: str | None, database: str | None) -> StoreAddress:
     address = store_address(store, database)
     if not ArtifactStore.exists(address):
         raise BadInput(f"there is no store at {address.url}; the first study creates one")
-    study = LoadedStudy(name, address)
-    study.plan  # noqa: B018 - raises if the study does not exist
-    return study
+    return address

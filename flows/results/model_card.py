@@ -165,7 +165,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
     test = split.held_out(REFIT)
     best = view.model_trial or view.incumbent
     held_out = view.ensemble.losses if view.ensemble else ()
-    model, _ = final_model(store, exported.study)
+    model, _ = final_model(store, exported.study, exported.record)
     return CardFacts(
         plan=plan,
         exported=exported,

@@ -14,7 +14,7 @@ from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.key import ARTIFACTS, model_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
@@ -32,22 +32,25 @@ _LOGGER = logging.getLogger(__name__)
 _SHOWN_CELLS = 20
 
 
-def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
+def final_model(
+    store: ArtifactStore, study: str, record: str | None = None
+) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study and its description, with trials and test loss.
 
-    Raises `UnknownName` if the study does not exist, `BadInput` if it has no model, a package is
-    missing or the model violates constraints added later, and `RecordDamaged` if its record is
-    damaged.
+    `record` is the copy of the model as a champion; None for the study's own model. Raises
+    `UnknownName` if the study does not exist, `BadInput` if it has no model, a package is missing
+    or the model violates constraints added later, and `RecordDamaged` if its record is damaged.
     """
     stored = find_study(store, study)
     space = StudyPlan.from_stored(stored).problem.find_space()  # may bring code
-    if not store.records.exists(model_record(study)):
+    record = record or model_record(study)
+    if not store.records.exists(record):
         raise BadInput(
             f"study {study!r} has no final model yet; resume the study with "
             f"`prefect-tune run ... --study {study}`, which fits a model at its end"
         )
     try:
-        parts = store.records.get(model_record(study))
+        parts = store.records.get(record)
     except ModuleNotFoundError as error:
         raise BadInput(
             f"the final model of study {study!r} needs {error.name}, which is not installed here"
@@ -56,9 +59,24 @@ def final_model(store: ArtifactStore, study: str) -> tuple[Any, dict[str, Any]]:
         if isinstance(error.__cause__, OSError):  # raised too if a library's own files do not load
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
-    _check_constraints(store, study, parts["about"])
-    tested = {name: stored.result.get(name) for name in ("test_loss", "test_loss_undefined")}
-    return parts["model"], {**parts["about"], **tested}
+    about = {name: value for name, value in parts["about"].items() if name != ARTIFACTS}
+    if reason := violated_constraints(store, study, about):
+        remedy = "resume the study, or restore its earlier constraints"
+        raise BadInput(reason, remedy=remedy)
+    result = stored.result if _is_current(store, study, record) else {}
+    tested = {name: result.get(name) for name in ("test_loss", "test_loss_undefined")}
+    return parts["model"], {**about, **tested}
+
+
+def _is_current(store: ArtifactStore, study: str, record: str) -> bool:
+    """Return whether a model is the study's own, or an unchanged copy of it."""
+    own = model_record(study)
+    if record == own:
+        return True
+    records = store.records
+    return records.exists(own) and records.parts(own)["model"].digest == (
+        records.parts(record)["model"].digest
+    )
 
 
 def predict(
@@ -68,6 +86,7 @@ def predict(
     labels: str | None,
     *,
     skip_bad_rows: bool = False,
+    record: str | None = None,
 ) -> pd.DataFrame:
     """Predict new rows: `prediction`, and `probability_<class>` if the model has probabilities.
 
@@ -84,8 +103,9 @@ def predict(
         labels: Patients and prediction times, for events.
         skip_bad_rows: Whether table rows with unreadable cells get no prediction; otherwise they
             are an error.
+        record: Copy of the model as a champion; None for the study's own model.
     """
-    model, about = final_model(store, study)
+    model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
     plan = StudyPlan.from_stored(find_study(store, study))
     X = read_features(data, labels, dataset, plan.source.format, plan.source.gaps)
@@ -182,21 +202,21 @@ def _with_prior(
     return Predictions(label, score)
 
 
-def _check_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> None:
-    """Raise `BadInput` if a member of the final model violates constraints added later."""
+def violated_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> str:
+    """Return which constraints, added later, a member of a model violates; empty if none."""
     ledger = Ledger(store.database)
     plan = StudyPlan.from_stored(find_study(store, study))
     constraints = [bounded.constraint for bounded in plan.options.bounds]
     if not constraints:
-        return
+        return ""
     members = {about["trial"], *(member["trial"] for member in about["members"])}
     with documents_of(study):
         trials = [(t.number, t.quantities) for t in map(TrialView, ledger.trials(study))]
     for number, quantities in trials:
         above = [c.name for c in constraints if c.excess(quantities) > 0]
         if number in members and above:
-            raise BadInput(
+            return (
                 f"the final model of study {study!r} comes from trial {number}, which violates "
-                f"constraints added later ({', '.join(above)}), and no other trial replaced it",
-                remedy="resume the study, or restore its earlier constraints",
+                f"constraints added later ({', '.join(above)}), and no other trial replaced it"
             )
+    return ""

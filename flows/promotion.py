@@ -1,0 +1,257 @@
+"""Promotion: after each study of a series, whether its model replaces the champion.
+
+The models are compared on a worker of the study, within the limits of a trial, because they run
+users' code. A decision and the change of the champion are one event of the series. If the process
+is killed before the event, the resumed study decides; if it is killed after the event, it does not
+decide again.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+from uuid import UUID
+
+from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
+from prefect_tune.flows.markdown import escaped, table
+from prefect_tune.flows.prefect_events import NewChampion, champion_changed
+from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.results.predict import violated_constraints
+from prefect_tune.flows.series.champion import (
+    Champion,
+    Decision,
+    Interval,
+    Outcome,
+    champion_of,
+    copy_model,
+    count_tests,
+    keep_champions,
+    model_copy,
+)
+from prefect_tune.flows.series.series import HeldSeries, Series
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.text import LossWords, counted, number_text
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.storage.key import model_record
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.notices import warn
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.model_comparison import Comparison, StudyModel, Terms, compare_models
+from prefect_tune.tasks.objective.declaration import METRICS
+from prefect_tune.tasks.objective.paired_comparison import LEAST_ROWS, LEVEL, level_of
+from prefect_tune.tasks.problem import StudyContext
+
+
+def decide_promotions(
+    study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+) -> None:
+    """Decide on the model of a study of a series, and before it on earlier undecided models.
+
+    This process holds the lease of the series. A comparison that fails is a decision too. Raises
+    `StoreLost` if the store becomes unusable.
+    """
+    name, store = study.plan.options.series, study.store
+    if name is None:
+        return
+    held = HeldSeries(store, name)
+    series = held.read()
+    decided = {decision.study for decision in series.decisions}
+    earlier = [run.study for run in series.runs if run.study not in {study.name, *decided}]
+    for candidate in [*earlier, study.name]:
+        if store.records.exists(model_record(candidate)):
+            flow_run_id = UUID(study.plan.flow_run_id)
+            _Promotion(held, candidate, running, context, flow_run_id, observer).decide()
+    keep_champions(store, held.read())
+
+
+@dataclass
+class _Promotion:
+    """The decision on the current model of the study `candidate`."""
+
+    held: HeldSeries
+    candidate: str
+    running: DaskTrials
+    context: StudyContext
+    flow_run_id: UUID
+    observer: Observer
+
+    def decide(self) -> None:
+        store, series = self.held.store, self.held.read()
+        model = model_copy(store, series.name, self.candidate)
+        earlier = [d.body["model"] for d in series.decisions if d.study == self.candidate]
+        if model in earlier:
+            return
+        decision = self._decision(series, model)
+        if decision.promoted:
+            copy_model(store, series.name, self.candidate)
+        # A resumed study may have another model, and then gets another decision.
+        self.held.append_decision(self.candidate, decision.to_json(), once=not earlier)
+        self.observer.note(f"{self.candidate}: {decision.reason}")
+        publish_decision(self.flow_run_id, series.name, self.candidate, decision)
+        if decision.promoted:
+            _send_event(series, self.candidate, decision)
+
+    def _decision(self, series: Series, model: str) -> Decision:
+        store = self.held.store
+        plan = StudyPlan.from_stored(find_study(store, self.candidate))
+        options = plan.options
+        undecided = Decision(
+            promoted=False,
+            outcome="never",
+            reason="not promoted, because of --promotion never",
+            model=model,
+            rule=options.promotion,
+            margin=options.margin or 0.0,
+            metric=plan.metric,
+            champion=series.champion,
+        )
+        about = store.records.get(model_record(self.candidate), ["about"])["about"]
+        why = violated_constraints(store, self.candidate, about)
+        if why and options.promotion != "never":
+            return replace(undecided, outcome="constraints", reason=f"not promoted: {why}")
+        if series.champion is not None:
+            return self._compared(undecided, plan, series)
+        if options.promotion == "never":
+            return undecided
+        reason = "champion, as the first model of the series"
+        return replace(undecided, promoted=True, outcome="first", reason=reason)
+
+    def _compared(self, undecided: Decision, plan: StudyPlan, series: Series) -> Decision:
+        """Return the decision by the rule after a comparison with the champion."""
+        rule, night = undecided.rule, count_tests(series) + 1
+        level = level_of(night) if rule == "better" else LEVEL
+        comparison = self._comparison(champion_of(self.held.store, series), plan, level, night)
+        measured = replace(undecided, **_measured(comparison, plan.metric))
+        losses = _losses_text(comparison, undecided)
+        if rule != "better":
+            is_always = rule == "always"
+            by_rule: Outcome = "always" if is_always else "never"
+            does = "champion" if is_always else "not promoted"
+            reason = f"{does}, because of --promotion {rule}{losses}"
+            return replace(measured, promoted=is_always, outcome=by_rule, reason=reason)
+        compared = comparison.compared
+        if compared is None:
+            why_not: Outcome = "not compared" if comparison.problem else "too few rows"
+            return replace(measured, outcome=why_not, reason=f"not promoted{losses}")
+        is_better = compared.is_better
+        outcome: Outcome = "better" if is_better else "not better"
+        sign = "<=" if is_better else ">"
+        test = f"p = {number_text(compared.p)} {sign} {number_text(level)}"
+        return replace(
+            measured,
+            promoted=is_better,
+            outcome=outcome,
+            reason=f"{'champion' if is_better else 'not promoted'}{losses} ({test})",
+            night=night,
+            level=level,
+        )
+
+    def _comparison(
+        self, champion: Champion, plan: StudyPlan, level: float, night: int
+    ) -> Comparison:
+        terms = Terms(
+            tuple(self.held.read().question.get("identity", ())),
+            champion.is_selected,
+            plan.options.margin or 0.0,
+            level,
+            night,
+        )
+        problem = StudyPlan.from_stored(find_study(self.held.store, champion.study)).problem
+        parameters = {
+            "what": f"{self.candidate} with {champion.study}",
+            "context": self.context,
+            "champion": StudyModel(champion.record, problem),
+            "challenger": StudyModel(model_record(self.candidate), plan.problem),
+            "terms": terms,
+        }
+        try:
+            compared: Comparison = self.running.run(compare_models, parameters)
+        except StoreLost:
+            raise
+        except Exception as error:  # a dead worker or an exceeded limit
+            return Comparison(0, problem=masked(str(error).split("\n", 1)[0]))
+        return compared
+
+
+def _losses_text(comparison: Comparison, decision: Decision) -> str:
+    """Return the losses, or why there are none, as the end of a reason."""
+    compared, losses = comparison.compared, LossWords(decision.metric)
+    if comparison.problem:
+        return f": could not compare: {comparison.problem}"
+    if compared is None:
+        return (
+            f": not enough rows ({counted(comparison.n_rows, 'test row')} that the champion "
+            f"{decision.champion} does not depend on; a comparison needs {LEAST_ROWS})"
+        )
+    return (
+        f": {losses.named(compared.challenger.value)}, {losses.of(compared.champion.value)} of the "
+        f"champion {decision.champion}, on {counted(compared.n_rows, 'fresh row')}"
+    )
+
+
+def _measured(comparison: Comparison, metric: str) -> dict[str, Any]:
+    """Return the fields of a decision that a comparison determines."""
+    compared, declared = comparison.compared, METRICS.get(metric)
+    if compared is None:
+        return {} if comparison.problem else {"n_rows": comparison.n_rows}
+    lower, upper = (declared.lower, declared.upper) if declared else (-inf, inf)
+    return {
+        "champion_loss": Interval.of(compared.champion, lower, upper),
+        "challenger_loss": Interval.of(compared.challenger, lower, upper),
+        "difference": Interval.of(compared.difference, -inf, inf),
+        "p": compared.p,
+        "n_rows": compared.n_rows,
+        "n_blocks": compared.n_blocks,
+    }
+
+
+def _send_event(series: Series, study: str, decision: Decision) -> None:
+    challenger, champion = decision.challenger_loss, decision.champion_loss
+    champion_changed(
+        NewChampion(
+            series=series.name,
+            study=study,
+            former=decision.champion,
+            by="test" if decision.outcome == "better" else "rule",
+            reason=decision.reason,
+            metric=decision.metric,
+            loss=None if challenger is None else challenger.value,
+            former_loss=None if champion is None else champion.value,
+            rows=decision.n_rows,
+        )
+    )
+
+
+def publish_decision(flow_run_id: UUID, series: str, study: str, decision: Decision) -> None:
+    """Publish a decision as a Prefect artifact, one key per series; warn if that fails."""
+    page = Page(
+        artifact_key(series, "champion"),
+        "markdown",
+        "\n".join(_lines(series, study, decision)),
+        escaped(decision.reason),
+    )
+    publisher = Publisher(flow_run_id)
+    try:
+        publisher.publish(page)
+    except Exception as error:  # a study does not depend on what Prefect shows
+        warn("server", f"the decision on {study} is not shown in Prefect: {error}")
+    finally:
+        publisher.close()
+
+
+def _lines(series: str, study: str, decision: Decision) -> list[str]:
+    losses = LossWords(decision.metric)
+    rows = [
+        (role, name, losses.of(loss.value), f"{losses.of(loss.low)} to {losses.of(loss.high)}")
+        for role, name, loss in (
+            ("challenger", study, decision.challenger_loss),
+            ("champion", decision.champion or "", decision.champion_loss),
+        )
+        if loss is not None
+    ]
+    shown = [[escaped(cell) for cell in row] for row in rows]
+    header = ["", "study", losses.name, "95 % interval"]
+    compared = ["", *table(header, shown)] if rows else []
+    told = f"{escaped(study)}: {escaped(decision.reason)}."
+    return [f"# Series {escaped(series)}", "", told, *compared]
