@@ -10,6 +10,7 @@ import click
 from prefect_tune.deployments.commands.artifacts import artifacts
 from prefect_tune.deployments.commands.automations import automations
 from prefect_tune.deployments.commands.catalogue import methods, spaces
+from prefect_tune.deployments.commands.champion import promote, rollback
 from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
 from prefect_tune.deployments.commands.completing import completion
@@ -22,8 +23,8 @@ from prefect_tune.deployments.commands.study import report, show, study, trials
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 
 _COMMANDS = (
-    run, show, report, trials, retry, artifacts, compare, standings, study, series, predict, export,
-    spaces, methods, cohort, serve, automations, completion,
+    run, show, report, trials, retry, artifacts, compare, standings, study, series, promote,
+    rollback, predict, export, spaces, methods, cohort, serve, automations, completion,
 )  # fmt: skip
 
 

@@ -1,10 +1,15 @@
 """Using the final model of a study: `prefect-tune predict` and `prefect-tune export`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from prefect_tune.deployments.commands.completing import complete_files, complete_studies
+from prefect_tune.deployments.commands.completing import (
+    complete_files,
+    complete_series,
+    complete_studies,
+)
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
 from prefect_tune.deployments.commands.output import (
@@ -16,13 +21,23 @@ from prefect_tune.deployments.commands.output import (
 )
 from prefect_tune.deployments.views.console import echo
 
+if TYPE_CHECKING:
+    from prefect_tune.storage.store import ArtifactStore
+
+_SERIES = click.option(
+    "--series",
+    metavar="NAME",
+    help="Use the champion of this series, in place of STUDY.",
+    shell_complete=complete_series,
+)
 _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 """Formats of models by file suffix."""
 
 
 @click.command()
-@click.argument("study", shell_complete=complete_studies)
-@click.argument("data", shell_complete=complete_files)
+@click.argument("study", required=False, shell_complete=complete_studies)
+@click.argument("data", required=False, metavar="DATA", shell_complete=complete_files)
+@_SERIES
 @click.option(
     "--labels",
     metavar="PATH",
@@ -45,9 +60,10 @@ _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
 @STORE
 @DATABASE
 def predict(
-    study: str,
-    data: str,
+    study: str | None,
+    data: str | None,
     *,
+    series: str | None,
     labels: str | None,
     skip_bad_rows: bool,
     out: str,
@@ -55,7 +71,7 @@ def predict(
     store: str | None,
     database: str | None,
 ) -> None:
-    """Predict the rows of DATA with the final model of STUDY.
+    """Predict the rows of DATA with the final model of STUDY, or the champion of a series.
 
     DATA has the form of the training data and needs no target column. Each row is read according to
     the schema of the training data, independently of other rows. FILE (.parquet or .csv) gets one
@@ -63,25 +79,57 @@ def predict(
     events, --labels names the rows to predict:
 
         prefect-tune predict icu events_of_may --labels labels_of_may.parquet
+        prefect-tune predict --series nightly events_of_may --labels labels_of_may.parquet
     """
+    study, data = _arguments(series, study, data, "DATA")
     with reported_errors():
         format_from_suffix(out, TABLES, "out")
         with existing_store(store, database) as opened:
             from prefect_tune.flows.results.predict import predict as predict_rows
 
-            frame = predict_rows(opened, study, data, labels, skip_bad_rows=skip_bad_rows)
+            study, record = _model(opened, series, study)
+            frame = predict_rows(
+                opened, study, data, labels, skip_bad_rows=skip_bad_rows, record=record
+            )
         write_table(frame, out)
         n_predicted = int(frame.prediction.notna().sum())
         if as_json:
             counts = {"rows": len(frame), "predicted": n_predicted}
-            print_json({**counts, "columns": list(frame.columns), "out": out})
+            print_json({"study": study, **counts, "columns": list(frame.columns), "out": out})
         else:
-            echo(f"{n_predicted} predictions in {out}")
+            by = f" by {study}, the champion of {series}" if series else ""
+            echo(f"{n_predicted} predictions{by} in {out}")
+
+
+def _arguments(
+    series: str | None, first: str | None, second: str | None, name: str
+) -> tuple[str, str]:
+    """Return study and file; with a series, the first argument is the file."""
+    if series is None and first is not None and second is not None:
+        return first, second
+    if series is not None and first is not None and second is None:
+        return "", first
+    if series is not None and second is not None:
+        raise click.UsageError("--series names the model, so leave out STUDY.")
+    missing = f"'{name}'" if first is not None or series is not None else "'STUDY'"
+    raise click.UsageError(f"Missing argument {missing}.")
+
+
+def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str, str | None]:
+    """Return the study and, for the champion of a series, the record of its model."""
+    if series is None:
+        return study, None
+    from prefect_tune.flows.series.champion import champion_of
+    from prefect_tune.flows.series.series import open_series
+
+    champion = champion_of(store, open_series(store, series))
+    return champion.study, champion.record
 
 
 @click.command()
-@click.argument("study", shell_complete=complete_studies)
-@click.argument("file", shell_complete=complete_files)
+@click.argument("study", required=False, shell_complete=complete_studies)
+@click.argument("file", required=False, metavar="FILE", shell_complete=complete_files)
+@_SERIES
 @click.option(
     "--matrix",
     is_flag=True,
@@ -92,16 +140,19 @@ def predict(
 @STORE
 @DATABASE
 def export(
-    study: str,
-    file: str,
+    study: str | None,
+    file: str | None,
     *,
+    series: str | None,
     matrix: bool,
     no_card: bool,
     as_json: bool,
     store: str | None,
     database: str | None,
 ) -> None:
-    """Write the final model of STUDY, a scikit-learn estimator, to FILE, with a model card.
+    """Write the final model of STUDY, or the champion of a series, to FILE, with a model card.
+
+    The model is a scikit-learn estimator.
 
     FILE is a pickle (.pkl) or a skops file (.skops), which runs no code when it is loaded. A pickle
     loads without prefect-tune, unless the rows are patient events. A model trained on a table
@@ -113,18 +164,24 @@ def export(
     The model card is a Markdown file (.md) with the same name. If a file of that name exists and is
     not a model card, nothing is written.
     """
+    study, file = _arguments(series, study, file, "FILE")
     with reported_errors():
         file_format = format_from_suffix(file, _MODELS)
         card_file = Path(file).with_suffix(".md")
         use, card = "", None
-        if not no_card:
-            from prefect_tune.flows.results.model_card import card_facts, model_card, written_use
-
-            use = written_use(card_file, study)
         with existing_store(store, database) as opened:
+            study, record = _model(opened, series, study)
+            if not no_card:
+                from prefect_tune.flows.results.model_card import (
+                    card_facts,
+                    model_card,
+                    written_use,
+                )
+
+                use = written_use(card_file, study)
             from prefect_tune.flows.results.exported import export as export_model
 
-            exported = export_model(opened, study, file_format, of_matrix=matrix)
+            exported = export_model(opened, study, file_format, of_matrix=matrix, record=record)
             if not no_card:
                 card = model_card(card_facts(opened, exported), Path(file).name, use)
         with atomic_output(file) as path:

@@ -31,6 +31,7 @@ def series(
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.series import print_all_series, print_series
         from prefect_tune.flows.reading.series_view import list_series, read_series
+        from prefect_tune.flows.series.champion import release_champions
         from prefect_tune.flows.series.series import held_series
         from prefect_tune.tasks.bad_input import BadInput
 
@@ -43,6 +44,7 @@ def series(
         view = read_series(opened, name)
         if remove:
             with held_series(opened, name) as held:
+                release_champions(opened, name)
                 held.delete()
             studies = [run.study for run in view.runs if run.state != "removed"]
             if as_json:
