@@ -5,16 +5,19 @@ A DataFrame is replaced by its name in a flow's parameters, and prepared like a 
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any, Literal, ParamSpec, overload
+from typing import Annotated, Any, Literal, ParamSpec, overload
 
 import pandas as pd
 from prefect import State
 from prefect.runtime import deployment, flow_run
+from pydantic import Field
 
 from prefect_tune.flows.event_loop import LoopSafeFlow, apart_from_loop, loop_safe_flow
 from prefect_tune.flows.options.caller import errors_for_caller, for_caller
+from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
 from prefect_tune.flows.preparation.request import StudyRequest
@@ -195,11 +198,19 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     return run_study(prepared)
 
 
+_RETRIED = replace(
+    OPTIONS["study"],
+    text="Name of the study, or of a series, whose newest study is meant.",
+    default_text="",
+)
+_TRIALS = Field(json_schema_extra={"description": "Numbers of failed trials; all by default."})
+
+
 @loop_safe_flow("retry")
-@documented
+@partial(documented, options={**OPTIONS, "study": _RETRIED})
 def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     study: str,
-    trial: list[int] | None = None,
+    trial: Annotated[list[int] | None, _TRIALS] = None,
     workers: int | None = None,
     dask: str | None = None,
     store: str | None = None,
@@ -209,8 +220,6 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     trial_memory: str | None = None,
 ) -> dict[str, Any]:
     """Rerun failed trials of a study, all or those given by number, in addition to its budget.
-
-    `study` may name a series, whose newest study is meant.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

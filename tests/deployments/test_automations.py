@@ -82,10 +82,10 @@ def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         def log_message(self, *args: object) -> None:
             """Quiet."""
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", received
-    server.shutdown()
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
+        server.shutdown()
 
 
 def schedule(served: Served, deployment: str, **parameters: Any) -> UUID:
@@ -149,6 +149,7 @@ def test_the_shipped_automations_are_of_prefects_format() -> None:
     assert events == {"prefect-tune.champion-changed", "prefect-tune.study-failed"}
 
 
+@pytest.mark.slow
 def test_a_file_that_is_no_automation_is_named(tmp_path) -> None:
     (tmp_path / "no.yaml").write_text("automations: 3")
     done = run("automations", tmp_path / "no.yaml", home=tmp_path)

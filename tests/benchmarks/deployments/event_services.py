@@ -1,6 +1,6 @@
 """Cost of the event services that `serve` turns on: CPU of the server and time of a small study.
 
-    tests/benchmarks/run deployments/event_services
+    tests/benchmarks/run deployments/event_services [PAIRS]
 
 Runs one study per pair on a server without, and on one with, event services, in turn: same data,
 method and trials, each in a home of its own. Prints, for each, the seconds of the study and the
@@ -26,7 +26,7 @@ from processes import COMMAND, environment, server_of
 
 from prefect_tune.deployments.server.embedded import launched_server
 
-PAIRS, TRIALS = 3, 40
+PAIRS, TRIALS = 3, 30
 QUIET_SECONDS = 3.0
 """The server has recorded all, once it uses hardly any CPU for that long."""
 MOST_TIMES = 1.25
@@ -93,7 +93,7 @@ def main() -> None:
     pairs = []
     with tempfile.TemporaryDirectory() as folder:
         data = write_table(Path(folder))
-        for number in range(PAIRS):
+        for number in range(int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS):
             order = (False, True) if number % 2 == 0 else (True, False)
             pair = {with_events: measured(data, with_events=with_events) for with_events in order}
             pairs.append((pair[False], pair[True]))
