@@ -178,20 +178,16 @@ def _run(
         if only is None:
             with study.searching():
                 reason = search(
-                    study,
-                    running,
-                    plan.options.stop_rule,
-                    pace,
-                    observer,
+                    study, running, plan.options.stop_rule, pace, observer, requests=requests,
                     reserve=lambda most: ending_seconds(study, running.n_slots, most),
-                    requests=requests,
-                )
+                )  # fmt: skip
                 observer.note(f"search finished: {reason}")
                 observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
                 recheck_finalists(study, running, context, observer)
         else:
-            rule = StopRule()
-            reason = search(study, running, rule, pace, observer, only=only, requests=requests)
+            reason = search(
+                study, running, StopRule(), pace, observer, only=only, requests=requests
+            )
             observer.note(f"search finished: {reason}")
         decisions = study.optimizer.decisions
         study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())

@@ -31,7 +31,7 @@ def study_or_newest(store: ArtifactStore, name: str) -> str:
     if ledger.study(name) is None and SeriesLog(store.database).series(name) is not None:
         for newest in ledger.study_names():
             stored = ledger.study(newest)
-            if stored is not None and stored.settings["options"].get("series") == name:
+            if stored is not None and StudyPlan.from_stored(stored).options.series == name:
                 return newest
     return find_study(store, name).name
 
