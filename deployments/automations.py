@@ -20,12 +20,7 @@ from prefect_tune.tasks.bad_input import BadInput
 
 @dataclass(frozen=True)
 class DeployedAutomation:
-    """An automation on the server.
-
-    Attributes:
-        actions: Types of its actions.
-        left_out: Blocks that do not exist, whose actions were left out.
-    """
+    """An automation on the server; actions of blocks that do not exist were `left_out`."""
 
     name: str
     is_enabled: bool

@@ -1,4 +1,4 @@
-"""Events that studies and series send to Prefect, for automations.
+"""Events that studies and series send to Prefect; the documentation of Prefect lists their fields.
 
 An event is sent in the background and may be lost with the server. Prefect adds the flow run, its
 deployment and its tags as related resources.
@@ -19,14 +19,7 @@ _LONGEST, _MOST = 2_000, 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedStudy:
-    """Payload of `prefect-tune.study-completed`.
-
-    Attributes:
-        series: Name of the series; None if the study belongs to none.
-        loss: Loss of the best trial; None if no trial meets the constraints.
-        test_loss: Loss of the final model on the test rows; None if undefined.
-        seconds: Study time, including earlier sessions.
-    """
+    """Payload of `prefect-tune.study-completed`."""
 
     study: str
     series: str | None
@@ -42,12 +35,7 @@ class CompletedStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedStudy:
-    """Payload of `prefect-tune.study-failed`.
-
-    Attributes:
-        reason: The error, truncated.
-        can_resume: Whether the study was cut short, so that the same command resumes it.
-    """
+    """Payload of `prefect-tune.study-failed`."""
 
     study: str
     series: str | None
@@ -62,21 +50,12 @@ class FailedStudy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChampion:
-    """Payload of `prefect-tune.champion-changed`.
-
-    Attributes:
-        study: Study whose model is the champion now.
-        former: Study of the former champion; None if the series had none.
-        by: `test`, `rule` (--promotion always, or a first champion), `promote` or `rollback`.
-        loss: Loss of the new champion on the compared rows; None without a comparison.
-        former_loss: Loss of the former champion on the same rows.
-        rows: Number of compared rows.
-    """
+    """Payload of `prefect-tune.champion-changed`."""
 
     series: str
     study: str
     former: str | None
-    by: str
+    by: str  # test, rule, promote or rollback
     reason: str
     metric: str
     loss: float | None = None
@@ -86,13 +65,7 @@ class NewChampion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedData:
-    """Payload of `prefect-tune.data-changed`.
-
-    Attributes:
-        study: New study of the series on the changed data.
-        former: Study on the data before the change.
-        columns_added: Names of new columns; `codes_added` and `classes_added` likewise.
-    """
+    """Payload of `prefect-tune.data-changed`."""
 
     series: str
     study: str

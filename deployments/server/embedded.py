@@ -183,16 +183,12 @@ def _mentions(file: Path, word: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A server that may still be starting; `folder` and `guard` are None unless it is embedded.
-
-    Attributes:
-        has_events: Whether it records events; another server is taken to do so.
-    """
+    """A server that may still be starting; `folder` and `guard` are None unless it is embedded."""
 
     url: str
     folder: Path | None = None
     guard: _Guard | None = None
-    has_events: bool = True
+    has_events: bool = True  # what other servers do is not known here
 
     @property
     def shown(self) -> str:

@@ -45,16 +45,13 @@ _STARTED_HERE: dict[int, subprocess.Popen[bytes]] = {}
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server process, identified by process id and `process_start`, and its API URL.
-
-    Attributes:
-        has_events: Whether it records events and fires automations.
-    """
+    """A server process, identified by process id and `process_start`, and its API URL."""
 
     pid: int
     started: float
     url: str
     has_events: bool = False
+    """Whether it records events and fires automations."""
 
     @property
     def port(self) -> int:

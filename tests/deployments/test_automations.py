@@ -20,6 +20,7 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect_api import client_of
 from processes import run, run_json, server_of, wait_for
 from serving import Served, serve_process, wait_until_served
+from source_tree import ROOT
 from user_spaces import PRELUDE
 
 import prefect_tune.deployments
@@ -28,6 +29,7 @@ from prefect_tune.flows import prefect_events
 from prefect_tune.flows.prefect_events import (
     ChangedData,
     CompletedStudy,
+    FailedStudy,
     NewChampion,
     champion_changed,
     data_changed,
@@ -207,6 +209,12 @@ def test_nothing_is_sent_without_a_server(sent) -> None:
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         champion_changed(CHAMPION)
     assert sent == []
+
+
+def test_the_page_on_prefect_has_all_fields_of_payloads() -> None:
+    page = (ROOT / "deployments/docs/pages/using/prefect.md").read_text()
+    for payload in (CompletedStudy, FailedStudy, NewChampion, ChangedData):
+        assert [name for name in payload.__dataclass_fields__ if f"`{name}`" not in page] == []
 
 
 def test_the_file_is_in_the_package() -> None:
