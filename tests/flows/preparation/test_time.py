@@ -138,7 +138,7 @@ def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
 
 
 def fixed_plan(study: str, fixed: tuple[str, ...], **options: object) -> PreparedStudy:
-    parameters = {"data": "train.csv", "target": "target", "series": "s", "study": study}
+    parameters = {"data": "train.csv", "target": "target", "series": "s"}
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **parameters, **QUICK, **options})
     store = request.open_store()
     plan, _ = resolve(request, store, InputReader(), fixed)
