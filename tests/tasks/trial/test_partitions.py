@@ -131,6 +131,18 @@ def test_only_changed_patients_are_made_again(context, made) -> None:
     assert entries(context).keys() == blocks  # too few to store
 
 
+def test_blocks_first_made_on_a_later_night_serve_the_next_one(context, made) -> None:
+    X = histories(range(N))
+    construct_all(context, X)
+    X = changed(X, [7])
+    construct_all(context, X, levels="code", windows="30")
+    blocks = entries(context).keys()
+    made.clear()
+    construct_all(context, changed(X, [50]), levels="code", windows="30")
+    assert made == [2]
+    assert entries(context).keys() == blocks
+
+
 def test_new_patients_become_a_partition_when_they_are_many(context, made, monkeypatch) -> None:
     monkeypatch.setattr(partitions, "_LOOSE_SHARE", 10**9)
     X = histories(range(N))
