@@ -138,7 +138,7 @@ def test_blocks_first_made_on_a_later_night_serve_the_next_one(context, made) ->
     construct_all(context, X, levels="code", windows="30")
     blocks = entries(context).keys()
     made.clear()
-    construct_all(context, changed(X, [50]), levels="code", windows="30")
+    construct_all(context, changed(X, [9]), levels="code", windows="30")
     assert made == [2]
     assert entries(context).keys() == blocks
 
