@@ -11,6 +11,7 @@ from prefect_tune.tasks.worker.start_log import quick_imports
 if TYPE_CHECKING:
     from prefect_tune.flows.options.declared import StudyOptions
     from prefect_tune.flows.preparation.study_input import Note
+    from prefect_tune.flows.progress import Observer
 
 from prefect_tune.deployments.views.console import echo
 
@@ -67,7 +68,6 @@ def run_flow(
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
-                from prefect.exceptions import PrefectSignal
 
                 import prefect_tune.flows.tuning
                 import prefect_tune.flows.workers.local_nanny
@@ -96,17 +96,25 @@ def run_flow(
                 if keep_server:
                     observer.note(f"in another shell: {server.exports}")
                 server.wait()
-                try:
-                    return run(preparation)
-                except (KeyboardInterrupt, PrefectSignal) as ended:
-                    again = f"the same command with {preparation.again}"
-                    observer.note(f"{again} resumes it")
-                    if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
-                        raise KeyboardInterrupt from ended
-                    raise
-                except Exception as error:
-                    summary = preparation.finished() if is_of_server(error) else None
-                    if summary is None:
-                        raise
-                    observer.note(f"the Prefect server stopped; {preparation.title} is complete")
-                    return summary
+                return _run_to_end(run, preparation, observer)
+
+
+def _run_to_end(
+    run: Callable[[Prepared], dict[str, Any]], preparation: Prepared, observer: "Observer"
+) -> dict[str, Any]:
+    """Run a flow, and note how an interrupted study is resumed."""
+    from prefect.exceptions import PrefectSignal
+
+    try:
+        return run(preparation)
+    except (KeyboardInterrupt, PrefectSignal) as ended:
+        observer.note(f"the same command with {preparation.again} resumes it")
+        if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
+            raise KeyboardInterrupt from ended
+        raise
+    except Exception as error:
+        summary = preparation.finished() if is_of_server(error) else None
+        if summary is None:
+            raise
+        observer.note(f"the Prefect server stopped; {preparation.title} is complete")
+        return summary
