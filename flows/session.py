@@ -185,9 +185,8 @@ def _run(
                 observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
                 recheck_finalists(study, running, context, observer)
         else:
-            reason = search(
-                study, running, StopRule(), pace, observer, only=only, requests=requests
-            )
+            open_end = StopRule()
+            reason = search(study, running, open_end, pace, observer, only=only, requests=requests)
             observer.note(f"search finished: {reason}")
         decisions = study.optimizer.decisions
         study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())
