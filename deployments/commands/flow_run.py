@@ -78,15 +78,11 @@ def run_flow(
             start_fork_server()
             preparation = prepare()
             options = preparation.options
-            started_early = (
-                nullcontext()
-                if not preparation.needs_workers
-                else (workers_started_early(options.workers, options.dask, once=True))
-            )
+            early = partial(workers_started_early, options.workers, options.dask, once=True)
 
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                started_early,
+                early() if preparation.needs_workers else nullcontext(),
                 observed_by(observer),
             ):
                 observer.note(preparation.title)

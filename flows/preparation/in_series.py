@@ -23,7 +23,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
+from prefect_tune.tasks.data.source_state import NO_FILES, SourceStates
 from prefect_tune.tasks.objective.metric import metric_named
 
 _HANDOVER_SECONDS = 60.0
@@ -157,11 +157,10 @@ class _Run:
 
     def _is_same_data(self, request: StudyRequest, plan: StudyPlan) -> bool:
         """Return whether the data is that of a study; files in a known state are not read."""
-        source, known = _source(request), plan.source_states
-        if all(getattr(source, name) == getattr(plan.source, name) for name in _LOCATIONS):
-            now = self.reader.states(source, known)
-            if known == NOTHING_KNOWN == now or _are_equal(known, now):
-                return True
+        source = _source(request)
+        states = self.reader.states(source, plan.source_states)
+        if _is_same_input(plan.source, plan.source_states, source, states):
+            return True
         return self.reader.read(source).digest() == plan.problem.dataset
 
     def _unchanged(self, last: SeriesRun, plan: StudyPlan, stored: StoredStudy) -> NextStudy:
@@ -242,11 +241,17 @@ def _source(request: StudyRequest) -> Source:
     return replace(request.options.source, predicts=request.predicts)
 
 
-def _are_equal(known: SourceStates, now: SourceStates) -> bool:
-    """Return whether all files have the content of the known states, and can be reached."""
-    states = [(getattr(known, name), getattr(now, name)) for name in _LOCATIONS]
-    found = [(old, new) for old, new in states if old is not None or new is not None]
-    return bool(found) and all(old and new and old.content == new.content for old, new in found)
+def _is_same_input(former: Source, known: SourceStates, source: Source, now: SourceStates) -> bool:
+    """Return whether files have equal contents, whatever their names, and others equal names."""
+    for name in _LOCATIONS:
+        old, new = getattr(known, name), getattr(now, name)
+        given, before = getattr(source, name), getattr(former, name)
+        is_file = given is not None and not given.startswith(NO_FILES)
+        if is_file and (old is None or new is None or old.content != new.content):
+            return False
+        if not is_file and given != before:
+            return False
+    return True
 
 
 def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:

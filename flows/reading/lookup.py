@@ -1,6 +1,7 @@
 """Finds studies, their trials, and the artifacts they made or used."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from prefect_tune.flows.reading.trial_view import TrialView
@@ -10,6 +11,7 @@ from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.series import SeriesLog
 from prefect_tune.storage.store import ArtifactStore
@@ -115,8 +117,10 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
 
 def _check_unused(store: ArtifactStore, stored: StoredStudy) -> None:
     """Raise `BadInput` if a study is a kept champion or the newest study of its series."""
-    name = stored.settings.get("options", {}).get("series")  # the plan may be damaged
-    series = find_series(store, name) if isinstance(name, str) else None
+    series = None
+    with suppress(DatabaseDamaged):  # a damaged study can be removed
+        name = StudyPlan.from_stored(stored).options.series
+        series = None if name is None else find_series(store, name)
     if series is None:
         return
     why = ""

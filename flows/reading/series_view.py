@@ -57,7 +57,7 @@ class RunView:
 
     @property
     def reused_text(self) -> str:
-        """What the study started from, in a few words."""
+        """Trials taken over from earlier studies, in a few words."""
         reused = self.reused
         if not reused.observations:
             return ""

@@ -20,7 +20,7 @@ _FREE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What all studies of a series have in common.
+    """The common part of all studies of a series.
 
     Attributes:
         kind: Kind of the data: `table` or `events`.

@@ -16,7 +16,7 @@ from prefect_tune.tasks.data.source import Source
 if TYPE_CHECKING:
     from prefect_tune.tasks.data.location import Location
 
-_NO_FILES = ("cohort:", "sklearn:", "dataframe:")
+NO_FILES = ("cohort:", "sklearn:", "dataframe:")
 """Prefixes of inputs that are not files."""
 _WHOLE_BYTES = 1_000_000_000
 """Most bytes of a file or folder that are all digested; of larger ones, samples are digested."""
@@ -92,7 +92,7 @@ def source_states(source: Source, known: SourceStates = NOTHING_KNOWN) -> Source
 
 def _state(source: Source, name: str, known: SourceStates) -> SourceState | None:
     url: str | None = getattr(source, name)
-    if url is None or url.startswith(_NO_FILES):
+    if url is None or url.startswith(NO_FILES):
         return None
     with suppress(Exception):  # any kind: file systems come from many libraries
         location = _located(url, source.data)

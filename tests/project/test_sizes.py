@@ -19,7 +19,7 @@ def nodes(*kinds: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
 
 def lines_of(node: ast.FunctionDef) -> int:
     """The lines of a function; flat parameters, one for each option, do not count."""
-    is_flat = len(node.args.args) > 2 * LINES // 3
+    is_flat = len(node.args.args) >= LINES // 2
     return node.end_lineno - (node.body[0] if is_flat else node).lineno + 1
 
 
