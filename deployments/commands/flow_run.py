@@ -79,7 +79,6 @@ def run_flow(
             preparation = prepare()
             options = preparation.options
             early = partial(workers_started_early, options.workers, options.dask, once=True)
-
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
                 early() if preparation.needs_workers else nullcontext(),
