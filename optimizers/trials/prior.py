@@ -11,11 +11,13 @@ from typing import Any, Self
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Value
+from prefect_tune.optimizers.space.wording import UnknownName
 
 N_START = 8
 """Default number of configurations to repeat."""
 AMPLE = 10
 """Number of older configurations from which they replace a method's own start."""
+EARLIER = "earlier run"
 _GOOD = 0.5
 """Share of the older configurations that count as good."""
 
@@ -47,7 +49,7 @@ class Prior:
 
     trials: tuple[PriorTrial, ...] = ()
     start: tuple[Configuration, ...] = ()
-    name: str = "earlier run"
+    name: str = EARLIER
     n_skipped: int = 0
     losses: Mapping[Configuration, float] = field(init=False, repr=False, compare=False)
 
@@ -91,18 +93,22 @@ class Prior:
             if configuration is not None
         )
         start = [_inside(space, repeated) for repeated in document.get("start", ())]
+        if not isinstance(name := document.get("name", EARLIER), str):
+            raise ValueError(f"the name of an earlier run is a text; got {name!r}")
         return cls(
             trials,
             tuple(configuration for configuration in start if configuration is not None),
-            document.get("name", "earlier run"),
+            name,
             document.get("n_skipped", 0) + len(given) - len(trials),
         )
 
 
 def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
+    if not document:
+        raise ValueError("a configuration of a prior is empty")
     try:
         return Configuration.from_json(document, space)
-    except (KeyError, TypeError, ValueError):
+    except (UnknownName, ValueError):
         return None
 
 

@@ -17,6 +17,8 @@ from prefect_tune.optimizers import (
     Evaluation,
     Failure,
     FailureKind,
+    Prior,
+    PriorTrial,
     Query,
     StepCost,
     Trial,
@@ -81,6 +83,9 @@ DOCUMENTS: dict[str, Any] = {
     "tell": Told(told(0, QUERY, 3.0)),
     "retry": Retried(0),
     "measure": ConstraintsMeasured(0, {"size": 2.0}),
+    "prior": Prior(
+        (PriorTrial(QUERY.configuration, 7.0, 2),), (QUERY.configuration,), "last night", 3
+    ),
     "memo of flash": MEMO,
     "memo of admm": AdmmState(path=("a",), tuned=[("a",)], theta=[1.0], fitted=7),
 }
