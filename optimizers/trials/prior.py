@@ -94,7 +94,7 @@ class Prior:
         )
         start = [_inside(space, repeated) for repeated in document.get("start", ())]
         if not isinstance(name := document.get("name", EARLIER), str):
-            raise ValueError(f"the name of an earlier run is a text; got {name!r}")
+            raise TypeError(f"the name of an earlier run is a text; got {name!r}")
         return cls(
             trials,
             tuple(configuration for configuration in start if configuration is not None),
