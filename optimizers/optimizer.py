@@ -78,10 +78,7 @@ class Optimizer(ABC):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Decisions so far that are of interest to people, as JSON values.
-
-        After an earlier run, `prior` has the use of its observations.
-        """
+        """Decisions so far that are of interest to people, as JSON values."""
         prior = self.history.prior
         if prior is None:
             return {}
@@ -256,7 +253,6 @@ class Optimizer(ABC):
         return None
 
     def _next_repeated(self) -> Configuration | None:
-        """Next configuration of the prior to evaluate again; None if it was dropped."""
         prior = self.history.prior
         if prior is None or self.history.older.transfer.is_dropped:
             return None
@@ -276,7 +272,7 @@ class Optimizer(ABC):
 
     @property
     def _uses_ample_prior(self) -> bool:
-        """Whether older observations replace the method's own start."""
+        # Then older observations replace the method's own start.
         prior = self.history.prior
         return prior is not None and prior.is_ample and len(self.history.older) > 0
 

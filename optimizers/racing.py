@@ -308,7 +308,7 @@ class Racing(Optimizer):
         return not self._ran and not self._has_looks
 
     def _is_repeated(self, query: Query) -> bool:
-        """Whether a new configuration is of the prior, whose losses are of all folds."""
+        # Only losses on all folds are pairs.
         prior = self.inner.history.prior
         if prior is None or self._has_looks:
             return False

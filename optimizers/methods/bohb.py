@@ -158,7 +158,6 @@ class Bohb(Hyperband):
         """Good and bad results of the highest rung with enough results, the best first.
 
         Enough is three more than the most dimensions of a configuration; failed runs do not count.
-        Of the full evaluations of earlier runs, a share counts.
         """
         met = {c.name: c.bound for c in self.objective.constraints}
         told = [t for t in (*self.history, *self.history.older.share(met)) if t.is_told]

@@ -132,10 +132,7 @@ class ForestSearch:
         return everything[np.argsort(-scores, kind="stable")]
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
-        """Data for the forest, and the best target; pending trials get the mean (constant liar).
-
-        Older trials come first.
-        """
+        """Data for the forest, and the best target; pending trials get the mean (constant liar)."""
         told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
         older = history.older
         losses = np.append(older.losses, losses)

@@ -1,7 +1,4 @@
-"""Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011).
-
-A forest also turns the observations of earlier runs into the prior mean of Gaussian processes.
-"""
+"""Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -59,10 +56,7 @@ _LEAST_OLDER = 4
 
 
 class OlderMean:
-    """Mean of a loss given older observations; `inputs` encodes configurations, shape (n, d).
-
-    The forest is fitted once, since older observations do not change; their discount may.
-    """
+    """Mean of a loss given older observations; `inputs` encodes configurations, shape (n, d)."""
 
     def __init__(self, inputs: Callable[[Sequence[Configuration]], Array]) -> None:
         self._inputs = inputs

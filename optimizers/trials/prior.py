@@ -1,8 +1,4 @@
-"""Observations of earlier runs of a series: the prior of a study, and the trials to repeat first.
-
-Losses of an earlier run are not losses of this study, since the data has changed. A study repeats
-some of the configurations, and `transfer` estimates from these how much the others tell.
-"""
+"""Observations of earlier runs of a series, and the configurations to evaluate again."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,15 +33,7 @@ class PriorTrial:
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Older observations of a study.
-
-    Attributes:
-        trials: Observations of earlier runs.
-        start: Configurations to evaluate again, in this order, before all others.
-        name: Name of the earlier run, for reasons.
-        n_skipped: Number of observations outside the present space.
-        losses: Newest loss of each configuration.
-    """
+    """Older observations of a study."""
 
     trials: tuple[PriorTrial, ...] = ()
     start: tuple[Configuration, ...] = ()

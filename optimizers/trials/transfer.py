@@ -1,10 +1,8 @@
 """How much older observations tell about this study, from configurations evaluated in both.
 
-The pairs of an older and a new loss give a rank correlation. Below .3, the prior is dropped. The
-older losses are mapped to this study by a robust line (Theil 1950, Sen 1968). An older observation
-counts as a share w of a new one. With v the variance of older losses on the scale of this study,
-and s^2 the variance of the pairs around the line, w = v / (v + s^2): the share of the variance of
-older losses that is not noise. Each further run in between discounts by w again.
+Older losses are mapped to this study by a robust line through the pairs (Theil 1950, Sen 1968). An
+older observation counts as w = v / (v + s^2) of a new one, with v the variance of all older losses
+after the map, and s^2 the variance of the pairs around the line.
 """
 
 from collections.abc import Sequence
@@ -38,14 +36,10 @@ _MAD = 1.4826
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The map from older to new losses, and the weight of an older observation.
-
-    Attributes:
-        correlation: Spearman's rank correlation; None for too few or constant pairs.
-    """
+    """The map from older to new losses, and the weight of an older observation."""
 
     n_pairs: int = 0
-    correlation: float | None = None
+    correlation: float | None = None  # None for too few or constant pairs
     slope: float = 1.0
     intercept: float = 0.0
     weight: float = _CAUTIOUS
@@ -102,16 +96,11 @@ def _deviation(distances: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OlderTrials:
-    """Older observations as models use them now; none if there is no prior or it was dropped.
-
-    Attributes:
-        raw: Losses of the earlier runs, shape (n,).
-        weights: Weights beside new observations, which have weight 1, shape (n,).
-    """
+    """Older observations as models use them now; none if there is no prior or it was dropped."""
 
     configurations: tuple[Configuration, ...]
     raw: Array
-    weights: Array
+    weights: Array  # a new observation has weight 1
     transfer: Transfer
 
     @classmethod
@@ -142,11 +131,8 @@ class OlderTrials:
         return self.transfer.mapped(self.raw)
 
     def share(self, limits: dict[str, float] | None = None) -> list[Trial]:
-        """Return as many of the observations as their weights sum to, evenly over their losses.
-
-        They are for models without weights. Their numbers are negative. Constrained quantities are
-        unknown, and taken to be at their `limits`.
-        """
+        """Return as many of the observations as their weights sum to, evenly over their losses."""
+        # For models without weights; unknown constrained quantities are at their `limits`.
         order = np.argsort(self.raw, kind="stable")
         reached = np.floor(np.cumsum(self.weights[order]) + 0.5)
         taken = order[np.diff(reached, prepend=0.0) > 0]

@@ -185,7 +185,7 @@ class SubsetLearner:
         return groups, column, scale, mean
 
     def _mean(self, seen: SubsetObservations, scale: LossScale) -> LossMean | None:
-        """Mean of standardised losses by older observations, which are of all rows."""
+        # Older observations are of all rows.
         of_losses = None if seen.older is None else self._older_mean.given(seen.older)
         if of_losses is None:
             return None

@@ -187,10 +187,7 @@ class Regression:
         column: int | None,
         older_mean: LossMean | None = None,
     ) -> tuple[Posterior, ...]:
-        """Return a posterior per draw, from kept parameters and current observations.
-
-        Targets are distances from `older_mean`, if it is given.
-        """
+        """Return a posterior per draw, from kept parameters and current observations."""
         thetas: dict[int, Any] = {}
         for key in groups:
             own = kept.get(str(key), kept.get(str(EVERYTHING)))

@@ -211,7 +211,7 @@ class Flash(Optimizer):
 
     @property
     def _n_known(self) -> int:
-        """Number of known configurations that run first, and count as part of Phase 1."""
+        # They run first, and count as part of Phase 1.
         return len(self._repeated) if self._uses_ample_prior else len(self._start)
 
     def _designed(self, rng: Generator) -> Configuration:

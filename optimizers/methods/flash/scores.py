@@ -112,7 +112,6 @@ class PathScores:
         return np.log(np.maximum(expected, floor))
 
     def _learned(self, history: History, paths: Array, losses: Array) -> PathLinear:
-        """Model of the losses of told trials and, with their weights, of older ones."""
         older = history.older
         if not len(older):
             return self._fitted(paths, losses)
