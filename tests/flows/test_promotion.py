@@ -275,6 +275,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_decision_is_made_exactly_once(tmp_path: Path, server: str, when: str) -> None:
     nights = Nights(tmp_path)

@@ -1,6 +1,6 @@
 """Promotions by chance, and promotions of better models, over ten nights of simulated series.
 
-    tests/benchmarks/run tasks/promotion [--series 1000] [--rows 200,1000,5000]
+    tests/benchmarks/run tasks/promotion [--series 200] [--rows 200,1000,5000]
 
 Equal models: the share of series in which any challenger is promoted, which must be at most 5 %.
 Better models: challengers are better by two standard errors of the difference every night, on the
@@ -34,7 +34,7 @@ ROWS: tuple[TestRows, ...] = ("same", "growing", "new")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--series", type=int, default=1000)
+    parser.add_argument("--series", type=int, default=200)
     parser.add_argument("--rows", default="200,1000,5000")
     chosen = parser.parse_args(arguments)
     print(describe())
