@@ -37,7 +37,7 @@ from prefect_tune.storage.key import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.model_comparison import Comparison, StudyModel, Terms, compare_models
+from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compare_models
 from prefect_tune.tasks.objective.declaration import METRICS
 from prefect_tune.tasks.objective.paired_comparison import LEAST_ROWS, LEVEL, level_of
 from prefect_tune.tasks.problem import StudyContext
@@ -149,7 +149,7 @@ class _Promotion:
 
     def _comparison(
         self, champion: Champion, plan: StudyPlan, level: float, night: int
-    ) -> Comparison:
+    ) -> ModelComparison:
         terms = Terms(
             tuple(self.held.read().question.get("identity", ())),
             champion.is_selected,
@@ -166,15 +166,15 @@ class _Promotion:
             "terms": terms,
         }
         try:
-            compared: Comparison = self.running.run(compare_models, parameters)
+            compared: ModelComparison = self.running.run(compare_models, parameters)
         except StoreLost:
             raise
         except Exception as error:  # a dead worker or an exceeded limit
-            return Comparison(0, problem=masked(str(error).split("\n", 1)[0]))
+            return ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
         return compared
 
 
-def _losses_text(comparison: Comparison, decision: Decision) -> str:
+def _losses_text(comparison: ModelComparison, decision: Decision) -> str:
     """Return the losses, or why there are none, as the end of a reason."""
     compared, losses = comparison.compared, LossWords(decision.metric)
     if comparison.problem:
@@ -190,7 +190,7 @@ def _losses_text(comparison: Comparison, decision: Decision) -> str:
     )
 
 
-def _measured(comparison: Comparison, metric: str) -> dict[str, Any]:
+def _measured(comparison: ModelComparison, metric: str) -> dict[str, Any]:
     """Return the fields of a decision that a comparison determines."""
     compared, declared = comparison.compared, METRICS.get(metric)
     if compared is None:

@@ -188,16 +188,7 @@ def _run(
             open_end = StopRule()
             reason = search(study, running, open_end, pace, observer, only=only, requests=requests)
             observer.note(f"search finished: {reason}")
-        decisions = study.optimizer.decisions
-        study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())
-        reported = study.optimizer.notes if only is None else ()
-        for note in decisions.get("notes", ()):
-            if note not in reported:
-                observer.note(f"{study.optimizer.name}: {note}")
-        if changed := changed_code(plan):
-            warn("code", changed)
-        if left_out := left_out_for_memory(study):
-            warn("memory", left_out)  # recorded in the study's result too
+        _record_decisions(study, observer, study.optimizer.notes if only is None else ())
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If nothing was left to search, the session serves the model only.
         is_for_model = was_spent or study.trials.totals.told == n_told
@@ -206,3 +197,16 @@ def _run(
         if only is None:
             decide_promotions(study, running, context, observer)
         return running.n_task_runs
+
+
+def _record_decisions(study: Study, observer: Observer, reported: Collection[str]) -> None:
+    """Record the decisions of the method; show its notes that are not `reported`, and warnings."""
+    decisions = study.optimizer.decisions
+    study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())
+    for note in decisions.get("notes", ()):
+        if note not in reported:
+            observer.note(f"{study.optimizer.name}: {note}")
+    if changed := changed_code(study.plan):
+        warn("code", changed)
+    if left_out := left_out_for_memory(study):
+        warn("memory", left_out)  # recorded in the study's result too

@@ -71,7 +71,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelComparison:
     """Outcome of a comparison; without `compared`, there are too few rows, or a `problem`."""
 
     n_rows: int
@@ -81,7 +81,7 @@ class Comparison:
 
 def compare_on_fresh_rows(
     store: ArtifactStore, champion: StudyModel, challenger: StudyModel, terms: Terms
-) -> Comparison:
+) -> ModelComparison:
     """Compare two models on the fresh test rows of the challenger's data.
 
     Raises `StoreLost` if the store becomes unusable. Any other error is the problem of the outcome:
@@ -91,20 +91,20 @@ def compare_on_fresh_rows(
         with exits_as_errors(), one_thread():
             return _compared(store, champion, challenger, terms)
     except RecordDamaged as error:
-        return Comparison(0, problem=_line(error))
+        return ModelComparison(0, problem=_line(error))
     except StoreLost:
         raise
     except Exception as error:  # any kind, such as a missing library
-        return Comparison(0, problem=_line(error))
+        return ModelComparison(0, problem=_line(error))
 
 
 def _compared(
     store: ArtifactStore, champion: StudyModel, challenger: StudyModel, terms: Terms
-) -> Comparison:
+) -> ModelComparison:
     now, before = (load_dataset(store, m.problem.dataset) for m in (challenger, champion))
     rows, ids = fresh_rows(store, champion.problem, challenger.problem, terms)
     if len(rows) < LEAST_ROWS:
-        return Comparison(len(rows))
+        return ModelComparison(len(rows))
     old, new = (_model(store, one) for one in (champion, challenger))
     compared = paired_comparison(
         challenger.problem.find_metric(),
@@ -117,7 +117,7 @@ def _compared(
         level=terms.level,
         rng=np.random.default_rng([challenger.problem.seed, terms.night]),
     )
-    return Comparison(len(rows), compared)
+    return ModelComparison(len(rows), compared)
 
 
 def fresh_rows(
@@ -222,7 +222,7 @@ def compare_models(  # noqa: PLR0917 - parameters of a task
     challenger: StudyModel,
     terms: Terms,
     times: float = REFIT_TIMES,
-) -> State[Comparison]:
+) -> State[ModelComparison]:
     """Compare two models as `compare_on_fresh_rows` does, within `times` a trial's time limit."""
     with trial_noted(times):
         retry_through_outages(lambda: load(context, ()))

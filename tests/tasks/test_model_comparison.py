@@ -27,7 +27,7 @@ from prefect_tune.tasks.data.row_ids import row_ids
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
 from prefect_tune.tasks.model_comparison import (
-    Comparison,
+    ModelComparison,
     StudyModel,
     Terms,
     compare_on_fresh_rows,
@@ -67,7 +67,9 @@ class Series:
     def dataset(self, study: StudyModel) -> Dataset:
         return load_dataset(self.store, study.problem.dataset)
 
-    def compare(self, champion: StudyModel, challenger: StudyModel, **terms: Any) -> Comparison:
+    def compare(
+        self, champion: StudyModel, challenger: StudyModel, **terms: Any
+    ) -> ModelComparison:
         return compare_on_fresh_rows(self.store, champion, challenger, replace(TERMS, **terms))
 
 
@@ -143,7 +145,7 @@ def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Ser
 def test_below_200_fresh_rows_nothing_is_compared(series: Series) -> None:
     old = series.study("old", frame(600), LogisticRegression())
     new = series.study("new", frame(900, seed=1), LogisticRegression())
-    assert series.compare(old, new) == Comparison(180)
+    assert series.compare(old, new) == ModelComparison(180)
 
 
 def test_the_champion_reads_rows_by_its_own_schema(series: Series) -> None:
