@@ -116,6 +116,7 @@ def full(n: int = N) -> StudyReport:
     losses[1], states[1] = 12.5, "complete"
     use = Use(9, 7, 1, 14.0, 12.5, 1)
     return StudyReport(
+        series=None,
         summary=SUMMARY,
         created=1.7e9,
         progress=SearchProgress(
@@ -173,6 +174,7 @@ def empty() -> StudyReport:
                "single_best_test_loss": None, "decisions": {}, "state": "running",
                "chance_loss": None}  # fmt: skip
     return StudyReport(
+        series=None,
         summary=replace(SUMMARY, **nothing, cache=CacheUse(0, 0, 0, 0.0)),
         created=1.7e9,
         progress=SearchProgress(),

@@ -161,14 +161,19 @@ def test_a_heavier_tail_alone_is_not_taken_for_an_improvement() -> None:
 
 
 @pytest.mark.parametrize(
-    ("y", "groups"),
-    [(np.zeros(200, dtype=np.int32), None), (np.arange(200) % 2, np.zeros(200, dtype=np.int64))],
+    ("y", "groups", "reason"),
+    [
+        (np.zeros(200, dtype=np.int32), None, "nan"),
+        (np.arange(200) % 2, np.zeros(200, dtype=np.int64), "one group"),
+    ],
 )
-def test_what_cannot_be_compared_is_an_error(y: NDArray, groups: NDArray | None) -> None:
+def test_what_cannot_be_compared_is_an_error(
+    y: NDArray, groups: NDArray | None, reason: str
+) -> None:
     rng = np.random.default_rng(0)
     score = np.column_stack([np.zeros(200), rng.random(200)])
     one = Predictions(np.zeros(200, dtype=np.int32), score)
-    with pytest.raises(ValueError, match=r"undefined|one group|finite|nan"):
+    with pytest.raises(ValueError, match=reason):
         compared("auroc", one, one, y, groups)
 
 
