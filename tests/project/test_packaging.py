@@ -71,6 +71,7 @@ def test_help_imports_nothing_heavy() -> None:
         "Algorithm",
         "ArtifactStore",
         "local_server",
+        "load_champion",
         "load_study",
         "PipelineSearch",
     ],
