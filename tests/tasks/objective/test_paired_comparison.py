@@ -57,6 +57,8 @@ def test_of_single_rows_it_is_the_paired_t_test(seed: int) -> None:
     losses = (old.label - y) ** 2, (new.label - y) ** 2
     expected = ttest_rel(*losses, alternative="greater")
     assert found.p == pytest.approx(expected.pvalue, rel=1e-6)
+    back = compared("neg_mean_squared_error", new, old, y, n_classes=0, level=1e-12)
+    assert back.p == pytest.approx(1 - expected.pvalue, rel=1e-6)
     between = ttest_rel(*losses).confidence_interval(0.95)
     assert (found.difference.low, found.difference.high) == pytest.approx(tuple(between))
     assert (found.champion.value, found.challenger.value) == pytest.approx(
