@@ -136,8 +136,7 @@ class _Promotion:
             return replace(measured, outcome=why_not, reason=f"not promoted{losses}")
         is_better = compared.is_better
         outcome: Outcome = "better" if is_better else "not better"
-        sign = "<=" if is_better else ">"
-        test = f"p = {number_text(compared.p)} {sign} {number_text(level)}"
+        test = f"p = {number_text(compared.p)}; a promotion needs p <= {number_text(level)}"
         return replace(
             measured,
             promoted=is_better,
@@ -185,8 +184,8 @@ def _losses_text(comparison: ModelComparison, decision: Decision) -> str:
             f"{decision.champion} does not depend on; a comparison needs {LEAST_ROWS})"
         )
     return (
-        f": {losses.named(compared.challenger.value)}, {losses.of(compared.champion.value)} of the "
-        f"champion {decision.champion}, on {counted(compared.n_rows, 'fresh row')}"
+        f": {losses.named(compared.challenger.value)}, champion {decision.champion} "
+        f"{losses.of(compared.champion.value)}, on {counted(compared.n_rows, 'fresh row')}"
     )
 
 

@@ -36,7 +36,7 @@ def print_series(view: SeriesView) -> None:
     CONSOLE.print(line(bold(view.series), f" ({view.losses.name}{of_target}, {runs})"))
     table = Table(
         uncut_column("study"), "started", "state", "rows", "changes", view.losses.name, "test rows",
-        "reused", "decision", box=None,
+        "reused", "model", box=None,
     )  # fmt: skip
     for run in view.runs:
         table.add_row(
@@ -48,12 +48,15 @@ def print_series(view: SeriesView) -> None:
             view.losses.of(run.loss),
             view.losses.of(run.test_loss),
             run.reused_text,
-            run.decision_text,
+            run.model_text,
         )
         if run.skipped:
             later = f"nothing changed in {counted(run.skipped, 'later run')}, skipped"
             table.add_row("", "", "", "", later)
     CONSOLE.print(table)
+    for run in view.runs:
+        if run.decision:
+            CONSOLE.print(line(f"  {run.study}: {run.decision}"))
     if view.champion is not None:
         former = f"; kept for a rollback: {', '.join(view.former)}" if view.former else ""
         CONSOLE.print(line("  champion: ", bold(view.champion), former))

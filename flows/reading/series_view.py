@@ -67,10 +67,13 @@ class RunView:
         return f"{text}, weight {reused.weight:.2g}" if reused.weight else f"{text}, dropped"
 
     @property
-    def decision_text(self) -> str:
-        """Whether its model is kept, and the reason of the decision on it."""
-        kept = "former champion" if self.champion == "former" else self.champion
-        return ": ".join(filter(None, (kept, self.decision)))
+    def model_text(self) -> str:
+        """Place of its model in the series, in a few words."""
+        if self.champion:
+            return "former champion" if self.champion == "former" else self.champion
+        if self.is_promoted is None:
+            return ""
+        return "was champion" if self.is_promoted else "not promoted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

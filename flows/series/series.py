@@ -22,6 +22,8 @@ FORMER_CHAMPIONS = 3
 _POLL_SECONDS = 0.5
 NAMED_CHANGES = 10
 """Most names stored of each kind of change."""
+_SHOWN_NAMES = 2
+"""Most names in a text."""
 
 
 class SeriesBusy(BadInput):
@@ -42,8 +44,8 @@ class Names:
         return cls(len(found), tuple(found[:NAMED_CHANGES]))
 
     def __str__(self) -> str:
-        more = ", ..." * (self.count > len(self.first))
-        return f"{', '.join(self.first)}{more}"
+        shown = self.first[:_SHOWN_NAMES]
+        return f"{', '.join(shown)}{', ...' * (self.count > len(shown))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,8 @@ def _table(series: SeriesView) -> Table:
             f"#{words.name}": lambda run: words.of(run.loss),
             "#test rows": lambda run: words.of(run.test_loss),
             "reused": lambda run: run.reused_text,
-            "decision": lambda run: run.decision_text,
+            "model": lambda run: run.model_text,
+            "decision": lambda run: run.decision or "",
         },
         is_open=True,
     )

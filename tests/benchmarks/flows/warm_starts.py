@@ -9,7 +9,8 @@ file with the target in its last column or, with LABELS, a set of events. A cold
 run of a series on the data of the second night. A warm study is the second run of a series whose
 first run had the data of the first night, with the same budget. Both have the same test rows and
 folds. The share is the time of the warm study until it had the final loss of the cold study,
-divided by the time of the cold study until it had it; it is infinite if it never had it.
+divided by the time of the cold study until it had it; it is infinite if it never had it. The share
+of the trials, which does not depend on the load, is printed too.
 
 A further pair misleads on purpose: the target of its first night depends on products of columns,
 the target of its second night on their sum.
@@ -67,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 options = ("--budget", f"{chosen.budget}s", "--method", chosen.method)
                 path.write_text(json.dumps(pair(nights, chosen.out / "home" / name, options)))
             found = json.loads(path.read_text())
-            share = share_of_time(found["cold"], found["warm"])
+            share, of_trials = shares_of(found["cold"], found["warm"])
             say(
                 f"{name}: cold {found['cold'][-1][1]:.4g} after {found['cold'][-1][0]:.0f} s, "
-                f"warm {found['warm'][-1][1]:.4g}; share of the time {share:.2f}; "
+                f"warm {found['warm'][-1][1]:.4g}; share of the time {share:.2f}, of the trials {of_trials:.2f}; "
                 f"prior {found['prior']}; load {found['load']:.1f}"
             )
             if text == MISLEADING:
@@ -84,10 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     goals.end()
 
 
-def share_of_time(cold: Sequence[Sequence[float]], warm: Sequence[Sequence[float]]) -> float:
-    """Return the share of the cold study's time after which the warm one had its final loss."""
-    seconds, loss = cold[-1]
-    return next((at for at, reached in warm if reached <= loss), inf) / seconds
+Curve = Sequence[Sequence[float]]
+
+
+def shares_of(cold: Curve, warm: Curve) -> tuple[float, float]:
+    """Return the shares of the cold study's time and trials until the warm one had its loss."""
+    seconds, loss, n_told = cold[-1]
+    at, n = next(((at, n) for at, reached, n in warm if reached <= loss), (inf, inf))
+    return at / seconds, n / n_told
 
 
 def nights_of(text: str, folder: Path, seed: int) -> tuple[Night, Night]:
@@ -145,15 +150,16 @@ def run_night(night: Night, series: str, home: Path, options: Sequence[str]) -> 
     tune(home, "run", *night.arguments, "--series", series, *options, "--workers", "1")
 
 
-def curve(home: Path, study: str) -> list[tuple[float, float]]:
-    """Return seconds and losses of a study's incumbents, in order."""
+def curve(home: Path, study: str) -> list[tuple[float, float, int]]:
+    """Return seconds, losses and numbers of ended trials at a study's incumbents, in order."""
     steps, best = [], inf
     ledger = Ledger(ArtifactStore(StoreAddress(str((home / "store").absolute()))).database)
     places = ("elapsed_seconds",), ("state",), ("evaluation", "loss")
-    for seconds, state, loss in ledger.event_values(study, "tell", *places):
+    told = ledger.event_values(study, "tell", *places)
+    for n_told, (seconds, state, loss) in enumerate(told, 1):
         if state == "complete" and loss < best:
             best = loss
-            steps.append((seconds, best))
+            steps.append((seconds, best, n_told))
     return steps
 
 
