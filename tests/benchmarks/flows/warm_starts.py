@@ -9,8 +9,8 @@ file with the target in its last column or, with LABELS, a set of events. A cold
 run of a series on the data of the second night. A warm study is the second run of a series whose
 first run had the data of the first night, with the same budget. Both have the same test rows and
 folds. The share is the time of the warm study until it had the final loss of the cold study,
-divided by the time of the cold study until it had it; it is infinite if it never had it. The share
-of the trials, which does not depend on the load, is printed too.
+divided by the time of the cold study until it had it; it is infinite if it never had it. Times count
+from the first ask. The share of the trials, which does not depend on the load, is printed too.
 
 A further pair misleads on purpose: the target of its first night depends on products of columns,
 the target of its second night on their sum.
@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             share, of_trials = shares_of(found["cold"], found["warm"])
             say(
                 f"{name}: cold {found['cold'][-1][1]:.4g} after {found['cold'][-1][0]:.0f} s, "
-                f"warm {found['warm'][-1][1]:.4g}; share of the time {share:.2f}, of the trials {of_trials:.2f}; "
+                f"warm {found['warm'][-1][1]:.4g}; share of the time {share:.2f}, of the trials "
+                f"{of_trials:.2f}; "
                 f"prior {found['prior']}; load {found['load']:.1f}"
             )
             if text == MISLEADING:
@@ -151,15 +152,18 @@ def run_night(night: Night, series: str, home: Path, options: Sequence[str]) -> 
 
 
 def curve(home: Path, study: str) -> list[tuple[float, float, int]]:
-    """Return seconds, losses and numbers of ended trials at a study's incumbents, in order."""
-    steps, best = [], inf
+    """Return seconds from the first ask, losses and numbers of ended trials at all incumbents."""
+    steps, best, n_told = [], inf, 0
     ledger = Ledger(ArtifactStore(StoreAddress(str((home / "store").absolute()))).database)
-    places = ("elapsed_seconds",), ("state",), ("evaluation", "loss")
-    told = ledger.event_values(study, "tell", *places)
-    for n_told, (seconds, state, loss) in enumerate(told, 1):
-        if state == "complete" and loss < best:
-            best = loss
-            steps.append((seconds, best, n_told))
+    events = ledger.events(study)
+    began = next(event.at for event in events if event.kind == "ask")
+    for event in events:
+        n_told += event.kind == "tell"
+        if event.kind == "tell" and event.body["state"] == "complete":
+            loss = event.body["evaluation"]["loss"]
+            if loss < best:
+                best = loss
+                steps.append((event.at - began, best, n_told))
     return steps
 
 
