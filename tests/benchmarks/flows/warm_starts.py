@@ -9,8 +9,8 @@ file with the target in its last column or, with LABELS, a set of events. A cold
 run of a series on the data of the second night. A warm study is the second run of a series whose
 first run had the data of the first night, with the same budget. Both have the same test rows and
 folds. The share is the time of the warm study until it had the final loss of the cold study,
-divided by the time of the cold study until it had it; it is infinite if it never had it. Times count
-from the first ask. The share of the trials, which does not depend on the load, is printed too.
+divided by the time of the cold study until it had it; it is infinite if it never had it. Times
+count from the first ask. The share of the trials does not depend on the load.
 
 A further pair misleads on purpose: the target of its first night depends on products of columns,
 the target of its second night on their sum.
