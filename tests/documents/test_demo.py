@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from documents.pages import DOCUMENTS
-from processes import environment
+from processes import environment, stop_server
 from source_tree import ROOT, listed_files
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
@@ -42,4 +42,26 @@ def test_the_demo_runs(clone, tmp_path) -> None:
     number = r"(?:\d+m)?\d[\d.]*"  # 1m37s stands for 5.2s too
     line = shown.splitlines()[1]  # the README shows what is printed, with other numbers
     assert re.search(number.join(map(re.escape, re.split(number, line.strip()))), done.stdout)
+    assert "Prefect shows it at http://127.0.0.1:" in done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_three_nights_run(clone, tmp_path) -> None:
+    """The model of the second night, from 25 times the patients, replaces the first one."""
+    path = f"{os.environ['PATH']}:{ROOT / '.uv' / 'bin'}"
+    try:
+        done = subprocess.run(
+            [clone / "deployments" / "nights", "--trials", "3"],
+            cwd=tmp_path,
+            env={**environment(tmp_path), "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=800,
+            check=False,
+        )
+    finally:
+        stop_server(tmp_path)
+    assert done.returncode == 0, done.stderr
+    listed = done.stdout[done.stdout.rindex("3 runs)") :]
+    assert re.search(r"-2 .*\bchampion\b", listed)
     assert "Prefect shows it at http://127.0.0.1:" in done.stderr
