@@ -23,7 +23,7 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import Dataset, Label, load_dataset
-from prefect_tune.tasks.data.row_ids import row_ids
+from prefect_tune.tasks.data.row_ids import identity_columns, row_ids
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
 from prefect_tune.tasks.final_model import REFIT_TIMES
@@ -55,7 +55,7 @@ class Terms:
     """Terms of a comparison.
 
     Attributes:
-        identity: Columns that identify a row, see `row_ids`.
+        identity: Columns that identify a row, see `row_ids`; if empty, those of both data sets.
         excludes_test_rows: Whether test rows of the champion's study are excluded, because a
             decision on them made it the champion.
         margin: Improvement of the loss that the challenger must exceed.
@@ -123,17 +123,25 @@ def _compared(
 def fresh_rows(
     store: ArtifactStore, champion: Problem, challenger: Problem, terms: Terms
 ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Return positions and ids of the challenger's test rows that the champion does not depend on.
+    """Return positions and ids of the challenger's test rows that neither model depends on.
 
     Rows with the ids of training rows are known to a model as well as these.
     """
     now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
-    rows = load_split(store, challenger.split).held_out(REFIT)
-    ids, known = row_ids(now, terms.identity)[rows], row_ids(before, terms.identity)
+    split, names = load_split(store, challenger.split), terms.identity or _common(before, now)
+    all_ids, known = row_ids(now, names), row_ids(before, names)
     if not terms.excludes_test_rows:
         known = known[load_split(store, champion.split).fold != TEST]
-    is_fresh = ~np.isin(ids, known)
-    return rows[is_fresh], ids[is_fresh]
+    rows = split.held_out(REFIT)
+    # Given test rows may equal rows that the challenger was trained on.
+    is_fresh = ~np.isin(all_ids[rows], np.append(known, all_ids[split.is_training]))
+    return rows[is_fresh], all_ids[rows][is_fresh]
+
+
+def _common(one: Dataset, other: Dataset) -> list[str]:
+    """Return the columns that identify the rows of both; all of them would not find equal rows."""
+    names = set(identity_columns(other))
+    return [name for name in identity_columns(one) if name in names]
 
 
 def _model(store: ArtifactStore, model: StudyModel) -> Any:

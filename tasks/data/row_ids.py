@@ -1,8 +1,8 @@
 """Ids of rows that stay the same on every later data set, and the test rows they fix.
 
-An id is a hash of a row's group or patient, or else of its content. The order of rows, the format
-of the file, the type of numbers and the other rows do not matter. A row whose hash lies in the
-first `test_size` of all hashes is a test row, so a training row never becomes one.
+An id is a hash of a row's group or patient, or else of its content and time. The order of rows,
+the format of the file, the type of numbers and the other rows do not matter. A row whose hash lies
+in the first `test_size` of all hashes is a test row, so a training row never becomes one.
 """
 
 import re
@@ -64,6 +64,8 @@ def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
         return dataset.ids
     names = sorted(columns or identity_columns(dataset))
     ids = np.zeros(len(dataset), dtype=np.uint64)
+    if dataset.times is not None:
+        ids = _mixed(np.ascontiguousarray(dataset.times).view(np.uint64))
     for name in names:
         if name not in dataset.X:
             raise BadInput(

@@ -129,6 +129,29 @@ def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) 
     assert set(rows) < set(load_split(series.store, new.problem.split).held_out(REFIT))
 
 
+def test_rows_are_known_to_the_champion_although_its_data_has_fewer_columns(series: Series) -> None:
+    # Nothing fixes the columns of ids if a file or the time decides on the test rows.
+    data = frame(3_000)
+    old = series.study("old", data[:2_000], LogisticRegression())
+    new = series.study("new", data.assign(c=1.5), LogisticRegression(), seed=3)
+    terms = replace(TERMS, identity=(), excludes_test_rows=True)
+    rows, _ = fresh_rows(series.store, old.problem, new.problem, terms)
+    assert 100 < len(rows) < 300
+    assert rows.min() >= 2_000
+
+
+def test_test_rows_equal_to_training_rows_of_the_challenger_are_not_compared(
+    series: Series,
+) -> None:
+    old = series.study("old", frame(300), LogisticRegression())
+    twice = pd.concat([frame(500, 1), frame(500, 1), frame(2_000, 2)], ignore_index=True)
+    new = series.study("new", twice, LogisticRegression())
+    rows, ids = fresh_rows(series.store, old.problem, new.problem, TERMS)
+    trained = np.flatnonzero(load_split(series.store, new.problem.split).is_training)
+    assert not np.isin(ids, row_ids(series.dataset(new))[trained]).any()
+    assert len(rows) > 300
+
+
 def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Series) -> None:
     data = frame(3_000)
     old = series.study("old", data[:2_000], LogisticRegression())

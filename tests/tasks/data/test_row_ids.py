@@ -128,6 +128,15 @@ def test_content_decides_and_the_target_does_not() -> None:
         row_ids(of_frame(gaps), COLUMNS)
 
 
+def test_equal_rows_of_other_times_are_other_rows() -> None:
+    frame = pd.concat([table(), table()], ignore_index=True)
+    frame["when"] = np.repeat(["2024-01-01", "2024-01-02"], len(table()))
+    then = frame.assign(when=pd.to_datetime(frame["when"]))[::-1]
+    one, other = (row_ids(of_frame(given, time="when")) for given in (frame, then))
+    assert not np.isin(one[: len(table())], one[len(table()) :]).any()
+    assert one.tolist() == other[::-1].tolist()
+
+
 def test_patients_are_on_one_side_and_keep_it() -> None:
     rows = [(patient, "2020-02-01") for patient in range(200) for _ in range(2)]
     log = [(patient, "2020-01-01", "A", 1.0) for patient in range(200)]
