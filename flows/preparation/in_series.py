@@ -1,7 +1,7 @@
 """Decides what a run of a series does: resume its last study, skip, or start a new study."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from prefect_tune.flows.series.warm_start import first_events, reused, warm_star
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
@@ -207,8 +208,10 @@ class _Run:
             Question.from_json(self.series.question).check_data(self.series.name, dataset)
             _check_champion(self.series, store, dataset)
         if last is not None:
-            changes = changes_between(load_dataset(store, last.problem.dataset), dataset)
-            reason = ": ".join(filter(None, (reason, ", ".join(changes.texts()))))
+            with suppress(RecordDamaged):  # then the changes are unknown
+                changes = changes_between(load_dataset(store, last.problem.dataset), dataset)
+            texts = () if changes is None else changes.texts()
+            reason = ": ".join(filter(None, (reason, ", ".join(texts))))
         taken = Ledger(store.database).study
         while taken(_study_name(self.held.name, number)) is not None:  # such as a study by hand
             number += 1
@@ -275,4 +278,6 @@ def _check_champion(series: Series, store: ArtifactStore, dataset: Dataset) -> N
     stored = Ledger(store.database).study(series.champion) if series.champion else None
     if stored is not None:
         problem = StudyPlan.from_stored(stored).problem
-        check_needs(stored.name, load_dataset(store, problem.dataset), dataset)
+        with suppress(RecordDamaged):  # the comparison with the champion reports it
+            known = load_dataset(store, problem.dataset)
+            check_needs(stored.name, known, dataset)

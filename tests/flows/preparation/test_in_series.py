@@ -19,6 +19,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
 
 GIVEN = {"target": "target", "drop": ["patient"], "series": "n", "trials": 4, **QUICK}
@@ -139,6 +140,20 @@ def test_a_study_that_was_recorded_and_not_entered_is_started(night) -> None:
     Ledger(first.store.database).delete_study("n-1")
     assert action(night()) == ("start", "n-1")
     assert len(find_series(first.store, "n").runs) == 1
+
+
+def test_damaged_data_of_the_last_study_does_not_stop_the_series(night) -> None:
+    first = night()
+    end(first)
+    held = HeldSeries.acquire(first.store, "n")
+    held.append_decision("n-1", {"promoted": True})
+    held.release()
+    first.store.records.release("n-1", [first.plan.problem.records[0]])
+    load_dataset.cache_clear()
+    grow()
+    second = night()
+    assert action(second) == ("start", "n-2")
+    assert second.night.changes is None
 
 
 def test_a_study_by_hand_keeps_its_name(prepared, night) -> None:
