@@ -28,7 +28,7 @@ from prefect_tune.flows.series.champion import (
     keep_champions,
     model_copy,
 )
-from prefect_tune.flows.series.series import HeldSeries, Series
+from prefect_tune.flows.series.series import HeldSeries, Series, SeriesBusy, find_series
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.text import LossWords, counted, number_text
@@ -36,6 +36,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import warn
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compare_models
 from prefect_tune.tasks.objective.declaration import METRICS
@@ -44,24 +45,47 @@ from prefect_tune.tasks.problem import StudyContext
 
 
 def decide_promotions(
-    study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    observer: Observer,
+    held: HeldSeries | None,
 ) -> None:
     """Decide on the model of a study of a series, and before it on earlier undecided models.
 
-    This process holds the lease of the series. A comparison that fails is a decision too. Raises
-    `StoreLost` if the store becomes unusable.
+    `held` is the series of a run of it; None for a study that a person resumed by its name, whose
+    model is decided on if the series still has the study and is free. A comparison that fails is a
+    decision too. Raises `StoreLost` if the store becomes unusable.
     """
     name, store = study.plan.options.series, study.store
-    if name is None:
-        return
-    held = HeldSeries(store, name)
-    series = held.read()
+    if held is not None:
+        _decide(held, study, running, context, observer)
+    elif name is not None and (series := find_series(store, name)) and series.run_of(study.name):
+        try:
+            held = HeldSeries.acquire(store, name)
+        except SeriesBusy as busy:
+            observer.note(f"{study.name}: no decision on its model: {busy}")
+            return
+        try:
+            _decide(held, study, running, context, observer)
+        finally:
+            held.release()
+
+
+def _decide(
+    held: HeldSeries, study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+) -> None:
+    series, store = held.read(), held.store
     decided = {decision.study for decision in series.decisions}
     earlier = [run.study for run in series.runs if run.study not in {study.name, *decided}]
     for candidate in [*earlier, study.name]:
         if store.records.exists(model_record(candidate)):
             flow_run_id = UUID(study.plan.flow_run_id)
-            _Promotion(held, candidate, running, context, flow_run_id, observer).decide()
+            promotion = _Promotion(held, candidate, running, context, flow_run_id, observer)
+            try:
+                promotion.decide()
+            except RecordDamaged as error:  # a later run may replace the model
+                observer.note(f"{candidate}: no decision on its model: {error}")
     keep_champions(store, held.read())
 
 
@@ -156,19 +180,19 @@ class _Promotion:
             level,
             night,
         )
-        problem = StudyPlan.from_stored(find_study(self.held.store, champion.study)).problem
-        parameters = {
-            "what": f"{self.candidate} with {champion.study}",
-            "context": self.context,
-            "champion": StudyModel(champion.record, problem),
-            "challenger": StudyModel(model_record(self.candidate), plan.problem),
-            "terms": terms,
-        }
         try:
+            problem = StudyPlan.from_stored(find_study(self.held.store, champion.study)).problem
+            parameters = {
+                "what": f"{self.candidate} with {champion.study}",
+                "context": self.context,
+                "champion": StudyModel(champion.record, problem),
+                "challenger": StudyModel(model_record(self.candidate), plan.problem),
+                "terms": terms,
+            }
             compared: ModelComparison = self.running.run(compare_models, parameters)
         except StoreLost:
             raise
-        except Exception as error:  # a dead worker or an exceeded limit
+        except Exception as error:  # such as a dead worker, or a removed study
             return ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
         return compared
 

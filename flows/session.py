@@ -27,6 +27,7 @@ from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import progress_of, search
+from prefect_tune.flows.series.series import HeldSeries
 from prefect_tune.flows.study.explanations import changed_code, left_out_for_memory
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
@@ -80,7 +81,8 @@ def run_study(
             try:
                 counted = study.timed(prepared.since) if only is None else nullcontext()
                 with counted, RunRequests.watched(flow_run_id) as requests:
-                    n_task_runs = _run(study, pace, page, only, requests)
+                    held = None if prepared.night is None else prepared.night.held
+                    n_task_runs = _run(study, pace, page, only, requests, held=held)
             except BaseException as error:
                 page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
@@ -152,6 +154,8 @@ def _run(
     observer: Observer,
     only: Collection[int] | None,
     requests: RunRequests,
+    *,
+    held: HeldSeries | None,
 ) -> int:
     """Search and fit the final model on this session's workers; return the number of task runs."""
     plan, limits = study.plan, study.plan.trial_limits()
@@ -195,7 +199,7 @@ def _run(
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
         if only is None:
-            decide_promotions(study, running, context, observer)
+            decide_promotions(study, running, context, observer, held)
         return running.n_task_runs
 
 

@@ -232,6 +232,19 @@ def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) 
     assert (about["trial"] == of_study["trial"]) == is_promoted
 
 
+def test_a_study_resumed_by_its_name_leaves_the_champion_to_a_decision(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.night(1_500, trials=1)
+    given = {**nights.parameters(frame(1_500)), "series": None, "study": "daily-1"}
+    assert tune(**{**given, "trials": 8})["state"] == "complete"
+    assert [decision.study for decision in nights.state.decisions] == ["daily-1", "daily-1"]
+    assert nights.record in nights.store.records.used_by("series daily")
+    with held_series(nights.store, "daily") as held:  # which is free again
+        assert tune(**{**given, "trials": 9})["state"] == "complete"
+        held.delete()
+    assert tune(**{**given, "trials": 10})["state"] == "complete"
+
+
 @pytest.mark.parametrize(("rule", "champions"), [("always", [1, 2]), ("never", [None, None])])
 def test_the_rule_can_replace_the_test(tmp_path: Path, rule: str, champions: list[Any]) -> None:
     nights = Nights(tmp_path, rule)
