@@ -18,6 +18,8 @@ from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.series.series import Changes, Names
 from prefect_tune.flows.session import run_study
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.store import ArtifactStore
 
 SKIPPED = "Skipped"
 """Name of the state of a flow run that had nothing to do."""
@@ -29,6 +31,8 @@ def run_in_series(prepared: PreparedStudy, night: NextStudy) -> dict[str, Any] |
     Returns the summary of the study, for a skipped run in a completed state named `Skipped`.
     """
     try:
+        if night.action != "resume":
+            _catch_up(prepared.store, night)
         if night.action == "skip":
             return _skipped(prepared, night)
         _send_changes(night)
@@ -67,15 +71,27 @@ def _send_changes(night: NextStudy) -> None:
 
 def _record_end(prepared: PreparedStudy, night: NextStudy) -> None:
     """Record the result of a session in the series."""
-    view = read_study(prepared.store, prepared.name)
+    night.held.append_ended(prepared.name, _end(read_study(prepared.store, prepared.name)))
+
+
+def _catch_up(store: ArtifactStore, night: NextStudy) -> None:
+    """Record the result of the last study, if its process was killed before, or it was resumed."""
+    last = None if night.series is None else night.series.last
+    if last is None or Ledger(store.database).study(last.study) is None:
+        return
+    end = _end(read_study(store, last.study))
+    if any(end[name] != getattr(last, name) for name in ("state", "loss", "test_loss")):
+        night.held.append_ended(last.study, end)
+
+
+def _end(view: StudyView) -> dict[str, Any]:
     prior = view.decisions.get("prior") or {}
-    body = {
+    return {
         "state": view.state,
         "loss": None if view.incumbent is None else view.incumbent.loss,
         "test_loss": view.test_loss,
         "prior_weight": prior.get("weight"),
     }
-    night.held.append_ended(prepared.name, body)
 
 
 def _skipped(prepared: PreparedStudy, night: NextStudy) -> State[Any]:

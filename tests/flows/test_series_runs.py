@@ -8,6 +8,7 @@ import pytest
 from inputs import QUICK, table
 from observing import Interrupting
 from prefect_api import artifacts, flow_runs
+from sqlalchemy import delete
 
 from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.reading.series_view import read_series
@@ -15,6 +16,7 @@ from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.series_run import SKIPPED
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.schema import series_event_table
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -55,7 +57,11 @@ def test_nights_of_a_series(nights) -> None:
     assert run.name.startswith("nightly-1 (")
     assert {"series:nightly", "study:nightly-1"} <= set(run.tags)
 
+    with nights.store.database.write() as connection:  # as if it was killed before this record
+        connection.execute(delete(series_event_table).where(series_event_table.c.kind == "ended"))
     summary = nights.run(150, 3)  # nothing has changed
+    last = find_series(nights.store, "nightly").last
+    assert (last.state, last.loss) == ("complete", summary["incumbent"]["loss"])
     run = newest_flow_run()
     assert (run.state.name, run.state.type) == (SKIPPED, "COMPLETED")
     assert "nightly-1" in run.state.message
