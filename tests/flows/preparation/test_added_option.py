@@ -19,7 +19,7 @@ FIELD = """
 """
 TIMEOUT = "    trial_timeout: str | None = None"
 SIGNATURES = {
-    "flows/tuning.py": f"{TIMEOUT},\n    trial_memory: str | None = None,\n    study",
+    "flows/tuning.py": f"{TIMEOUT},\n    trial_memory: str | None = None,\n    series",
     "flows/comparing.py": f"{TIMEOUT},\n",
     "deployments/estimator/pipeline_search.py": f"    {TIMEOUT},\n",
 }
