@@ -35,6 +35,8 @@ from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.objective.declaration import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # names of its studies end with their number
+_OF_SERIES_NAMES = "a name of a series has up to 90 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 _OF_NAMES = "a name has up to 100 letters, digits, dots, dashes and underscores, and starts with a letter or digit"
 
 
@@ -109,7 +111,7 @@ class StudyOptions:
     budget: float | None = declare("Total time, such as 30m or 8h, from the start of the command to its final model. Earlier runs of the study count too. The search ends when either --trials or --budget is reached. Without both options, the budget is 10m.", group="Budget", metavar="TIME", standard=600.0, examples=("30m", "8h"), on_resume="changed", written=DURATION, in_compare="Time of each replicate (one method in one repeat), such as 2m, for a comparison at equal time.")
     trial_timeout: float | None = declare("Time limit per trial, such as 60s. A trial over the limit fails.", group="Budget", metavar="TIME", default_text="based on predicted costs", examples=("60s",), on_resume="changed", is_shared=True, written=DURATION)
     trial_memory: int | None = declare("Memory limit per trial, such as 4GB. A trial over the limit fails.", group="Budget", metavar="SIZE", default_text="the machine's memory, shared by the workers", examples=("4GB",), on_resume="changed", is_shared=True, written=MEMORY)
-    series: str | None = declare("Series that the study belongs to: studies of one question over time. Each run starts from the results of the earlier ones, and its model replaces the champion of the series only if it is better.", group="Series", metavar="NAME", pattern=_NAME, why=_OF_NAMES, examples=("nightly",), on_resume="same", in_compare=False)
+    series: str | None = declare("Series that the study belongs to: studies of one question over time. Each run starts from the results of the earlier ones, and its model replaces the champion of the series only if it is better.", group="Series", metavar="NAME", pattern=_SERIES_NAME, why=_OF_SERIES_NAMES, examples=("nightly",), on_resume="same", in_compare=False)
     if_unchanged: Literal["resume", "skip"] = declare("What a run of a series does if the data, space, objective and options are those of its last study: `resume` resumes that study if the budget has grown, `skip` ends the run.", group="Series", metavar="WHAT", default="resume", default_text="resume", on_resume="anew", in_compare=False, is_stored=False)
     promotion: Literal["better", "always", "never"] = declare("When the model of a study becomes the champion of its series: if it is `better` by a paired test on fresh test rows, `always`, or `never`.", group="Series", metavar="WHEN", default="better", default_text="better", on_resume="changed", in_compare=False)
     margin: float | None = declare("Least improvement of the loss for a promotion, in the unit of the metric.", group="Series", metavar="LOSS", default_text="0", standard=0.0, at_least=0, on_resume="changed", in_compare=False)

@@ -11,7 +11,7 @@ from inputs import QUICK
 from user_spaces import PRELUDE
 from worlds import evaluation
 
-from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.series.series import Changes, HeldSeries, SeriesBusy, find_series
@@ -265,6 +265,13 @@ def test_an_omitted_option_has_the_value_of_the_series(asked) -> None:
     grow()
     again = asked()
     assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
+
+
+def test_names_of_studies_have_room_for_their_number(night) -> None:
+    with pytest.raises(BadInput, match="90"):
+        night(series="n" * 91)
+    study = night(series="n" * 90).name
+    assert StudyOptions.parse({"study": study}).study == study
 
 
 def test_another_kind_of_data_is_refused(asked) -> None:
