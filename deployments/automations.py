@@ -57,8 +57,10 @@ def _read(file: str | None) -> list[dict[str, Any]]:
         else:
             text = Path(file).read_text(encoding="utf-8")
         documents = yaml.safe_load(text)["automations"]
-        return [{**document, "actions": list(document["actions"])} for document in documents]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, KeyError, TypeError) as error:
+        return [
+            {**document, "actions": [*map(dict, document["actions"])]} for document in documents
+        ]
+    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         raise BadInput(
             f"{file} cannot be read as automations: {error!r}",
             remedy="write it like deployments/automations.yaml of prefect-tune",
@@ -76,6 +78,11 @@ def _with_blocks(
             actions.append(action)
             continue
         kind, _, name = str(block).partition("/")
+        if not (kind and name):
+            raise BadInput(
+                f"automation {document.get('name')!r} names the block {block!r}",
+                remedy="write type and name of the block, such as block: webhook/prefect-tune",
+            )
         try:
             block_id = client.read_block_document_by_name(name, kind).id
         except ObjectNotFound:

@@ -24,7 +24,7 @@ from source_tree import ROOT
 from user_spaces import PRELUDE
 
 import prefect_tune.deployments
-from prefect_tune.deployments.automations import _read
+from prefect_tune.deployments.automations import _read, deploy_automations
 from prefect_tune.flows import prefect_events
 from prefect_tune.flows.prefect_events import (
     ChangedData,
@@ -34,6 +34,7 @@ from prefect_tune.flows.prefect_events import (
     champion_changed,
     data_changed,
 )
+from prefect_tune.tasks.bad_input import BadInput
 
 FAILING = f"""{PRELUDE}
 
@@ -149,6 +150,15 @@ def test_the_shipped_automations_are_of_prefects_format() -> None:
             "call-webhook", "send-notification"
         }  # fmt: skip
     assert events == {"prefect-tune.champion-changed", "prefect-tune.study-failed"}
+
+
+@pytest.mark.parametrize(
+    "actions", ["actions: [notify]", "actions: [{type: call-webhook, block: webhook}]"]
+)
+def test_an_action_that_cannot_be_used_is_refused(tmp_path, server, actions) -> None:  # noqa: ARG001
+    (tmp_path / "no.yaml").write_text(f"automations: [{{name: n, {actions}}}]")
+    with pytest.raises(BadInput, match=r"no\.yaml|'webhook'"):
+        deploy_automations(str(tmp_path / "no.yaml"))
 
 
 @pytest.mark.slow
