@@ -13,13 +13,16 @@ from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.trial import partitions, shared_blocks
 from prefect_tune.tasks.trial.shared_blocks import STEP, SharedBlocks
 
 __all__ = [
-    "END", "PARENTS", "construct", "entries", "fold_of", "histories", "most_rows",
+    "END", "EVERY", "PARENTS", "changed", "construct", "construct_all", "construct_in_process",
+    "entries", "fold_of", "histories", "most_rows",
 ]  # fmt: skip
 
 CODES = ("A", "B//1", "B//2", "B//2/x", "LAB//k")
+EVERY = {"aggregations": "count_sum_mean", "levels": "all", "windows": "30"}
 END = pd.Timestamp(2020, 6, 1)
 PARENTS = pd.DataFrame(
     {
@@ -47,6 +50,15 @@ def histories(patients: Sequence[int]) -> EventRows:
     return event_rows(events, mixed, PARENTS)
 
 
+def changed(X: EventRows, patients: Sequence[int], code: str = "A") -> EventRows:
+    """The same data with one more event of some patients."""
+    new = [(patient, END - pd.Timedelta(days=3), code, 2.0) for patient in patients]
+    events = X.events.astype({"code": str})
+    more = pd.DataFrame(new, columns=events.columns)
+    more["time"] = more["time"].astype(events["time"].dtype)
+    return EventRows.build(pd.concat([events, more]) if new else events, X.rows, X.code_table)
+
+
 def fold_of(
     context: StudyContext, X: EventRows, rows: np.ndarray
 ) -> tuple[EventRows, EventRows, SharedBlocks]:
@@ -72,3 +84,22 @@ def entries(context: StudyContext) -> Mapping[str, Entry]:
 
 def most_rows(X: EventRows) -> np.ndarray:
     return np.flatnonzero(np.arange(len(X)) % 4 > 0)
+
+
+def construct_all(context: StudyContext, X: EventRows, **arguments: Any) -> list[np.ndarray]:
+    """Columns of the training and held-out rows of a fold, which must be those without a cache."""
+    rows = most_rows(X)
+    train, held_out, shared = fold_of(context, replace(X, of_events={}), rows)
+    found = construct(train, held_out, **arguments)
+    alone = construct(X.take(rows), X.take(held_out.positions), **arguments)
+    shared.release()
+    assert all(map(np.array_equal, found, alone))
+    return found
+
+
+def construct_in_process(context: StudyContext, n_patients: int, patients: Sequence[int]) -> None:
+    """Construct a night on which some patients have changed; all of them are stored."""
+    partitions.EVENTS_PER_PARTITION, shared_blocks.LEAST_KEPT_EVENTS = 512, 0
+    partitions.MOST_LOOSE_EVENTS = 0
+    construct_all(context, changed(histories(range(n_patients)), patients), **EVERY)
+    store_of(context).close()

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from time import perf_counter, time
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 import numpy as np
@@ -44,8 +44,8 @@ from prefect_tune.tasks.trial.partitions import (
     to_parts,
 )
 
-RECENT_BYTES = 1 << 26
-"""Size limit of recently used blocks in memory, in bytes."""
+LOOSE_BYTES = 1 << 26
+"""Size limit of the blocks of loose patients in memory, in bytes."""
 _MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
 STEP = "event blocks"
 """Step under which the cache lists blocks."""
@@ -76,7 +76,6 @@ class SharedBlocks:
         self._store, self._X, self._context, self._n_training = store, X, context, n_training
         self._entries: dict[_Place, tuple[Entry, Version]] = {}
         self._held: dict[_Place, Matrix] = {}
-        self._recent = np.empty(0, np.intp), dict[Block, Matrix]()
         self._owner = f"blocks {uuid4().hex}"
 
     def blocks(self, X: EventRows, wanted: Sequence[Block]) -> Mapping[Block, Matrix] | None:
@@ -115,43 +114,36 @@ class SharedBlocks:
     def of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
         """Return a block of some rows by their positions in the data set.
 
-        The last blocks, up to `RECENT_BYTES`, are kept for transforming after a fit.
+        The memory tier keeps blocks of all rows, for all folds and configurations.
         """
-        if self._recent[0] is not rows:
-            self._recent = rows, {}
-        recent = self._recent[1]
-        if block not in recent:
-            made = self._of_rows(block, rows)
-            if sum(map(_n_bytes, recent.values())) + _n_bytes(made) > RECENT_BYTES:
-                return made
-            recent[block] = made
-        return recent[block]
+        memory, layout = self._store.memory, self._layout
+        whole = memory.get(layout.name, str(block))
+        if whole is None:
+            pieces = [self._of_partition(i, block) for i in range(len(layout.partitions))]
+            is_array = isinstance(pieces[0], np.ndarray)
+            whole = np.concatenate(pieces) if is_array else sparse.vstack(pieces, format="csr")
+            for values in [whole] if is_array else [whole.data, whole.indices, whole.indptr]:
+                values.flags.writeable = False
+            memory.put(layout.name, str(block), whole)
+            if memory.get(layout.name, str(block)) is whole:  # else it is too large
+                for place, (entry, _) in self._entries.items():
+                    if place[1] == block:
+                        memory.drop(entry.place)
+        return whole[layout.place[rows]]
 
-    def _of_rows(self, block: Block, rows: NDArray[np.intp]) -> Matrix:
-        partition, place = self._places
-        of_rows, place = partition[rows], place[rows]
-        pieces = []
-        for number in range(len(self._partitions)):
-            chosen = place[of_rows == number]
-            if len(chosen):
-                pieces.append(self._of_partition(number, block, chosen))
-        if len(pieces) == 1:
-            return pieces[0]
-        back = np.empty(len(rows), dtype=np.intp)
-        back[np.argsort(of_rows, kind="stable")] = np.arange(len(rows))
-        if isinstance(pieces[0], np.ndarray):
-            return np.concatenate(pieces)[back]
-        return sparse.csr_array(sparse.vstack(pieces, format="csr"))[back]
+    @property
+    def _partitions(self) -> Sequence[Partition]:
+        return self._layout.partitions
 
     @cached_property
-    def _partitions(self) -> Sequence[Partition]:
+    def _layout(self) -> "_Layout":
         X = self._X
         made_of = X.start, X.events, X.code_table, X.rows, self._store
-        known: tuple[tuple[Any, ...], Sequence[Partition]] | None = X.of_events.get("partitions")
+        known: tuple[tuple[Any, ...], _Layout] | None = X.of_events.get("partitions")
         if known is None or any(a is not b for a, b in zip(known[0], made_of, strict=True)):
             is_small = (X.stop - X.start).sum() < LEAST_KEPT_EVENTS
             made = partitions_of(X) if is_small else self._kept_partitions()
-            known = X.of_events["partitions"] = made_of, made
+            known = X.of_events["partitions"] = made_of, _Layout.of(made)
         return known[1]
 
     def _kept_partitions(self) -> list[Partition]:
@@ -178,21 +170,11 @@ class SharedBlocks:
     def _most_similar(self, sketch: set[str]) -> list[KeptPartition]:
         """Return the partitions of the version of the data with the most patients in common."""
         versions = self._store.index.select(Selection(step=PARTITIONS, limit=_MOST_CANDIDATES))
-        shared = [len(sketch.intersection(entry.summary["sketch"])) for entry in versions]
-        if not max(shared, default=0):
-            return []
-        entry = versions[int(np.argmax(shared))]
-        read = self._store.read(entry, list(entry.parts))
-        return [] if read is None else from_parts(read)
-
-    @cached_property
-    def _places(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Partition of each row of the data set, and the row's place in the partition."""
-        partition, place = np.empty((2, len(self._X)), dtype=np.intp)
-        for number, one in enumerate(self._partitions):
-            partition[one.positions] = number
-            place[one.positions] = np.arange(len(one.positions))
-        return partition, place
+        shared = np.array([len(sketch.intersection(one.summary["sketch"])) for one in versions])
+        for i in np.argsort(-shared, kind="stable").tolist():
+            if shared[i] and (read := self._store.read(versions[i], list(versions[i].parts))):
+                return from_parts(read)
+        return []
 
     def _has(self, X: EventRows) -> bool:
         """Return whether the rows have the same events as in the data set."""
@@ -256,8 +238,8 @@ class SharedBlocks:
                         self._held[place] = matrix
                 started = perf_counter()
 
-    def _of_partition(self, number: int, block: Block, rows: NDArray[np.intp]) -> Matrix:
-        """Return some rows of a block, by their places in the partition."""
+    def _of_partition(self, number: int, block: Block) -> Matrix:
+        """Return a block of the partition's rows, in its order, with the data set's columns."""
         partition, place = self._partitions[number], (number, block)
         held, version = self._held, partition.versions[0]
         if partition.is_loose:
@@ -273,7 +255,8 @@ class SharedBlocks:
             matrix = held[place] if read is None else read[PART]
         else:
             matrix = held[place]
-        matrix = matrix[rows if version.rows is None else version.rows[rows]]
+        if version.rows is not None:
+            matrix = matrix[version.rows]
         if block.is_dense:
             return matrix
         columns = partition.columns(block.level, version)
@@ -317,6 +300,20 @@ _Place = tuple[int, Block]
 
 
 @dataclass(frozen=True)
+class _Layout:
+    """All rows by partition; `place` is the place of each row if partitions follow each other."""
+
+    partitions: Sequence[Partition]
+    place: NDArray[np.intp]
+    name: str
+
+    @classmethod
+    def of(cls, partitions: Sequence[Partition]) -> Self:
+        order = np.concatenate([one.positions for one in partitions])
+        return cls(partitions, np.argsort(order), uuid4().hex)
+
+
+@dataclass(frozen=True)
 class _Rows(Mapping[Block, Matrix]):
     """Blocks of some rows, read on access because all of them may be large."""
 
@@ -343,8 +340,8 @@ def _n_bytes(matrix: Matrix) -> int:
 
 
 def _make_loose(partition: Partition, wanted: Sequence[Block]) -> None:
-    """Make blocks of patients too few to store; the process keeps them up to `RECENT_BYTES`."""
-    if sum(map(_n_bytes, partition.held.values())) > RECENT_BYTES:
+    """Make blocks of patients too few to store; the process keeps them up to `LOOSE_BYTES`."""
+    if sum(map(_n_bytes, partition.held.values())) > LOOSE_BYTES:
         partition.held.clear()
     missing = [block for block in wanted if block not in partition.held]
     for of_level in make_blocks(partition.X, missing, Vocabulary.of(partition.X)):

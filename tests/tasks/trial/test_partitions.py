@@ -5,19 +5,26 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from event_histories import (
+    END,
+    EVERY,
+    changed,
     construct,
+    construct_all,
+    construct_in_process,
     entries,
     fold_of,
     histories,
-    most_rows,
 )
+from hammering import run_together
 from inputs import event_rows
+from services import Postgres
 from studies import context_of, store_of
 
-from prefect_tune.storage.cache.entry import Selection
+from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.key import artifact_folder
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import partitions, shared_blocks
@@ -28,12 +35,10 @@ from prefect_tune.tasks.trial.partitions import (
     partitions_from,
     to_parts,
 )
-from prefect_tune.tasks.trial.shared_blocks import PARTITIONS
+from prefect_tune.tasks.trial.shared_blocks import PARTITIONS, STEP
 
-END = pd.Timestamp(2020, 6, 1)
 N = 60
 """Patients of the first night."""
-EVERY = {"aggregations": "count_sum_mean", "levels": "all", "windows": "30"}
 
 
 @pytest.fixture
@@ -57,24 +62,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return passes
 
 
-def changed(X: EventRows, patients: Sequence[int], code: str = "A") -> EventRows:
-    """The same data with one more event of some patients."""
-    new = [(patient, END - pd.Timedelta(days=3), code, 2.0) for patient in patients]
-    events = X.events.astype({"code": str})
-    more = pd.DataFrame(new, columns=events.columns)
-    more["time"] = more["time"].astype(events["time"].dtype)
-    return EventRows.build(pd.concat([events, more]), X.rows, X.code_table)
-
-
-def construct_all(context: StudyContext, X: EventRows, **arguments: Any) -> list[np.ndarray]:
-    """Columns of the training and held-out rows of a fold, which must be those without a cache."""
-    rows = most_rows(X)
-    train, held_out, shared = fold_of(context, replace(X, of_events={}), rows)
-    found = construct(train, held_out, **arguments)
-    alone = construct(X.take(rows), X.take(held_out.positions), **arguments)
-    shared.release()
-    assert all(map(np.array_equal, found, alone))
-    return found
+def kept_versions(context: StudyContext) -> Sequence[Entry]:
+    """Partitions of all versions of the data, the newest first."""
+    return store_of(context).index.select(Selection(step=PARTITIONS))
 
 
 CHANGES: dict[str, Callable[[EventRows], EventRows]] = {
@@ -104,13 +94,27 @@ def test_changed_data_has_the_columns_of_a_cache_turned_off(
     construct_all(context, after, **EVERY)
 
 
-def test_many_nights_have_the_columns_of_a_cache_turned_off(context) -> None:
-    X = histories(range(N))
-    for night in range(2 * partitions._MOST_VERSIONS):
-        construct_all(context, X, **EVERY)
-        X = changed(X, [night, N - 1 - night], f"B//{night % 3}")
-    X = histories(range(10, N))
-    construct_all(context, X, **EVERY)
+@pytest.mark.parametrize("seed", range(2))
+def test_random_nights_have_the_columns_of_a_cache_turned_off(context, monkeypatch, seed) -> None:
+    """Patients come, change and go; on each night, another configuration makes new blocks."""
+    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 256)
+    monkeypatch.setattr(partitions, "_LOOSE_SHARE", 4 if seed % 2 else 1 << 20)
+    rng = np.random.default_rng(seed)
+    patients, others = list(range(24)), [*range(24, 40), *range(1000, 1004)]
+    changes = list[tuple[int, str]]()
+    for _ in range(partitions._MOST_VERSIONS + 2):
+        X = histories(sorted(patients))
+        for code in {code for _, code in changes}:
+            some = [patient for patient, c in changes if c == code and patient in patients]
+            X = changed(X, some, code)
+        windows, levels = rng.choice(["all", "30", "30_365"]), rng.choice(["both", "all"])
+        aggregations = rng.choice(["count", "count_recency", "count_sum_mean"])
+        construct_all(context, X, windows=windows, aggregations=aggregations, levels=levels)
+        for _ in range(rng.integers(3)):
+            others.append(patients.pop(rng.integers(len(patients))))
+            patients.append(others.pop(rng.integers(len(others))))
+        codes = rng.choice(["A", "0//new", "B//2/x/y", "LAB//k"], 2)
+        changes += zip(rng.choice(patients, 2).tolist(), codes.tolist(), strict=True)
 
 
 def test_codes_that_only_changed_patients_had_leave_the_names_in_place(context) -> None:
@@ -132,13 +136,16 @@ def test_only_changed_patients_are_made_again(context, made) -> None:
 
 
 def test_blocks_first_made_on_a_later_night_serve_the_next_one(context, made) -> None:
+    """The first patients of a partition change, which moves the rows of all others in it."""
     X = histories(range(N))
+    largest = max(partitions.partitions_of(X), key=lambda one: len(one.X))
+    first, second = largest.X.rows["subject_id"].unique()[:2].tolist()
     construct_all(context, X)
-    X = changed(X, [7])
+    X = changed(X, [first])
     construct_all(context, X, levels="code", windows="30")
     blocks = entries(context).keys()
     made.clear()
-    construct_all(context, changed(X, [9]), levels="code", windows="30")
+    construct_all(context, changed(X, [second]), levels="code", windows="30")
     assert made == [2]
     assert entries(context).keys() == blocks
 
@@ -165,8 +172,7 @@ def test_another_order_and_split_of_the_rows_keep_all_partitions(context, made) 
     train, _, _ = fold_of(context, other, np.flatnonzero(np.arange(len(X)) % 4 != 1))
     construct(train)
     assert not made
-    store = store_of(context)
-    assert len(store.index.select(Selection(step=PARTITIONS))) == 1
+    assert len(kept_versions(context)) == 1
 
 
 def test_patients_are_compared_by_the_names_of_their_codes(context) -> None:
@@ -182,7 +188,7 @@ def test_patients_are_compared_by_the_names_of_their_codes(context) -> None:
 def test_of_several_data_sets_the_most_similar_one_is_continued(context, made) -> None:
     X = histories(range(N))
     construct_all(context, X)
-    construct_all(context, histories(range(2000, 2060)))
+    construct_all(context, histories([*range(10), *range(2000, 2050)]))
     made.clear()
     construct_all(context, changed(X, [7]))
     assert made == [1]
@@ -191,7 +197,50 @@ def test_of_several_data_sets_the_most_similar_one_is_continued(context, made) -
 def test_small_data_sets_keep_no_partitions(context, monkeypatch) -> None:
     monkeypatch.setattr(shared_blocks, "LEAST_KEPT_EVENTS", 1 << 17)
     construct_all(context, histories(range(N)))
-    assert not store_of(context).index.select(Selection(step=PARTITIONS))
+    assert not kept_versions(context)
+
+
+@pytest.mark.parametrize("loss", ["evicted", "damaged"])
+def test_a_lost_version_is_bridged_by_the_one_before(context, made, caplog, loss) -> None:
+    X = histories(range(N))
+    for patients in ([], [7]):
+        X = changed(X, patients)
+        construct_all(context, X)
+    store = store_of(context)
+    last, _ = kept_versions(context)
+    if loss == "evicted":
+        store.forget(last)
+    else:
+        files, place = store.files, store.files.path(artifact_folder(last.key), last.place)
+        for path in files.filesystem.find(place):
+            files.filesystem.pipe_file(path, b"nothing")
+        store.memory.drop(last.place)
+    made.clear()
+    construct_all(context, changed(X, [9]))
+    assert made == [2]
+    assert ("will be recomputed" in caplog.text) == (loss == "damaged")
+    construct_all(context, X)  # the lost version itself
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_two_processes_share_what_the_first_night_made(tmp_path, request, database) -> None:
+    address = StoreAddress(str(tmp_path / "store"))
+    if database == "postgresql":
+        server = Postgres(tmp_path / "postgres")
+        request.addfinalizer(server.stop)
+        address = replace(address, database=server.new_database())
+    context = context_of(tmp_path, address=address)
+    run_together(construct_in_process, (context, N, []))
+    before = entries(context)
+    run_together(construct_in_process, *[(context, N, range(0, N, 6))] * 2)
+    after = entries(context)
+    assert before.keys() < after.keys()  # changed patients have become a partition
+    assert len(after) <= 2 * len(before)
+    assert len(kept_versions(context)) == 2
+    store = store_of(context)
+    assert store.index.statistics.by_step()[STEP]["misses"] == len(after)  # each was made once
+    store.close()
 
 
 @pytest.mark.usefixtures("context")

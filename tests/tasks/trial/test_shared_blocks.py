@@ -14,6 +14,7 @@ from scipy import sparse
 from studies import context_of, store_of
 
 from prefect_tune.storage.cache.index import pinned_keys
+from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.catalogue.event_blocks import Block
 from prefect_tune.tasks.catalogue.event_windows import LEVELS, EventWindows
 from prefect_tune.tasks.data.dataset import Dataset
@@ -22,7 +23,7 @@ from prefect_tune.tasks.fitting.recipe import effective_value
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import partitions, shared_blocks
 from prefect_tune.tasks.trial.node import summary_of_rows
-from prefect_tune.tasks.trial.shared_blocks import partitions_of
+from prefect_tune.tasks.trial.shared_blocks import SharedBlocks, partitions_of
 
 
 @pytest.fixture
@@ -60,20 +61,21 @@ def test_another_fold_and_configuration_make_only_what_is_new(context) -> None:
     assert len(new) == n_levels * len(partitions_of(X))
 
 
-def test_a_transform_after_its_fit_reads_no_block_again_unless_they_are_large(
-    context, monkeypatch
-) -> None:
-    X = histories(range(60))
+def test_a_block_is_read_once_for_all_folds_unless_it_is_large(context, monkeypatch) -> None:
+    X, store = histories(range(60)), store_of(context)
     construct(fold_of(context, X, most_rows(X))[0])
-    for most_bytes, times in ((1 << 26, 1), (0, 2)):
-        monkeypatch.setattr(shared_blocks, "RECENT_BYTES", most_bytes)
-        train, _, shared = fold_of(context, X, most_rows(X))
-        read, _of_rows = list[Any](), shared._of_rows
-        monkeypatch.setattr(
-            shared, "_of_rows", lambda b, r, of=_of_rows, read=read: read.append(b) or of(b, r)
-        )
-        construct(train)
-        assert min(max(map(read.count, read)), 2) == times
+    read, _of_partition = list[Any](), SharedBlocks._of_partition
+    monkeypatch.setattr(
+        SharedBlocks, "_of_partition", lambda *a: read.append(a[1:]) or _of_partition(*a)
+    )
+    for most_bytes in (1 << 20, 0):
+        monkeypatch.setattr(store, "memory", MemoryTier(most_bytes))
+        read.clear()
+        for remainder in (1, 2):
+            rows = np.flatnonzero(np.arange(len(X)) % 4 != remainder)
+            train, held_out, _ = fold_of(context, X, rows)
+            construct(train, held_out)
+        assert (max(map(read.count, read)) == 1) == (most_bytes > 0)
 
 
 def test_blocks_of_a_partition_survive_where_patients_of_others_change(context) -> None:
