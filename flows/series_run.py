@@ -113,6 +113,8 @@ def _skipped(prepared: PreparedStudy, night: NextStudy) -> State[Any]:
 
 
 def _page(view: StudyView, series: str, reason: str) -> str:
-    commands = next_commands(view.study, view.store_options, has_model=view.has_model)
+    commands = next_commands(
+        view.study, view.store_options, has_model=view.has_model, series=series
+    )
     listed = "\n".join(f"    {command}" for command in commands)
     return f"# Series {series}: nothing to do\n\n{reason}.\n\nThe last study:\n\n{listed}\n"

@@ -30,9 +30,12 @@ def promote(
     prefect-tune promote nightly nightly-3
     """  # noqa: D301 - click reads the backspace
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.promoting import promote_study
+        from prefect_tune.deployments.server.embedded import joined_server
 
-        _print(promote_study(opened, series, study), as_json=as_json)
+        with joined_server():  # which receives the event of a new champion
+            from prefect_tune.flows.promoting import promote_study
+
+            _print(promote_study(opened, series, study), as_json=as_json)
 
 
 @click.command()
@@ -46,9 +49,12 @@ def rollback(series: str, *, as_json: bool, store: str | None, database: str | N
     The last three former champions are kept.
     """
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.promoting import roll_back
+        from prefect_tune.deployments.server.embedded import joined_server
 
-        _print(roll_back(opened, series), as_json=as_json)
+        with joined_server():
+            from prefect_tune.flows.promoting import roll_back
+
+            _print(roll_back(opened, series), as_json=as_json)
 
 
 def _print(change: "Mapping[str, Any]", *, as_json: bool) -> None:

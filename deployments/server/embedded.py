@@ -104,6 +104,17 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
 
 
 @contextmanager
+def joined_server() -> Iterator[None]:
+    """Use the configured server or the running private one in the body; start none."""
+    if may_be_configured() or running_server(home() / "server") is None:
+        yield
+        return
+    with launched_server() as server:
+        server.wait()
+        yield
+
+
+@contextmanager
 def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
     folder = home() / "server"
     try:

@@ -235,6 +235,9 @@ def _cache(view: StudyView) -> Iterator[str]:
 
 
 def _next_commands(view: StudyView) -> Iterator[str]:
-    commands = next_commands(view.study, view.store_options, has_model=view.has_model)
+    series = view.series.name if view.series else None
+    commands = next_commands(
+        view.study, view.store_options, has_model=view.has_model, series=series
+    )
     for k, command in enumerate(commands):
         yield ("      " if k else "next: ") + command

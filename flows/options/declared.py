@@ -139,6 +139,15 @@ class StudyOptions:
                 raise BadInput(
                     f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
                 )
+        if options.series is None and options.study is None:  # a study may belong to a series
+            for name in ("if_unchanged", "promotion", "margin"):
+                if options.is_given(name):
+                    raise BadInput(
+                        "only runs of a series have this option",
+                        option=name.replace("_", "-"),
+                        value=getattr(options, name),
+                        remedy="name the series with --series, or omit the option",
+                    )
         return options
 
     def to_json(self) -> dict[str, Any]:

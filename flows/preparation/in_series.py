@@ -212,9 +212,11 @@ class _Run:
                 changes = changes_between(load_dataset(store, last.problem.dataset), dataset)
             texts = () if changes is None else changes.texts()
             reason = ": ".join(filter(None, (reason, ", ".join(texts))))
-        taken = Ledger(store.database).study
-        while taken(_study_name(self.held.name, number)) is not None:  # such as a study by hand
-            number += 1
+        names = set(Ledger(store.database).study_names())
+        # Studies of a removed series, or by hand, may have such names.
+        near = range(number, number + _NEAR_NUMBERS)
+        taken = [n for n in near if _study_name(self.held.name, n) in names]
+        number = max(taken, default=number - 1) + 1
         return NextStudy(
             held=self.held,
             series=self.series,
@@ -233,6 +235,10 @@ def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
     last = None if series is None else series.last
     stored = None if last is None else Ledger(store.database).study(last.study)
     return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
+
+
+_NEAR_NUMBERS = 1000
+"""Numbers to look for studies that have a name of the series."""
 
 
 def _study_name(series: str, number: int) -> str:

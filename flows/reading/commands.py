@@ -33,13 +33,20 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
 
 
 def next_commands(
-    study: str, store_options: Sequence[str], *, has_model: bool, has_failed: bool = False
+    study: str,
+    store_options: Sequence[str],
+    *,
+    has_model: bool,
+    has_failed: bool = False,
+    series: str | None = None,
 ) -> Iterator[str]:
     """Yield useful commands after showing a study, with the words that select its store."""
     asked = [["show", study], ["report", study], ["trials", study]]
     asked.append(["artifacts", "ls", "--study", study])
     if has_failed:
         asked += [["trials", study, "--failed"], ["retry", study]]
+    if series:
+        asked.append(["series", series])
     if has_model:
         asked.append(["export", study, "model.pkl"])
     yield from (shlex.join(["prefect-tune", *words, *store_options]) for words in asked)
