@@ -21,7 +21,7 @@ from prefect_tune.tasks.catalogue.event_blocks import PARENTS, Vocabulary
 from prefect_tune.tasks.data.events import EventRows, positions
 
 EVENTS_PER_PARTITION = 1 << 21
-"""Events per partition; partitions have between half of this and this on average."""
+"""Most events of a partition on average; at least half of it."""
 _MOST_PARTS = 4
 """Partitions end after this multiple of `EVENTS_PER_PARTITION`, whatever the patient ids."""
 MOST_LOOSE_EVENTS = 1 << 18
@@ -44,12 +44,8 @@ Digests = NDArray[np.uint64]
 class Patients:
     """The patients of all rows, in order of their events.
 
-    Attributes:
-        start: First event of each patient, shape (patients,).
-        stop: One past the last event that any row of the patient sees, shape (patients,).
-        order: Rows by patient and time, shape (n,).
-        offsets: First row of each patient in `order` and, at the end, n.
-        ids: Hashes of the patient ids.
+    `start` and `stop` bound the events that any row of a patient sees. `order` are the rows by
+    patient and time, `offsets` each patient's first row in it and, at the end, n. `ids` are hashes.
     """
 
     X: EventRows
@@ -142,10 +138,9 @@ def _bytes(values: NDArray[Any]) -> memoryview:
 
 
 class Version(NamedTuple):
-    """An earlier version of a partition, whose blocks have all its present rows.
+    """A version of a partition; its blocks have all present rows, at `rows` (None: all in order).
 
-    `rows` are the places of these rows in the blocks. `codes` are positions in the vocabulary, and
-    `unknown` are codes that only patients of the earlier version had.
+    `codes` are positions in the vocabulary; `unknown` are codes that the data has no more.
     """
 
     digest: str
@@ -158,10 +153,8 @@ class Version(NamedTuple):
 class Partition:
     """Some patients with all rows, in order of patient and time; positions are in the data set.
 
-    Attributes:
-        former: Earlier versions, the last one first.
-        is_loose: Whether its patients are so few that no blocks of them are stored.
-        held: Blocks of loose patients, for all folds that this process constructs.
+    `former` are earlier versions, the last one first. Loose patients are too few to store: the
+    process holds their blocks in `held`.
     """
 
     X: EventRows
@@ -191,10 +184,7 @@ class Partition:
         return Version(self.digest, None, self.codes), *self.former
 
     def columns(self, level: int, version: Version) -> NDArray[np.int32]:
-        """Return the names of a version's codes, as positions in the data set's vocabulary.
-
-        Names that only codes outside of the data set have are -1.
-        """
+        """Return the names of a version's codes by position in the vocabulary; -1 if unknown."""
         known = self._columns.get((version.digest, level))
         if known is not None:
             return known
@@ -213,10 +203,7 @@ class Partition:
         return made
 
     def parents_digest(self, version: Version) -> str | None:
-        """Return the digest of the parents of its codes that have columns.
-
-        They depend on all codes of the data set; None if some codes are not there any more.
-        """
+        """Return the digest of its codes' parents with columns; None if a code is unknown."""
         if version.unknown:
             return None
         level = Vocabulary.of(self.X).level(PARENTS)
@@ -231,17 +218,10 @@ def digest_of(patients: Digests) -> str:
 
 @dataclass(frozen=True)
 class KeptPartition:
-    """A partition as the next version of the data finds it.
+    """A partition as the next version of the data finds it: each version has fewer patients.
 
-    A version has the patients, and the codes, whose last version it is or a later one.
-
-    Attributes:
-        digests: Digest of each version, oldest first.
-        patients: Digests of all patients of the first version.
-        n_rows: Rows of each patient.
-        until: Last version of each patient.
-        codes: Codes of the first version.
-        codes_until: Last version of each code.
+    `digests` are those of all versions, oldest first. `patients` (digests) and `codes` are those of
+    the first version; `until` and `codes_until` are the last versions that have them.
     """
 
     digests: tuple[str, ...]
@@ -321,10 +301,7 @@ class KeptPartition:
 
 
 def keep(patients: Patients, before: Sequence[KeptPartition]) -> list[KeptPartition]:
-    """Return the partitions of the data, given those of an earlier version of the data.
-
-    Loose patients, new or changed and few, are in none of them.
-    """
+    """Return the stored partitions of the data, given those of an earlier version of the data."""
     is_new = np.ones(len(patients), dtype=bool)
     kept: list[KeptPartition] = []
     n_all = patients.n_events.sum()

@@ -120,10 +120,7 @@ class SharedBlocks:
         whole = memory.get(layout.name, str(block))
         if whole is None:
             pieces = [self._of_partition(i, block) for i in range(len(layout.partitions))]
-            is_array = isinstance(pieces[0], np.ndarray)
-            whole = np.concatenate(pieces) if is_array else sparse.vstack(pieces, format="csr")
-            for values in [whole] if is_array else [whole.data, whole.indices, whole.indptr]:
-                values.flags.writeable = False
+            whole = _joined(pieces)
             memory.put(layout.name, str(block), whole)
             if memory.get(layout.name, str(block)) is whole:  # else it is too large
                 for place, (entry, _) in self._entries.items():
@@ -331,6 +328,20 @@ class _Rows(Mapping[Block, Matrix]):
 
     def __len__(self) -> int:
         return len(self.wanted)
+
+
+def _joined(pieces: Sequence[Matrix]) -> Matrix:
+    """Return a block of all rows, read-only so that the memory tier takes it."""
+    whole: Matrix
+    if isinstance(pieces[0], np.ndarray):
+        whole = np.concatenate(pieces)
+        parts = [whole]
+    else:
+        whole = sparse.csr_array(sparse.vstack(pieces, format="csr"))
+        parts = [whole.data, whole.indices, whole.indptr]
+    for part in parts:
+        part.flags.writeable = False
+    return whole
 
 
 def _n_bytes(matrix: Matrix) -> int:

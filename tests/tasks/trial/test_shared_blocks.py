@@ -168,6 +168,7 @@ def test_damaged_blocks_are_made_again(context, caplog) -> None:
     for path in store.files.filesystem.find(folder):
         if entry.place in path and path.endswith(".arrow"):
             store.files.filesystem.pipe_file(path, b"no block")
+    X = replace(X, of_events={})  # another worker
     store.memory.drop(entry.place)
     found = construct(fold_of(context, X, rows)[0])
     assert "will be recomputed" in caplog.text
