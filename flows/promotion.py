@@ -104,7 +104,8 @@ class _Promotion:
         store, series = self.held.store, self.held.read()
         model = model_copy(store, series.name, self.candidate)
         earlier = [d.body["model"] for d in series.decisions if d.study == self.candidate]
-        if model in earlier:
+        champion = None if series.champion is None else champion_of(store, series).record
+        if model in {*earlier, champion}:
             return
         decision = self._decision(series, model)
         if decision.promoted:

@@ -198,7 +198,7 @@ def _run(
         is_for_model = was_spent or study.trials.totals.told == n_told
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
-        if only is None:
+        if only is None or study.former_state != "interrupted":  # else it is still to be resumed
             decide_promotions(study, running, context, observer, held)
         return running.n_task_runs
 

@@ -52,7 +52,7 @@ class RunView:
     def changes_text(self) -> str:
         """Differences from the data before in a few words."""
         if self.changes is None:
-            return "first study"
+            return "first study" if self.number == 1 else "unknown"
         return ", ".join(self.changes.texts()) or "same data"
 
     @property

@@ -26,6 +26,7 @@ class Question:
         kind: Kind of the data: `table` or `events`.
         predicts: Kind of the target.
         has_test: Whether test rows come from a file of their own.
+        looks_forward: Whether test rows are the newest ones.
         identity: Columns that identify a row, if no group does: those of the first study.
     """
 
@@ -38,6 +39,7 @@ class Question:
     time: str | None = None
     test_size: float | None = None
     has_test: bool = False
+    looks_forward: bool = False
     identity: tuple[str, ...] = ()
 
     @classmethod
@@ -56,6 +58,7 @@ class Question:
             time=options.time,
             test_size=options.test_size,
             has_test=options.test is not None,
+            looks_forward=plan.looks_forward,
             identity=plan.fixed_test or (),
         )
 
@@ -77,7 +80,12 @@ class Question:
         if self.has_test != (options.test is not None):
             given, known = ("a file", "none") if options.test else ("none", "a file")
             raise _another(series, "--test", given, known)
-        return replace(options, **{name: getattr(self, name) for name in _FIXED})
+        if options.gap is not None and not self.looks_forward:
+            raise _another(series, "--gap", f"of {options.gap:g} s", None)
+        gap = options.gap
+        if gap is None and self.looks_forward and self.time is None:
+            gap = 0.0  # of events, where only a gap tells that folds look forward
+        return replace(options, gap=gap, **{name: getattr(self, name) for name in _FIXED})
 
     def check_data(self, series: str, dataset: Dataset) -> None:
         """Raise `BadInput` if data is of another kind than that of the series."""

@@ -255,7 +255,7 @@ def test_a_report_is_one_file_named_after_the_study(ended, tmp_path, monkeypatch
     assert list(tmp_path.iterdir()) == []
     assert set(found) == {
         "summary", "created", "progress", "paths", "step_times", "failures", "trade_offs",
-        "fidelities", "members", "importance", "model", "reproduction",
+        "fidelities", "members", "importance", "model", "reproduction", "series",
     }  # fmt: skip
     assert found["summary"] == ended.run.json("show", "s")
     assert sum(step["served"] for step in found["step_times"]) == found["summary"]["cache"]["hits"]

@@ -14,6 +14,7 @@ from worlds import evaluation
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import InputReader
+from prefect_tune.flows.series.question import Question
 from prefect_tune.flows.series.series import Changes, HeldSeries, SeriesBusy, find_series
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
@@ -309,3 +310,29 @@ def test_a_retried_flow_run_continues_its_study(night) -> None:
     again = prepare_study(given, flow_run_id="f")
     again.release()
     assert action(again) == ("resume", "n-1")
+
+
+def test_folds_of_events_look_forward_in_all_studies_or_in_none() -> None:
+    known = Question(kind="events", predicts="classes", metric="error", looks_forward=True)
+    assert known.completed("n", StudyOptions()).gap == 0.0
+    assert known.completed("n", StudyOptions(gap=5.0)).gap == 5.0
+    with pytest.raises(BadInput, match="another question"):
+        replace(known, looks_forward=False).completed("n", StudyOptions(gap=5.0))
+
+
+@pytest.mark.parametrize(
+    "options", [{"if_unchanged": "skip"}, {"promotion": "always"}, {"margin": 0.0}]
+)
+def test_options_of_series_need_one(prepared, options) -> None:
+    with pytest.raises(BadInput, match="--series"):
+        prepared("train.csv", **{**GIVEN, **options, "series": None})
+
+
+def test_studies_of_a_removed_series_keep_their_names(prepared, night) -> None:
+    first = night()
+    end(first)
+    held = HeldSeries.acquire(first.store, "n")
+    held.delete()
+    held.release()
+    prepared("train.csv", **{**GIVEN, "series": None, "study": "n-3"})
+    assert action(night()) == ("start", "n-4")

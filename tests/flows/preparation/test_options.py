@@ -189,7 +189,7 @@ def beside_bounds(*, inside: bool) -> list[Any]:
 def test_what_is_on_a_bound_is_taken_by_forms_and_calls(name, value) -> None:
     assert accepts(name, value, tune if name in OPTIONS else compare)
     if name in OPTIONS:
-        options_from(**{name: value})
+        options_from(**{"series": "s", name: value})
 
 
 @pytest.mark.slow
