@@ -73,7 +73,8 @@ WRITTEN: dict[str, st.SearchStrategy[Any]] = {
     "constraint": st.lists(st.builds(QuantityBound, quantities, st.floats(0, 9)), max_size=2).map(
         tuple
     ),
-    **dict.fromkeys(("budget", "trial_timeout"), seconds),
+    **dict.fromkeys(("budget", "trial_timeout", "gap"), seconds),
+    "promotion": st.sampled_from(["better", "always", "never"]),
     "trial_memory": counts,
     "ensemble": st.none()
     | st.builds(EnsembleRule.parse, st.integers(1) | st.sampled_from(ENSEMBLE_KINDS)),
