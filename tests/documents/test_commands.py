@@ -22,6 +22,7 @@ RUN_ELSEWHERE = {
     "tests/run": "is what runs this",
     ". .venv/bin/activate": "the tests run in that environment",
     "deployments/demo": "test_demo.py",
+    "deployments/nights": "test_demo.py",
     "pip install .": "project/test_distribution.py",
     "prefect-tune run cohort:demo": "test_demo.py",
     "uvx --from dist/*.whl prefect-tune run cohort:demo --trials 2": "project/test_distribution.py",
