@@ -8,17 +8,15 @@ import sys
 import click
 
 from prefect_tune.deployments.commands.artifacts import artifacts
-from prefect_tune.deployments.commands.automations import automations
 from prefect_tune.deployments.commands.catalogue import methods, spaces
-from prefect_tune.deployments.commands.champion import promote, rollback
 from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
 from prefect_tune.deployments.commands.completing import completion
 from prefect_tune.deployments.commands.errors import Commands, print_traceback
 from prefect_tune.deployments.commands.model import export, predict
 from prefect_tune.deployments.commands.run import retry, run
-from prefect_tune.deployments.commands.series import series
-from prefect_tune.deployments.commands.serve import serve
+from prefect_tune.deployments.commands.series import promote, rollback, series
+from prefect_tune.deployments.commands.serve import automations, serve
 from prefect_tune.deployments.commands.study import report, show, study, trials
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 

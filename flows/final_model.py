@@ -104,7 +104,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     few = finalists_of(plan, optimizer, n_slots)
     members = [best] * (1 if picks_single_trial(plan, optimizer) else MOST_REFITS)
     scored = members[:_SCORED]
-    n_scorings = 1 if plan.options.series is None else 2  # the second is that of the champion
+    n_scorings = 1 if plan.options.series is None else 2  # one more to compare with the champion
     scoring = n_scorings * scoring_seconds(study, scored)
     around = recheck_seconds(few, n_slots) + _AFTER_SECONDS + scoring
     subset = subset_in_time(study, members, n_slots, most_seconds - around)

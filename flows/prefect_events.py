@@ -6,6 +6,7 @@ deployment and its tags as related resources.
 
 import logging
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from prefect.events import emit_event
 from prefect.settings import get_current_settings
@@ -18,8 +19,8 @@ _LONGEST, _MOST = 2_000, 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedStudy:
-    """Payload of `prefect-tune.study-completed`."""
+class EndedStudy:
+    """Fields of both events on the end of a study."""
 
     study: str
     series: str | None
@@ -28,24 +29,27 @@ class CompletedStudy:
     metric: str
     n_trials: int
     n_failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedStudy(EndedStudy):
+    """Payload of `prefect-tune.study-completed`."""
+
     loss: float | None
     test_loss: float | None
     seconds: float
 
+    event: ClassVar[str] = "study-completed"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedStudy:
+class FailedStudy(EndedStudy):
     """Payload of `prefect-tune.study-failed`."""
 
-    study: str
-    series: str | None
-    data: str
-    method: str
-    metric: str
-    n_trials: int
-    n_failed: int
     reason: str
     can_resume: bool
+
+    event: ClassVar[str] = "study-failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,8 @@ class NewChampion:
     loss: float | None = None
     former_loss: float | None = None
     rows: int | None = None
+
+    event: ClassVar[str] = "champion-changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,44 +86,26 @@ class ChangedData:
     codes_added: tuple[str, ...] = ()
     codes_removed: tuple[str, ...] = ()
 
-
-def study_completed(payload: CompletedStudy) -> None:
-    """Send `prefect-tune.study-completed`."""
-    _send("study-completed", "study", payload.study, payload)
+    event: ClassVar[str] = "data-changed"
 
 
-def study_failed(payload: FailedStudy) -> None:
-    """Send `prefect-tune.study-failed`."""
-    _send("study-failed", "study", payload.study, payload)
-
-
-def champion_changed(payload: NewChampion) -> None:
-    """Send `prefect-tune.champion-changed`."""
-    _send("champion-changed", "series", payload.series, payload)
-
-
-def data_changed(payload: ChangedData) -> None:
-    """Send `prefect-tune.data-changed`."""
-    _send("data-changed", "series", payload.series, payload)
-
-
-def _send(
-    event: str,
-    kind: str,
-    name: str,
-    payload: CompletedStudy | FailedStudy | NewChampion | ChangedData,
-) -> None:
+def send_event(payload: CompletedStudy | FailedStudy | NewChampion | ChangedData) -> None:
+    """Send an event on a study or a series; without a server, or on an error, send nothing."""
     if get_current_settings().api.url is None:  # Prefect would start a server for the event
         return
+    if isinstance(payload, EndedStudy):
+        kind, name = "study", payload.study
+    else:
+        kind, name = "series", payload.series
     resource = {
         "prefect.resource.id": f"prefect-tune.{kind}.{name}",
         "prefect.resource.name": name,
     }
     shown = {field: _shortened(value) for field, value in masked_values(asdict(payload)).items()}
     try:
-        emit_event(f"prefect-tune.{event}", resource, payload=shown)
+        emit_event(f"prefect-tune.{payload.event}", resource, payload=shown)
     except Exception as error:  # a study does not depend on what Prefect shows
-        _LOGGER.warning(f"event prefect-tune.{event} was not sent: {error}")
+        _LOGGER.warning(f"event prefect-tune.{payload.event} was not sent: {error}")
 
 
 def _shortened(value: object) -> object:

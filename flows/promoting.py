@@ -4,7 +4,7 @@ from typing import Any
 
 from prefect_tune.flows.event_loop import loop_safe_flow
 from prefect_tune.flows.options.form import documented
-from prefect_tune.flows.prefect_events import NewChampion, champion_changed
+from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.results.predict import violated_constraints
 from prefect_tune.flows.series.champion import copy_model, keep_champions, kept_champions
@@ -25,7 +25,7 @@ def promote(
     store: str | None = None,
     database: str | None = None,
 ) -> dict[str, Any]:
-    """Make the model of a study the champion of its series; by default that of the newest study.
+    """Make the model of a study the champion of its series; by default the newest model.
 
     Returns:
         The series, its champion, and the former champion.
@@ -104,7 +104,7 @@ def _changed(held: HeldSeries, before: Series, study: str, by: str, reason: str)
     store = held.store
     keep_champions(store, held.read())
     metric = StudyPlan.from_stored(find_study(store, study)).metric
-    champion_changed(
+    send_event(
         NewChampion(
             series=before.name,
             study=study,

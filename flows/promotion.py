@@ -13,7 +13,7 @@ from uuid import UUID
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
 from prefect_tune.flows.markdown import escaped, table
-from prefect_tune.flows.prefect_events import NewChampion, champion_changed
+from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.results.predict import violated_constraints
@@ -232,7 +232,7 @@ def _measured(comparison: ModelComparison, metric: str) -> dict[str, Any]:
 
 def _send_event(series: Series, study: str, decision: Decision) -> None:
     challenger, champion = decision.challenger_loss, decision.champion_loss
-    champion_changed(
+    send_event(
         NewChampion(
             series=series.name,
             study=study,

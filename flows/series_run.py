@@ -11,7 +11,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
-from prefect_tune.flows.prefect_events import ChangedData, data_changed
+from prefect_tune.flows.prefect_events import ChangedData, send_event
 from prefect_tune.flows.preparation.in_series import NextStudy
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.reading.commands import next_commands
@@ -49,14 +49,14 @@ def run_in_series(prepared: PreparedStudy, night: NextStudy) -> dict[str, Any] |
 
 
 def _send_changes(night: NextStudy) -> None:
-    """Send Prefect an event if the data of a new study differs from that of the last one."""
+    """Send Prefect an event if a new study has other data than the last one."""
     changes = night.changes
     last = None if night.series is None else night.series.last
     if changes is None or last is None or changes == Changes():
         return
     names = {one.name: getattr(changes, one.name) for one in fields(changes)}
     first = {name: value.first for name, value in names.items() if isinstance(value, Names)}
-    data_changed(
+    send_event(
         ChangedData(
             series=night.held.name,
             study=night.study,

@@ -14,12 +14,7 @@ from prefect.settings import get_current_settings
 from prefect_tune.flows.final_model import ending_seconds, fit_final_model
 from prefect_tune.flows.flow_run_page.page import shown_on_page
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.prefect_events import (
-    CompletedStudy,
-    FailedStudy,
-    study_completed,
-    study_failed,
-)
+from prefect_tune.flows.prefect_events import CompletedStudy, FailedStudy, send_event
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.promotion import decide_promotions
@@ -108,7 +103,7 @@ def _send_completed(study: Study, view: StudyView) -> None:
     if view.state != "complete":  # a retry of a study that was cut
         return
     best = view.incumbent
-    study_completed(
+    send_event(
         CompletedStudy(
             **_identity(study),
             loss=None if best is None else best.loss,
@@ -121,7 +116,7 @@ def _send_completed(study: Study, view: StudyView) -> None:
 def _send_failed(study: Study, error: BaseException) -> None:
     if isinstance(error, Exception):  # else a person has ended the study
         can_resume = not isinstance(error, StudyFailed)
-        study_failed(FailedStudy(**_identity(study), reason=str(error), can_resume=can_resume))
+        send_event(FailedStudy(**_identity(study), reason=str(error), can_resume=can_resume))
 
 
 def _identity(study: Study) -> dict[str, Any]:

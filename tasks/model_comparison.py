@@ -55,7 +55,7 @@ class Terms:
     """Terms of a comparison.
 
     Attributes:
-        identity: Columns that identify a row, see `row_ids`; if empty, those of both data sets.
+        identity: Columns that identify a row, see `row_ids`; if empty, all common columns.
         excludes_test_rows: Whether test rows of the champion's study are excluded, because a
             decision on them made it the champion.
         margin: Improvement of the loss that the challenger must exceed.

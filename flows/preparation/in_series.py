@@ -42,7 +42,7 @@ class NextStudy:
         request: Request with the name of the study; for a new one, with all of the question.
         note: Reason; None for the first study.
         data: Data of a new study.
-        changes: Differences of this data from that of the last study.
+        changes: Differences of this data from the data of the last study.
         flow_run_id: None for a command, which prepares before its flow run.
     """
 
@@ -63,7 +63,7 @@ class NextStudy:
 
     @property
     def fixed_test(self) -> tuple[str, ...]:
-        """Columns of the ids that fix the test rows; empty for those of the first data."""
+        """Columns of the ids that fix the test rows; empty if the first data decides."""
         return () if self.series is None else Question.from_json(self.series.question).identity
 
     @contextmanager
@@ -140,11 +140,19 @@ class _Run:
             return self._new(self.given, 1)
         question = Question.from_json(self.series.question)
         options = question.completed(self.series.name, self.given.options)
-        request = replace(self.given, options=options, metric=metric_named(question.metric))
-        last = self.series.last
-        stored = None if last is None else Ledger(self.held.store.database).study(last.study)
+        request = replace(
+            self.given,
+            options=options,
+            metric=metric_named(question.metric),
+            n_words=question.n_words,
+        )
+        last, ledger = self.series.last, Ledger(self.held.store.database)
+        stored = None if last is None else ledger.study(last.study)
         if last is None or stored is None:  # a process was killed before it entered the study
-            return self._new(request, 1 if last is None else last.number)
+            entered = filter(None, (ledger.study(r.study) for r in reversed(self.series.runs)))
+            before = next(entered, None)
+            plan_before = None if before is None else StudyPlan.from_stored(before)
+            return self._new(request, 1 if last is None else last.number, plan_before)
         plan = StudyPlan.from_stored(stored)
         changed = _changed_options(last, plan, request)
         is_same_run = self.flow_run_id is not None and self.flow_run_id == plan.flow_run_id
@@ -157,8 +165,8 @@ class _Run:
         return self._unchanged(last, plan, stored)
 
     def _is_same_data(self, request: StudyRequest, plan: StudyPlan) -> bool:
-        """Return whether the data is that of a study; files in a known state are not read."""
-        source = _source(request)
+        """Return whether a study has the same data; files in a known state are not read."""
+        source = request.source
         states = self.reader.states(source, plan.source_states)
         if _is_same_input(plan.source, plan.source_states, source, states):
             return True
@@ -203,7 +211,7 @@ class _Run:
         self, request: StudyRequest, number: int, last: StudyPlan | None = None, reason: str = ""
     ) -> NextStudy:
         store, changes = self.held.store, None
-        dataset = self.reader.read(_source(request))
+        dataset = self.reader.read(request.source)
         if self.series is not None:
             Question.from_json(self.series.question).check_data(self.series.name, dataset)
             _check_champion(self.series, store, dataset)
@@ -243,11 +251,6 @@ _NEAR_NUMBERS = 1000
 
 def _study_name(series: str, number: int) -> str:
     return f"{series}-{number}"
-
-
-def _source(request: StudyRequest) -> Source:
-    """Return the source of a new study, as `read_input` reads it."""
-    return replace(request.options.source, predicts=request.predicts)
 
 
 def _is_same_input(former: Source, known: SourceStates, source: Source, now: SourceStates) -> bool:

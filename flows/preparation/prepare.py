@@ -79,7 +79,7 @@ class PreparedStudy:
         return self.night is None or self.night.action != "skip"
 
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of `tune` that name the study; those of a series name it already."""
+        """Return parameters of `tune` that name the study, unless they name a series."""
         return {**parameters} if self.night else {**parameters, "study": self.name}
 
     def release(self) -> None:

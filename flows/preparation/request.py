@@ -15,6 +15,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import Problem, open_store
@@ -28,6 +29,7 @@ class StudyRequest:
     Attributes:
         space_code: Text of the user's file that declares the space; empty for any other space.
         behind: Modules and data files that the space uses and no wheel installed.
+        n_words: Number of hashed words per free text in the series; None if it is not known.
     """
 
     options: StudyOptions
@@ -35,6 +37,7 @@ class StudyRequest:
     space: Space | None = None
     space_code: str = ""
     behind: CodeBehind = NO_CODE_BEHIND
+    n_words: int | None = None
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
@@ -65,6 +68,11 @@ class StudyRequest:
         if self.metric is not None:
             return self.metric.target
         return None if self.space is None else self.space.target
+
+    @property
+    def source(self) -> Source:
+        """Source of the data of a new study."""
+        return replace(self.options.source, predicts=self.predicts, n_words=self.n_words)
 
     def open_store(self) -> ArtifactStore:
         """Open the store, or create it; raise `BadInput` or `StoreRefused` if it cannot be used."""

@@ -261,6 +261,7 @@ def resolve(
         source_states=found.states,
         quantity_digests=quantity_digests(given.bounds),
         fixed_test=setup.fixed_test,
+        n_words=request.n_words,
         start_configurations=tuple(configuration.to_json() for configuration in start),
     )
     notes = constraint_notes(given.bounds, dataset, split, method)

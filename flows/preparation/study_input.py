@@ -109,7 +109,7 @@ class StudyInput:
 def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
     """Read the data of a new study and find a space; `BadInput` or `UnknownName` on failure."""
     options = request.options
-    source = replace(options.source, predicts=request.predicts)
+    source = request.source
     states = reader.states(source, NOTHING_KNOWN)  # first, so that later changes are noticed
     dataset = reader.read(source)
     space_name = options.space or _default_space(dataset)

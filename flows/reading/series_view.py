@@ -81,7 +81,7 @@ class SeriesView:
     """A series for people and programs; the fields are the JSON fields of `series NAME --json`.
 
     Attributes:
-        question: What its studies have in common: target, metric, test rows and others.
+        question: Common terms of its studies: target, metric, test rows and others.
         former: Former champions for a rollback, newest first.
         decisions: All decisions in full, each with its study and time.
     """

@@ -37,13 +37,14 @@ def final_model(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study and its description, with trials and test loss.
 
-    `record` is the copy of the model as a champion; None for the study's own model. Raises
-    `UnknownName` if the study does not exist, `BadInput` if it has no model, a package is missing
-    or the model violates constraints added later, and `RecordDamaged` if its record is damaged.
+    `record` is the copy of the model as a champion, whose constraints were checked when it was
+    promoted; None for the study's own model. Raises `UnknownName` if the study does not exist,
+    `BadInput` if it has no model, a package is missing or the study's own model violates
+    constraints added later, and `RecordDamaged` if its record is damaged.
     """
     stored = find_study(store, study)
     space = StudyPlan.from_stored(stored).problem.find_space()  # may bring code
-    record = record or model_record(study)
+    is_champion, record = record is not None, record or model_record(study)
     if not store.records.exists(record):
         raise BadInput(
             f"study {study!r} has no final model yet; resume the study with "
@@ -60,7 +61,7 @@ def final_model(
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
     about = {name: value for name, value in parts["about"].items() if name != ARTIFACTS}
-    if reason := violated_constraints(store, study, about):
+    if not is_champion and (reason := violated_constraints(store, study, about)):
         remedy = "resume the study, or restore its earlier constraints"
         raise BadInput(reason, remedy=remedy)
     result = stored.result if _is_current(store, study, record) else {}

@@ -162,7 +162,7 @@ def release_champions(store: ArtifactStore, series: str) -> None:
 
 
 def keep_champions(store: ArtifactStore, series: Series) -> None:
-    """Keep models and artifacts of the kept champions, and release those of all others."""
+    """Keep models and artifacts of the kept champions, and release all others."""
     kept = kept_champions(store, series).values()
     user, records = user_of_records(series.name), {champion.record for champion in kept}
     artifacts: list[str] = []

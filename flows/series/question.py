@@ -27,7 +27,8 @@ class Question:
         predicts: Kind of the target.
         has_test: Whether test rows come from a file of their own.
         looks_forward: Whether test rows are the newest ones.
-        identity: Columns that identify a row, if no group does: those of the first study.
+        n_words: Number of hashed words of each free text in the first study; None without texts.
+        identity: Columns of the first study that identify a row, if no group does.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Question:
     test_size: float | None = None
     has_test: bool = False
     looks_forward: bool = False
+    n_words: int | None = None
     identity: tuple[str, ...] = ()
 
     @classmethod
@@ -59,6 +61,7 @@ class Question:
             test_size=options.test_size,
             has_test=options.test is not None,
             looks_forward=plan.looks_forward,
+            n_words=dataset.n_words,
             identity=plan.fixed_test or (),
         )
 
@@ -88,7 +91,7 @@ class Question:
         return replace(options, gap=gap, **{name: getattr(self, name) for name in _FIXED})
 
     def check_data(self, series: str, dataset: Dataset) -> None:
-        """Raise `BadInput` if data is of another kind than that of the series."""
+        """Raise `BadInput` if the series has data of another kind."""
         for what, given, known in (
             ("data", dataset.kind, self.kind),
             ("target", dataset.target, self.predicts),

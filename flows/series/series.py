@@ -145,7 +145,7 @@ class Series:
     """A series after all events so far.
 
     Attributes:
-        question: What all studies of the series have in common, as a document.
+        question: Common terms of all studies, as a document (see `Question`).
         champion: Study whose model is in use, if any.
         former: Former champions for a rollback, newest first.
         since_promotion: Number of decisions since the champion last changed.

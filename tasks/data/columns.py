@@ -76,6 +76,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     where: str,
     missing: Sequence[str] = GAPS,
     whole: Sequence[str] = (),
+    n_words: int | None = None,
 ) -> tuple[pd.DataFrame, RowReader, list[str]]:
     """Learn the kinds of a table's columns, and read its rows.
 
@@ -86,6 +87,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         where: Name of the table in messages.
         missing: Texts that count as gaps.
         whole: Columns that must stay one column, because a constraint takes its groups from them.
+        n_words: Number of hashed words of each free text; None to decide by the rows.
 
     Returns:
         The features in canonical form, the reader of such rows, and notes for the user.
@@ -114,7 +116,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
     decimal = frame.attrs.get(DECIMAL, ".")
-    reader = RowReader(_with_hashed(columns, len(frame)), tuple(missing), decimal)
+    reader = RowReader(_with_hashed(columns, len(frame), n_words), tuple(missing), decimal)
     _check_names(reader, where)
     X, cells = reader.read(frame)
     if cells:
@@ -177,13 +179,15 @@ def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
     )
 
 
-def _with_hashed(columns: Sequence[LearnedColumn], n_rows: int) -> tuple[LearnedColumn, ...]:
+def _with_hashed(
+    columns: Sequence[LearnedColumn], n_rows: int, n_words: int | None
+) -> tuple[LearnedColumn, ...]:
     """Return the columns; each text gets as many hashed words as rows and other texts allow."""
     n_texts = sum(column.kind == "text" for column in columns)
     if not n_texts:
         return tuple(columns)
     most = min(_MOST_HASHED, _ALL_HASHED // n_texts, _HASHED_CELLS // max(n_rows, 1) // n_texts)
-    n_words = max(_LEAST_HASHED, most)
+    n_words = n_words or max(_LEAST_HASHED, most)
     return tuple(replace(c, n_words=n_words) if c.kind == "text" else c for c in columns)
 
 

@@ -93,6 +93,12 @@ class Dataset:
         return RowReader.of(self.X)
 
     @property
+    def n_words(self) -> int | None:
+        """Number of hashed words of each free text; None without texts."""
+        reader = self.row_reader
+        return max((one.n_words for one in reader.columns), default=0) or None if reader else None
+
+    @property
     def target(self) -> Literal["classes", "numbers"]:
         """Kind of the target: classes or numbers."""
         return "classes" if self.classes else "numbers"

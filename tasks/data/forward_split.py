@@ -1,10 +1,10 @@
 """Splits of a study by time: the newest rows are test rows, and each fold holds out newer rows.
 
 The training rows form blocks of time with about equal numbers of rows. The oldest block only
-trains. Each other block is held out by a fold that trains on older rows, except for those of the
-gap before the block and of groups in the block; fold 0 has the newest block. Rows of one time stay
-together. Test rows follow the same rule: older rows of their groups, and rows of the gap before
-them, are skipped.
+trains. Each other block is held out by a fold that trains on older rows. This fold skips rows in
+the gap before the block, and rows of groups in the block. Fold 0 has the newest block. Rows of one
+time stay together. Test rows follow the same rule: older rows of their groups are skipped, and so
+are rows in the gap before them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def study_split(  # noqa: PLR0917 - the options of a split
     gap_seconds: float | None = None,
     fixed: FixedTestRows | None = None,
 ) -> Split:
-    """Make the split of a study; arguments and errors are those of `make_split`.
+    """Make the split of a study, with the arguments and errors of `make_split`.
 
     With `gap_seconds`, folds look forward in time, with this gap before held-out rows. With
     `fixed`, a hash fixes the test rows, unless they are given or are the newest.

@@ -36,8 +36,8 @@ class FixedTestRows:
     """The rule that test rows are fixed by a hash.
 
     Attributes:
-        columns: Feature columns whose content is the id of a row; empty for those of the data set.
-            Groups and patients have precedence.
+        columns: Feature columns whose content is the id of a row; empty for all columns. Groups and
+            patients have precedence.
     """
 
     columns: tuple[str, ...] = ()

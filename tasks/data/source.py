@@ -25,6 +25,7 @@ class Source:
         na_values: Texts that count as missing; None for the default list.
         aside: Dropped columns that define groups of a constraint.
         predicts: Kind of the target, classes or numbers; None to detect it.
+        n_words: Number of hashed words per free text in a series; None to decide by the rows.
         keeps_ids: Whether the data set stores ids of its groups, for the test rows of a series.
     """
 
@@ -42,6 +43,7 @@ class Source:
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
     keeps_ids: bool = False
+    n_words: int | None = None
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ TEST = -1
 LEARN = -2
 """Fold number of rows in every training part: rare classes, and the rest of a hold-out."""
 SKIPPED = -3
-"""Fold number of rows that no part uses: those of the gap, and older rows of test groups."""
+"""Fold number of rows that no part uses: rows in the gap, and older rows of test groups."""
 REFIT = 1000
 """Number of the fold that trains on all training rows and holds out the test rows."""
 _TWO = 2

@@ -220,8 +220,8 @@ def digest_of(patients: Digests) -> str:
 class KeptPartition:
     """A partition as the next version of the data finds it: each version has fewer patients.
 
-    `digests` are those of all versions, oldest first. `patients` (digests) and `codes` are those of
-    the first version; `until` and `codes_until` are the last versions that have them.
+    `digests` has the digest of each version, oldest first. `patients` (digests) and `codes` belong
+    to the first version; `until` and `codes_until` are the last versions that have them.
     """
 
     digests: tuple[str, ...]
@@ -301,7 +301,7 @@ class KeptPartition:
 
 
 def keep(patients: Patients, before: Sequence[KeptPartition]) -> list[KeptPartition]:
-    """Return the stored partitions of the data, given those of an earlier version of the data."""
+    """Return the stored partitions of the data, given the partitions of an earlier version."""
     is_new = np.ones(len(patients), dtype=bool)
     kept: list[KeptPartition] = []
     n_all = patients.n_events.sum()

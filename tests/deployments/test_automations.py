@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -31,8 +32,7 @@ from prefect_tune.flows.prefect_events import (
     CompletedStudy,
     FailedStudy,
     NewChampion,
-    champion_changed,
-    data_changed,
+    send_event,
 )
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -132,7 +132,7 @@ def test_a_scheduled_study_and_a_failed_one_call_a_webhook(tmp_path) -> None:
         wait_for(lambda: len(received) == 2)
     night, failed = received
     assert night["event"] == "prefect-tune.study-completed"
-    assert set(night["payload"]) == set(CompletedStudy.__dataclass_fields__)
+    assert set(night["payload"]) == {field.name for field in fields(CompletedStudy)}
     assert (night["payload"]["study"], night["payload"]["n_trials"]) == ("night", 1)
     assert night["related"] >= 3  # its flow, flow run and deployment
     assert failed["event"] == "prefect-tune.study-failed"
@@ -188,9 +188,9 @@ CHAMPION = NewChampion(
 
 
 def test_events_of_a_series_name_it_as_their_resource(sent, server) -> None:  # noqa: ARG001
-    champion_changed(CHAMPION)
+    send_event(CHAMPION)
     codes = tuple(f"c{i}" for i in range(1000))
-    data_changed(
+    send_event(
         ChangedData(
             series="s", study="s-2", former="s-1", rows=9, rows_added=2, rows_removed=1,
             codes_added=codes,
@@ -209,7 +209,7 @@ def test_an_event_that_cannot_be_sent_fails_nothing(monkeypatch, server, caplog)
         raise RuntimeError("no")
 
     monkeypatch.setattr(prefect_events, "emit_event", refuse)
-    champion_changed(CHAMPION)
+    send_event(CHAMPION)
     assert "champion-changed" in caplog.text
 
 
@@ -217,14 +217,14 @@ def test_nothing_is_sent_without_a_server(sent) -> None:
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
-        champion_changed(CHAMPION)
+        send_event(CHAMPION)
     assert sent == []
 
 
 def test_the_page_on_prefect_has_all_fields_of_payloads() -> None:
     page = (ROOT / "deployments/docs/pages/using/prefect.md").read_text()
     for payload in (CompletedStudy, FailedStudy, NewChampion, ChangedData):
-        assert [name for name in payload.__dataclass_fields__ if f"`{name}`" not in page] == []
+        assert [f.name for f in fields(payload) if f"`{f.name}`" not in page] == []
 
 
 def test_the_file_is_in_the_package() -> None:

@@ -118,24 +118,6 @@ def test_a_cancelled_run_leaves_a_study_that_is_resumed_as_it_was(served) -> Non
 
 
 @pytest.mark.full
-def test_one_ctrl_c_of_serve_ends_the_study_and_all_processes(server, tmp_path) -> None:
-    (tmp_path / "slow.py").write_text(SLEEPING.format(seconds=0.6))
-    write_table(tmp_path)
-    with Served.at(server, tmp_path) as served:
-        run = started(served, "s")
-        family = served.family()
-        served.process.send_signal(signal.SIGINT)
-        served.process.wait(timeout=120)
-        assert served.process.returncode == 130
-        _, alive = psutil.wait_procs(family, timeout=30)
-    assert alive == []
-    assert served.state("s") == "interrupted"
-    assert served.n_running("s") == 0
-    assert served.run(run).state.is_final()
-    assert not OPEN & set(states(task_runs(run, server)))
-
-
-@pytest.mark.full
 def test_a_command_whose_run_is_cancelled_in_the_ui_ends(server, tmp_path) -> None:
     space = tmp_path / "slow.py"
     space.write_text(SLEEPING.format(seconds=0.6))
@@ -153,3 +135,19 @@ def test_a_command_whose_run_is_cancelled_in_the_ui_ends(server, tmp_path) -> No
     with client_of(server) as client:
         assert client.read_flow_run(run.id).state_name == "Cancelled"
     assert run_json("show", "by-hand", home=tmp_path)["state"] == "interrupted"
+
+
+@pytest.mark.full
+def test_one_ctrl_c_of_serve_ends_the_study_and_all_processes(served) -> None:
+    # The last test of the module: two served homes on one server would take each other's runs.
+    run = started(served, "s")
+    family = served.family()
+    served.process.send_signal(signal.SIGINT)
+    served.process.wait(timeout=120)
+    assert served.process.returncode == 130
+    _, alive = psutil.wait_procs(family, timeout=30)
+    assert alive == []
+    assert served.state("s") == "interrupted"
+    assert served.n_running("s") == 0
+    assert served.run(run).state.is_final()
+    assert not OPEN & set(states(task_runs(run, served.server)))

@@ -37,7 +37,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def spread_over_time(path: Path) -> None:
-    """Let one patient's prediction times follow those of another, as folds by time need it."""
+    """Order the prediction times by patient, as folds by time need it."""
     labels = pd.read_parquet(path)
     first, later = labels["subject_id"] - labels["subject_id"].min(), labels.index % 2
     days = pd.to_timedelta(16 * first + 5 * later, unit="D")

@@ -1,4 +1,4 @@
-"""Studies by their name, or by that of their series."""
+"""Studies by their name, or by the name of their series."""
 
 import pytest
 from flow_studies import enter

@@ -6,7 +6,7 @@ Planted losses of 4 x 3 x 6 x 8 paths, each algorithm with a hyperparameter, wit
 point. The first night is a cold study. The second night is another world: the same, on another
 scale, similar (a fifth of its losses come from elsewhere), or misleading (the ranking is reversed).
 There a warm study, after the first night, is compared with a cold one of the same seed. Work is
-counted in full evaluations. Losses are those of the incumbents without noise.
+counted in full evaluations. Losses are of the incumbents, without noise.
 """
 
 import argparse

@@ -10,7 +10,7 @@ other rows every night. AUROC takes most of the time and gets a tenth of the ser
 
 No test of one night can have both 5 % false promotions and 80 % correct ones at two standard
 errors: by the lemma of Neyman and Pearson, the most powerful one finds 64 % at a level of 5 %. The
-80 % are therefore those of ten nights, and need rows that differ between the nights.
+goal of 80 % is therefore for ten nights, and needs rows that differ between the nights.
 """
 
 import argparse

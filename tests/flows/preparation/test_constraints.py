@@ -14,6 +14,7 @@ from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.bad_input import BadInput
 
 
@@ -62,6 +63,8 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
     summary = read_study(store, "s").to_json()
     with pytest.raises(BadInput, match="added later"):
         final_model(store, "s")
+    store.records.copy(model_record("s"), "models/champion", "s")  # judged when promoted
+    assert final_model(store, "s", "models/champion")[0] is not None
     store.close()
     assert summary["incumbent"] is None
     assert summary["test_loss"] is None

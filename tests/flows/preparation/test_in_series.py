@@ -20,6 +20,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data import columns
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
 
@@ -139,8 +140,16 @@ def test_a_failed_study_is_tried_again(night) -> None:
 def test_a_study_that_was_recorded_and_not_entered_is_started(night) -> None:
     first = night()
     Ledger(first.store.database).delete_study("n-1")
-    assert action(night()) == ("start", "n-1")
+    again = night()
+    assert action(again) == ("start", "n-1")
     assert len(find_series(first.store, "n").runs) == 1
+    end(again)
+    grow()
+    night()
+    Ledger(first.store.database).delete_study("n-2")
+    third = night()
+    assert action(third) == ("start", "n-2")
+    assert third.night.changes == Changes(rows_added=20)
 
 
 def test_damaged_data_of_the_last_study_does_not_stop_the_series(night) -> None:
@@ -336,3 +345,20 @@ def test_studies_of_a_removed_series_keep_their_names(prepared, night) -> None:
     held.release()
     prepared("train.csv", **{**GIVEN, "series": None, "study": "n-3"})
     assert action(night()) == ("start", "n-4")
+
+
+def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) -> None:
+    """On many rows a text has fewer hashed words, and each of them is part of a row's id."""
+    monkeypatch.setattr(columns, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
+    both = pd.concat([pd.read_csv("train.csv"), pd.read_parquet("test.parquet")])
+    both["note"] = [f"came on day {i} for {i * i} tests" for i in range(len(both))]
+    both[:110].to_csv("train.csv", index=False)
+    first = night()
+    end(first)
+    both.to_csv("train.csv", index=False)
+    second = night()
+    before, now = (load_dataset(s.store, s.plan.problem.dataset) for s in (first, second))
+    assert len(now) > len(before)
+    assert before.n_words == now.n_words == 8_000 // 110
+    end(second, state="interrupted")
+    assert action(night()) == ("resume", "n-2")

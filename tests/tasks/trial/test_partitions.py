@@ -176,7 +176,7 @@ def test_another_order_and_split_of_the_rows_keep_all_partitions(context, made) 
 
 
 def test_patients_are_compared_by_the_names_of_their_codes(context) -> None:
-    """On the second night, the number of a code is that of another code on the first."""
+    """On the second night, a code has the number that another code had on the first."""
     rows = [(patient, END) for patient in range(40)]
     before = [(patient, "2020-01-01", "AB"[patient % 2], np.nan) for patient in range(40)]
     construct_all(context, event_rows(before, rows))
