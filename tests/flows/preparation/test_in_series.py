@@ -166,6 +166,16 @@ def test_damaged_data_of_the_last_study_does_not_stop_the_series(night) -> None:
     assert second.night.changes is None
 
 
+def test_a_study_whose_copy_is_damaged_continues_on_the_file(night) -> None:
+    first = night()
+    end(first)
+    first.store.records.release("n-1", [first.plan.problem.records[0]])
+    load_dataset.cache_clear()
+    again = night(trials=9)
+    assert action(again) == ("resume", "n-1")
+    assert again.store.records.is_whole(first.plan.problem.records[0])
+
+
 def test_a_study_by_hand_keeps_its_name(prepared, night) -> None:
     end(night())
     prepared("train.csv", **{**GIVEN, "series": None, "study": "n-2"})
@@ -181,6 +191,17 @@ def test_test_rows_stay_test_rows(night) -> None:
     before, now = (load_split(p.store, p.plan.problem.split).fold for p in (first, second))
     assert 0 < (before == TEST).sum() < 50
     assert ((now == TEST)[:100] == (before == TEST)).all()
+
+
+def test_a_new_column_leaves_the_test_rows(night) -> None:
+    first = night()
+    end(first)
+    frame = pd.read_csv("train.csv")
+    frame.assign(new=range(len(frame))).to_csv("train.csv", index=False)
+    second = night()
+    before, now = (load_split(p.store, p.plan.problem.split).fold for p in (first, second))
+    assert second.name == "n-2"
+    assert ((now == TEST) == (before == TEST)).all()
 
 
 def prior_of(prepared: PreparedStudy) -> dict | None:
@@ -297,7 +318,7 @@ def test_data_without_columns_of_the_champion_is_refused(night) -> None:
     held.release()
     frame = pd.read_csv("train.csv")
     frame.drop(columns="colour").to_csv("train.csv", index=False)
-    with pytest.raises(BadInput, match="colour"):
+    with pytest.raises(BadInput, match=r"champion n-1.*colour"):
         night()
 
 
