@@ -44,7 +44,8 @@ def deploy_automations(file: str | None = None) -> list[DeployedAutomation]:
         missing = dict.fromkeys(block for _, left_out in found for block in left_out)
         raise BadInput(
             f"no automation was created: the Prefect server has no block {' or '.join(missing)}",
-            remedy="create one in the UI under Blocks, with this type and name",
+            remedy="start `prefect-tune serve`, and create one in its UI under Blocks, with this "
+            "type and name",
         )
     return deployed
 
@@ -62,7 +63,7 @@ def _read(file: str | None) -> list[dict[str, Any]]:
         ]
     except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         raise BadInput(
-            f"{file} cannot be read as automations: {error!r}",
+            f"{file} cannot be read as automations: {error}",
             remedy="write it like deployments/automations.yaml of prefect-tune",
         ) from error
 

@@ -28,6 +28,7 @@ from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choos
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.finalists import finalists_of, picks_single_trial, recheck_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
+from prefect_tune.flows.study.plan import awaits_refit
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.text import LossWords, counted, format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -62,7 +63,7 @@ def fit_final_model(
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
     choice = _choice(study, incumbent, restore)
-    is_short = study.result.get("of_folds") or study.result.get("fitted_subset", 1.0) < 1
+    is_short = awaits_refit(study.result)
     if not is_short and _is_replaced(study, choice):
         if not _is_scored(study):
             _score(study, running, context, observer)

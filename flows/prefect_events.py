@@ -85,6 +85,7 @@ class ChangedData:
     classes_removed: tuple[str, ...] = ()
     codes_added: tuple[str, ...] = ()
     codes_removed: tuple[str, ...] = ()
+    targets_changed: int = 0
 
     event: ClassVar[str] = "data-changed"
 

@@ -64,6 +64,7 @@ def _send_changes(night: NextStudy) -> None:
             rows=0 if night.data is None else len(night.data),
             rows_added=changes.rows_added,
             rows_removed=changes.rows_removed,
+            targets_changed=changes.targets_changed,
             **first,
         )
     )

@@ -16,7 +16,7 @@ from prefect_tune.flows.series.changes import changes_between, check_needs
 from prefect_tune.flows.series.question import Question, comparable, differing
 from prefect_tune.flows.series.series import Changes, HeldSeries, Series, SeriesRun, find_series
 from prefect_tune.flows.series.warm_start import first_events, reused, warm_start
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan, awaits_refit
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged
@@ -161,7 +161,7 @@ class _Run:
         if changed:
             return self._new(request, last.number + 1, plan, f"{' and '.join(changed)} changed")
         if not self._is_same_data(request, plan):
-            return self._new(request, last.number + 1, plan, "the data changed")
+            return self._new(request, last.number + 1, plan)
         return self._unchanged(last, plan, stored)
 
     def _is_same_data(self, request: StudyRequest, plan: StudyPlan) -> bool:
@@ -177,9 +177,13 @@ class _Run:
         nothing = f"nothing changed since {last.study}"
         if stored.state == "failed":
             return self._resumed(last, plan, f"{nothing}, which failed and is tried again")
+        may_resume = self.given.options.if_unchanged != "skip"
+        if may_resume and awaits_refit(stored.result):
+            reason = f"{nothing}, and its model is fitted on all training rows"
+            return self._resumed(last, plan, reason)
         if not has_grown(plan.options.stop_rule, StopRule(trials, seconds)):
             return self._skipped(last, f"{nothing}, and the budget has not grown")
-        if self.given.options.if_unchanged == "skip":
+        if not may_resume:
             return self._skipped(last, nothing)
         return self._resumed(last, plan, f"{nothing} but the budget", trials=trials, budget=seconds)
 
@@ -218,8 +222,8 @@ class _Run:
         if last is not None:
             with suppress(RecordDamaged):  # then the changes are unknown
                 changes = changes_between(load_dataset(store, last.problem.dataset), dataset)
-            texts = () if changes is None else changes.texts()
-            reason = ": ".join(filter(None, (reason, ", ".join(texts))))
+            if dataset.digest() != last.problem.dataset:
+                reason = "; ".join(filter(None, (reason, _of_data(changes))))
         names = set(Ledger(store.database).study_names())
         # Studies of a removed series, or by hand, may have such names.
         near = range(number, number + _NEAR_NUMBERS)
@@ -243,6 +247,13 @@ def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
     last = None if series is None else series.last
     stored = None if last is None else Ledger(store.database).study(last.study)
     return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
+
+
+def _of_data(changes: Changes | None) -> str:
+    if changes is None:
+        return "the data changed"
+    texts = ", ".join(changes.texts()) or "the same rows in another order or form"
+    return f"the data changed: {texts}"
 
 
 _NEAR_NUMBERS = 1000

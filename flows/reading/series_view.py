@@ -53,7 +53,7 @@ class RunView:
         """Differences from the data before in a few words."""
         if self.changes is None:
             return "first study" if self.number == 1 else "unknown"
-        return ", ".join(self.changes.texts()) or "same data"
+        return ", ".join(self.changes.texts()) or "same rows"
 
     @property
     def reused_text(self) -> str:

@@ -1,5 +1,7 @@
 """Differences between the data of two studies of a series, and the needs of its champion."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -18,7 +20,7 @@ _NEEDED_SHARE = 0.5
 
 def changes_between(old: Dataset, new: Dataset) -> Changes:
     """Return the differences of a new data set from an old one of the same kind."""
-    added, removed = _row_changes(old, new)
+    added, removed, relabelled = _row_changes(old, new)
     columns = _column_names(old), _column_names(new)
     codes = _codes(old), _codes(new)
     classes = [[str(label) for label in dataset.classes] for dataset in (old, new)]
@@ -31,6 +33,7 @@ def changes_between(old: Dataset, new: Dataset) -> Changes:
         Names.missing(classes[0], set(classes[1])),
         Names.missing(codes[1], set(codes[0])),
         Names.missing(codes[0], set(codes[1])),
+        relabelled,
     )
 
 
@@ -74,19 +77,38 @@ def _codes(dataset: Dataset) -> list[str]:
     return dataset.X.codes if isinstance(dataset.X, EventRows) else []
 
 
-def _row_changes(old: Dataset, new: Dataset) -> tuple[int, int]:
-    """Return the numbers of added and removed rows; equal rows count as often as they occur."""
+def _row_changes(old: Dataset, new: Dataset) -> tuple[int, int, int]:
+    """Return the numbers of added and removed rows, and of rows of which only the target changed.
+
+    Equal rows count as often as they occur.
+    """
     if isinstance(old.X, EventRows) and isinstance(new.X, EventRows):
         both = [_event_row_hashes(old.X), _event_row_hashes(new.X)]
     elif isinstance(old.X, pd.DataFrame) and isinstance(new.X, pd.DataFrame):
         common = [name for name in old.X.columns if name in new.X.columns]
         both = [_table_row_hashes(frame[common]) for frame in (old.X, new.X)]
     else:
-        return len(new), len(old)
-    values, place = np.unique(np.concatenate(both), return_inverse=True)
-    parts = np.split(place, [len(both[0])])
+        return len(new), len(old), 0
+    added, removed = _differences(*both)
+    labelled = [
+        _hashes(pd.DataFrame({"row": rows, "target": _targets(dataset)}))
+        for rows, dataset in zip(both, (old, new), strict=True)
+    ]
+    return added, removed, _differences(*labelled)[0] - added
+
+
+def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int, int]:
+    """Return how many hashes were added and removed."""
+    values, place = np.unique(np.concatenate((old, new)), return_inverse=True)
+    parts = np.split(place, [len(old)])
     n_old, n_new = (np.bincount(part, minlength=len(values)) for part in parts)
     return int(np.maximum(n_new - n_old, 0).sum()), int(np.maximum(n_old - n_new, 0).sum())
+
+
+def _targets(dataset: Dataset) -> NDArray[Any]:
+    """Return the name of the class, or the number, of each row, shape (n,)."""
+    names = np.array([str(label) for label in dataset.classes], dtype=object)
+    return names[dataset.y] if dataset.classes else dataset.y
 
 
 def _table_row_hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:

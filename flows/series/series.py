@@ -53,7 +53,8 @@ class Changes:
     """Differences of a data set from an earlier one.
 
     A row is identified by its values in the columns that both have, without the target; a row of
-    events by patient, prediction time and events. A changed row counts as removed and added.
+    events by patient, prediction time and events. A changed row counts as removed and added, unless
+    only its target changed.
     """
 
     rows_added: int = 0
@@ -64,6 +65,7 @@ class Changes:
     classes_removed: Names = Names()
     codes_added: Names = Names()
     codes_removed: Names = Names()
+    targets_changed: int = 0
 
     def texts(self) -> Iterator[str]:
         """Yield the changes in a few words each, such as `+12 rows` and `-1 column (age)`."""
@@ -76,6 +78,8 @@ class Changes:
                 if names.count:
                     number = f"1 {word}" if names.count == 1 else f"{names.count:,} {what}"
                     yield f"{sign}{number} ({names})"
+        if self.targets_changed:
+            yield f"{counted(self.targets_changed, 'target')} changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,8 @@ def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
         if name not in dataset.X:
             raise BadInput(
                 f"{dataset.name} has no feature {name!r}, by which the series recognizes its rows",
-                remedy="bring the column back, or start another --series",
+                remedy="bring the column back with its former kind (numbers, categories or free "
+                "text), or start another --series",
             )
         ids = _mixed(ids ^ _mixed(_bits(dataset.X[name]) ^ np.uint64(_hash(name))))
     return ids

@@ -137,6 +137,25 @@ def test_a_failed_study_is_tried_again(night) -> None:
     assert action(night()) == ("resume", "n-1")
 
 
+@pytest.mark.parametrize("short", [{"of_folds": True}, {"fitted_subset": 0.5}])
+def test_a_model_made_in_a_hurry_is_fitted_again(night, short) -> None:
+    first = night()
+    end(first)
+    with Study.opened(first.store, "n-1") as study:
+        study.set_result(**short)
+    assert action(night(if_unchanged="skip")) == ("skip", "n-1")
+    assert action(night()) == ("resume", "n-1")
+    grow()
+    assert action(night()) == ("start", "n-2")
+
+
+def test_the_reason_of_a_new_study_names_options_and_data(night) -> None:
+    end(night())
+    grow()
+    changed = night(method="tpe")
+    assert changed.night.note.reason.startswith("--method changed; the data changed: +20 rows")
+
+
 def test_a_study_that_was_recorded_and_not_entered_is_started(night) -> None:
     first = night()
     Ledger(first.store.database).delete_study("n-1")

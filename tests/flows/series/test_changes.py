@@ -49,6 +49,19 @@ def test_whole_numbers_that_became_fractions_are_the_same_rows() -> None:
     assert changes_between(data(frame), data(as_float)) == Changes()
 
 
+@pytest.mark.parametrize("numbers", [False, True])
+def test_rows_with_another_target_are_counted(numbers: bool) -> None:
+    frame = table(60)
+    if numbers:
+        frame["target"] = np.arange(60.0)
+    other = frame.copy()
+    other.loc[:6, "target"] = frame["target"].to_numpy()[::-1][:7]
+    n_changed = int((other["target"] != frame["target"]).sum())
+    changes = changes_between(data(frame), data(other[::-1]))
+    assert n_changed > 0
+    assert changes == Changes(targets_changed=n_changed)
+
+
 def test_columns_and_classes_are_named() -> None:
     old = table(60).rename(columns={"a": "old"})
     new = table(60).assign(fresh=1.5)
@@ -58,7 +71,7 @@ def test_columns_and_classes_are_named() -> None:
     assert changes.columns_removed == Names(1, ("old",))
     assert changes.classes_added == Names(1, ("unsure",))
     assert list(changes.texts()) == [
-        "+2 columns (a, fresh)", "-1 column (old)", "+1 class (unsure)",
+        "+2 columns (a, fresh)", "-1 column (old)", "+1 class (unsure)", "5 targets changed",
     ]  # fmt: skip
 
 
