@@ -41,7 +41,7 @@ def print_series(view: SeriesView) -> None:
     for run in view.runs:
         table.add_row(
             run.study,
-            datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d %H:%M"),
+            _minute(run.at),
             run.state,
             f"{run.rows:,}",
             run.changes_text,
@@ -57,6 +57,13 @@ def print_series(view: SeriesView) -> None:
     for run in view.runs:
         if run.decision:
             CONSOLE.print(line(f"  {run.study}: {run.decision}"))
+    for change in view.by_hand:
+        how = "promoted by hand" if change.action == "promote" else "champion again by a rollback"
+        CONSOLE.print(line(f"  {change.study}: {how}, {_minute(change.at)}"))
     if view.champion is not None:
         former = f"; kept for a rollback: {', '.join(view.former)}" if view.former else ""
         CONSOLE.print(line("  champion: ", bold(view.champion), former))
+
+
+def _minute(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

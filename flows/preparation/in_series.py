@@ -179,7 +179,7 @@ class _Run:
             return self._resumed(last, plan, f"{nothing}, which failed and is tried again")
         may_resume = self.given.options.if_unchanged != "skip"
         if may_resume and awaits_refit(stored.result):
-            reason = f"{nothing}, and its model is fitted on all training rows"
+            reason = f"{nothing}, but its model still needs a fit on all training rows"
             return self._resumed(last, plan, reason)
         if not has_grown(plan.options.stop_rule, StopRule(trials, seconds)):
             return self._skipped(last, f"{nothing}, and the budget has not grown")

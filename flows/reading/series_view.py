@@ -6,6 +6,7 @@ from typing import Any
 
 from prefect_tune.flows.reading.study_view import study_state
 from prefect_tune.flows.series.series import (
+    ChampionByHand,
     Changes,
     Reused,
     Series,
@@ -84,6 +85,7 @@ class SeriesView:
         question: Common terms of its studies: target, metric, test rows and others.
         former: Former champions for a rollback, newest first.
         decisions: All decisions in full, each with its study and time.
+        by_hand: Champions set with `promote` or `rollback`, oldest first.
     """
 
     series: str
@@ -95,6 +97,7 @@ class SeriesView:
     former: tuple[str, ...]
     runs: tuple[RunView, ...]
     decisions: tuple[Mapping[str, Any], ...]
+    by_hand: tuple[ChampionByHand, ...] = ()
 
     @property
     def losses(self) -> LossWords:
@@ -120,6 +123,7 @@ def read_series(store: ArtifactStore, name: str) -> SeriesView:
         former=series.former,
         runs=tuple(_runs(store, series)),
         decisions=tuple({"study": d.study, "at": d.at, **d.body} for d in series.decisions),
+        by_hand=series.by_hand,
     )
 
 

@@ -144,6 +144,15 @@ class SeriesDecision:
     body: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ChampionByHand:
+    """A champion that a person set with `promote` or `rollback`."""
+
+    study: str
+    at: float
+    action: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """A series after all events so far.
@@ -161,6 +170,7 @@ class Series:
     runs: tuple[SeriesRun, ...] = ()
     skipped: tuple[SkippedRun, ...] = ()
     decisions: tuple[SeriesDecision, ...] = ()
+    by_hand: tuple[ChampionByHand, ...] = ()
     champion: str | None = None
     former: tuple[str, ...] = ()
     since_promotion: int = 0
@@ -225,10 +235,12 @@ def _decision(series: Series, event: SeriesEvent) -> dict[str, Any]:
 
 
 def _champion(series: Series, event: SeriesEvent) -> dict[str, Any]:
-    if event.body["action"] != "rollback":
-        return series.promoting(event.study)
+    action = event.body["action"]
+    by_hand = (*series.by_hand, ChampionByHand(event.study, event.at, action))
+    if action != "rollback":
+        return {**series.promoting(event.study), "by_hand": by_hand}
     older = series.former[series.former.index(event.study) + 1 :]
-    return {"champion": event.study, "former": older, "since_promotion": 0}
+    return {"champion": event.study, "former": older, "since_promotion": 0, "by_hand": by_hand}
 
 
 _FOLDS: Mapping[str, Callable[[Series, SeriesEvent], dict[str, Any]]] = {

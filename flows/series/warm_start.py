@@ -23,7 +23,8 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
     """Return the prior of a new study from the newest studies of its series; None without trials.
 
     Trials outside the space, or that violate the constraints of the new study, are skipped. Initial
-    configurations that the user gave replace those that the prior would evaluate first.
+    configurations that the user gave replace those that the prior would evaluate first; these take
+    at most half of a given number of trials.
     """
     trials: list[PriorTrial] = []
     used: list[str] = []
@@ -38,6 +39,8 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
     if not trials:
         return None
     start = best_and_diverse(trials)
+    if plan.options.trials is not None:  # a short night is not spent on repetitions alone
+        start = start[: max(1, plan.options.trials // 2)]
     if plan.options.start is not None:
         start = tuple(Configuration.from_json(c, space) for c in plan.start_configurations)
     return Prior(tuple(trials), start, name=", ".join(used))

@@ -78,7 +78,7 @@ def test_nights_of_a_series(nights) -> None:
     prior = nights.ledger.events("nightly-2", "prior")[0]
     assert prior.sequence == 0
     assert len(prior.body["trials"]) == 5
-    assert nights.asked("nightly-2")[:5] == prior.body["start"]
+    assert nights.asked("nightly-2")[:3] == prior.body["start"]  # half of 7 trials
     view = read_series(nights.store, "nightly")
     assert [(run.study, run.rows, run.skipped) for run in view.runs] == [
         ("nightly-1", 150, 1), ("nightly-2", 180, 0),

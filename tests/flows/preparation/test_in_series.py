@@ -237,6 +237,7 @@ def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
     prior = prior_of(second)
     assert [trial["loss"] for trial in prior["trials"]] == [10.0, 20.0, 30.0]
     assert {trial["runs_ago"] for trial in prior["trials"]} == {1}
+    assert len(prior["start"]) == GIVEN["trials"] // 2
     with Study.opened(second.store, second.name) as study:
         asked = tell(study, evaluation(11.0)).query.configuration.to_json()
     assert asked == prior["trials"][0]["configuration"]
@@ -253,7 +254,7 @@ def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
 def test_a_study_with_a_prior_is_replayed(night) -> None:
     end(night(), losses=(30.0, 10.0, 20.0, 15.0))
     grow()
-    second = night(method="tpe")
+    second = night(method="tpe", trials=8)
     with Study.opened(second.store, second.name) as study:
         for loss in (11.0, 12.0, 13.0, 14.0, 15.0):
             tell(study, evaluation(loss))

@@ -49,6 +49,8 @@ def test_a_rollback_forgets_newer_champions(held) -> None:
     assert (held.read().champion, held.read().former) == ("n-2", ("n-1",))
     held.append_champion("n-3", "promote", {})
     assert (held.read().champion, held.read().former) == ("n-3", ("n-2", "n-1"))
+    by_hand = [(change.study, change.action) for change in held.read().by_hand]
+    assert by_hand == [("n-2", "rollback"), ("n-3", "promote")]
 
 
 def test_a_study_is_decided_on_once(held) -> None:
