@@ -51,7 +51,9 @@ def run_in_series(prepared: PreparedStudy, night: NextStudy) -> dict[str, Any] |
 def _send_changes(night: NextStudy) -> None:
     """Send Prefect an event if a new study has other data than the last one."""
     changes = night.changes
-    last = None if night.series is None else night.series.last
+    runs = () if night.series is None else night.series.runs
+    # A killed process may have recorded this study before.
+    last = next((run for run in reversed(runs) if run.study != night.study), None)
     if changes is None or last is None or changes == Changes():
         return
     names = {one.name: getattr(changes, one.name) for one in fields(changes)}

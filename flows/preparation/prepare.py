@@ -79,7 +79,7 @@ class PreparedStudy:
         return self.night is None or self.night.action != "skip"
 
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of `tune` that name the study, unless they name a series."""
+        """Return parameters of `tune` with the name of the study; for a series, unchanged."""
         return {**parameters} if self.night else {**parameters, "study": self.name}
 
     def release(self) -> None:
