@@ -29,7 +29,7 @@ class DeployedAutomation:
 
 
 def deploy_automations(file: str | None = None) -> list[DeployedAutomation]:
-    """Create or update the automations of a file, by default of the package's file.
+    """Create or update the automations of a file; the default is the file of this package.
 
     Actions whose block does not exist are left out, and an automation without any other action is
     skipped. Raises `BadInput` if the file cannot be read or no automation is left.

@@ -7,7 +7,12 @@ from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.results.predict import violated_constraints
-from prefect_tune.flows.series.champion import copy_model, keep_champions, kept_champions
+from prefect_tune.flows.series.champion import (
+    copy_model,
+    keep_champions,
+    kept_champions,
+    model_copy,
+)
 from prefect_tune.flows.series.series import HeldSeries, Series, held_series
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.plan import StudyPlan
@@ -25,7 +30,9 @@ def promote(
     store: str | None = None,
     database: str | None = None,
 ) -> dict[str, Any]:
-    """Make the model of a study the champion of its series; by default the newest model.
+    """Make the model of a study the champion of its series.
+
+    Without a study, the model of the newest study with one becomes the champion.
 
     Returns:
         The series, its champion, and the former champion.
@@ -48,13 +55,14 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
     with held_series(store, series) as held:
         state = held.read()
         chosen = _newest(store, state) if study is None else _checked(store, state, study)
+        kept = kept_champions(store, state).get(chosen)
+        is_kept = kept is not None and kept.record == model_copy(store, series, chosen)
+        if is_kept and chosen == state.champion:
+            return _change(state, chosen, "promote", is_changed=False)
         about = store.records.get(model_record(chosen), ["about"])["about"]
-        if why := violated_constraints(store, chosen, about):
+        if not is_kept and (why := violated_constraints(store, chosen, about)):
             raise BadInput(why, remedy="promote another study")
         record = copy_model(store, series, chosen)
-        kept = kept_champions(store, state).get(chosen)
-        if chosen == state.champion and kept is not None and kept.record == record:
-            return _change(state, chosen, "promote", is_changed=False)
         reason = f"promoted by hand, in place of {state.champion or 'no champion'}"
         held.append_champion(chosen, "promote", {"model": record, "reason": reason})
         return _changed(held, state, chosen, "promote", reason)

@@ -71,7 +71,7 @@ def series(
 def promote(
     series: str, study: str | None, *, as_json: bool, store: str | None, database: str | None
 ) -> None:
-    """Make the model of STUDY the champion of SERIES; by default the newest model.
+    """Make the model of STUDY, or of the newest study with a model, the champion of SERIES.
 
     \b
     prefect-tune promote nightly

@@ -140,20 +140,19 @@ class _Run:
             return self._new(self.given, 1)
         question = Question.from_json(self.series.question)
         options = question.completed(self.series.name, self.given.options)
+        last, ledger = self.series.last, Ledger(self.held.store.database)
+        entered = filter(None, (ledger.study(run.study) for run in reversed(self.series.runs)))
+        stored = next(entered, None)
+        plan = None if stored is None else StudyPlan.from_stored(stored)
         request = replace(
             self.given,
             options=options,
             metric=metric_named(question.metric),
-            n_words=question.n_words,
+            texts=() if plan is None else plan.texts,
         )
-        last, ledger = self.series.last, Ledger(self.held.store.database)
-        stored = None if last is None else ledger.study(last.study)
-        if last is None or stored is None:  # a process was killed before it entered the study
-            entered = filter(None, (ledger.study(r.study) for r in reversed(self.series.runs)))
-            before = next(entered, None)
-            plan_before = None if before is None else StudyPlan.from_stored(before)
-            return self._new(request, 1 if last is None else last.number, plan_before)
-        plan = StudyPlan.from_stored(stored)
+        if last is None or plan is None or stored is None or stored.name != last.study:
+            # A process was killed before it entered the study.
+            return self._new(request, 1 if last is None else last.number, plan)
         changed = _changed_options(last, plan, request)
         is_same_run = self.flow_run_id is not None and self.flow_run_id == plan.flow_run_id
         if is_same_run or (stored.state in UNFINISHED and not changed):

@@ -29,7 +29,7 @@ class StudyRequest:
     Attributes:
         space_code: Text of the user's file that declares the space; empty for any other space.
         behind: Modules and data files that the space uses and no wheel installed.
-        n_words: Number of hashed words per free text in the series; None if it is not known.
+        texts: Columns of texts in earlier studies of the series, as in `Source`.
     """
 
     options: StudyOptions
@@ -37,7 +37,7 @@ class StudyRequest:
     space: Space | None = None
     space_code: str = ""
     behind: CodeBehind = NO_CODE_BEHIND
-    n_words: int | None = None
+    texts: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
@@ -72,7 +72,7 @@ class StudyRequest:
     @property
     def source(self) -> Source:
         """Source of the data of a new study."""
-        return replace(self.options.source, predicts=self.predicts, n_words=self.n_words)
+        return replace(self.options.source, predicts=self.predicts, texts=self.texts)
 
     def open_store(self) -> ArtifactStore:
         """Open the store, or create it; raise `BadInput` or `StoreRefused` if it cannot be used."""

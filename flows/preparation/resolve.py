@@ -251,6 +251,7 @@ def resolve(
         trials=trials,
         budget=seconds,
     )
+    texts = {} if given.series is None else dict(request.texts) | dict(dataset.texts)
     plan = StudyPlan(
         options=resolved,
         data_name=dataset.name,
@@ -261,7 +262,7 @@ def resolve(
         source_states=found.states,
         quantity_digests=quantity_digests(given.bounds),
         fixed_test=setup.fixed_test,
-        n_words=request.n_words,
+        texts=tuple(texts.items()),
         start_configurations=tuple(configuration.to_json() for configuration in start),
     )
     notes = constraint_notes(given.bounds, dataset, split, method)

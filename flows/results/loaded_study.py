@@ -140,8 +140,8 @@ class LoadedStudy:
         """Return the final model, the estimator that `prefect-tune export` writes.
 
         With `matrix`, the model has no step that reads rows, as with `export --matrix`. Raises
-        `BadInput` if there is no model yet, or the model violates constraints added later, and
-        `RecordDamaged` if the model's record is damaged.
+        `BadInput` if there is no model yet, or a model that is no champion violates constraints
+        added later, and `RecordDamaged` if the model's record is damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 

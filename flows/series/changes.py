@@ -78,7 +78,7 @@ def _codes(dataset: Dataset) -> list[str]:
 
 
 def _row_changes(old: Dataset, new: Dataset) -> tuple[int, int, int]:
-    """Return the numbers of added and removed rows, and of rows of which only the target changed.
+    """Return the numbers of added rows, of removed rows, and of rows with another target.
 
     Equal rows count as often as they occur.
     """

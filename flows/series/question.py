@@ -27,7 +27,6 @@ class Question:
         predicts: Kind of the target.
         has_test: Whether test rows come from a file of their own.
         looks_forward: Whether test rows are the newest ones.
-        n_words: Number of hashed words of each free text in the first study; None without texts.
         identity: Columns of the first study that identify a row, if no group does.
     """
 
@@ -41,7 +40,6 @@ class Question:
     test_size: float | None = None
     has_test: bool = False
     looks_forward: bool = False
-    n_words: int | None = None
     identity: tuple[str, ...] = ()
 
     @classmethod
@@ -61,7 +59,6 @@ class Question:
             test_size=options.test_size,
             has_test=options.test is not None,
             looks_forward=plan.looks_forward,
-            n_words=dataset.n_words,
             identity=plan.fixed_test or (),
         )
 

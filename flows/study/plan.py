@@ -47,7 +47,7 @@ class StudyPlan:
         earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
         fixed_test: Columns of the ids that fix the test rows of a series, empty for groups and
             patients; None if the seed or the time decides.
-        n_words: Number of hashed words per free text in a series; None if the rows decide.
+        texts: Columns of texts in all studies of a series so far, as in `Source`.
         flow_run_id: Flow run of the latest session; None before the first.
     """
 
@@ -63,13 +63,13 @@ class StudyPlan:
     flow_run_id: str | None = None
     source_states: SourceStates = NOTHING_KNOWN
     fixed_test: tuple[str, ...] | None = None
-    n_words: int | None = None
+    texts: tuple[tuple[str, int], ...] = ()
 
     @property
     def source(self) -> Source:
         """Source of the data, with the kind of its target."""
         return replace(
-            self.options.source, predicts=self.predicts, aside=self.aside, n_words=self.n_words
+            self.options.source, predicts=self.predicts, aside=self.aside, texts=self.texts
         )
 
     @property

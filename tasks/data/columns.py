@@ -6,7 +6,7 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from shlex import quote
 
@@ -41,7 +41,7 @@ _FEW_ROWS = 20
 _MOST_HASHED, _ALL_HASHED, _LEAST_HASHED = 128, 256, 16
 """Columns of hashed words: most for one text, most for all texts, and fewest for one of many."""
 _HASHED_CELLS = 50_000_000
-"""Most cells of hashed words in a table (400 MB)."""
+"""Most cells of hashed words in a table (400 MB), unless earlier studies of a series need more."""
 _TEXT_WORDS = 2
 """Least average number of words in the values of a free text."""
 _STRAY_SHARE = 0.9
@@ -76,7 +76,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     where: str,
     missing: Sequence[str] = GAPS,
     whole: Sequence[str] = (),
-    n_words: int | None = None,
+    texts: Sequence[tuple[str, int]] = (),
 ) -> tuple[pd.DataFrame, RowReader, list[str]]:
     """Learn the kinds of a table's columns, and read its rows.
 
@@ -87,7 +87,8 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         where: Name of the table in messages.
         missing: Texts that count as gaps.
         whole: Columns that must stay one column, because a constraint takes its groups from them.
-        n_words: Number of hashed words of each free text; None to decide by the rows.
+        texts: Columns of texts in earlier studies of a series, which keep their kind: names, and
+            numbers of hashed words, 0 for categories.
 
     Returns:
         The features in canonical form, the reader of such rows, and notes for the user.
@@ -102,12 +103,15 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         need_column(named, frame.columns, where)
     frame = frame.drop(columns=list(drop))
     frame.columns = frame.columns.astype(str)
-    columns: list[LearnedColumn] = []
+    columns, earlier = list[LearnedColumn](), dict(texts)
     left_out: dict[str, list[str]] = {}
     for name in frame.columns:
         column = frame[name][~is_gap(frame[name], missing)]
-        is_kept = name in categorical or (name in whole and not _holds_numbers(column))
-        learned = _category(name, column) if is_kept and len(column) else _learned(name, column)
+        is_category = name in categorical or (name in whole and not _holds_numbers(column))
+        if is_category and len(column):
+            learned: LearnedColumn | str = _category(name, column)
+        else:
+            learned = _as_before(name, column, earlier) or _learned(name, column)
         if isinstance(learned, str):
             left_out.setdefault(learned, []).append(name)
         else:
@@ -116,13 +120,14 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
     decimal = frame.attrs.get(DECIMAL, ".")
-    reader = RowReader(_with_hashed(columns, len(frame), n_words), tuple(missing), decimal)
+    reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing), decimal)
     _check_names(reader, where)
     X, cells = reader.read(frame)
     if cells:
         _refuse(cells, where)
     notes = [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
-    return canonical(X), reader, [*notes, *_notes(frame, reader)]
+    notes += [*_notes(frame, reader), *_notes_on_earlier(reader, len(frame), categorical, earlier)]
+    return canonical(X), reader, notes
 
 
 def _check_names(reader: RowReader, where: str) -> None:
@@ -180,15 +185,35 @@ def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
 
 
 def _with_hashed(
-    columns: Sequence[LearnedColumn], n_rows: int, n_words: int | None
+    columns: Sequence[LearnedColumn], n_rows: int, earlier: Mapping[str, int]
 ) -> tuple[LearnedColumn, ...]:
-    """Return the columns; each text gets as many hashed words as rows and other texts allow."""
-    n_texts = sum(column.kind == "text" for column in columns)
-    if not n_texts:
-        return tuple(columns)
-    most = min(_MOST_HASHED, _ALL_HASHED // n_texts, _HASHED_CELLS // max(n_rows, 1) // n_texts)
-    n_words = n_words or max(_LEAST_HASHED, most)
-    return tuple(replace(c, n_words=n_words) if c.kind == "text" else c for c in columns)
+    """Return the columns; texts without a number of hashed words get what rows and texts allow."""
+    texts = [column.name for column in columns if column.kind == "text"]
+    n_words = {name: earlier[name] for name in texts if earlier.get(name)}
+    if new := [name for name in texts if name not in n_words]:
+        left = min(_ALL_HASHED, _HASHED_CELLS // max(n_rows, 1)) - sum(n_words.values())
+        n_words |= dict.fromkeys(new, max(_LEAST_HASHED, min(_MOST_HASHED, left // len(new))))
+    return tuple(replace(column, n_words=n_words.get(column.name, 0)) for column in columns)
+
+
+def _notes_on_earlier(
+    reader: RowReader, n_rows: int, categorical: Sequence[str], earlier: Mapping[str, int]
+) -> Iterator[str]:
+    """Yield notes on columns that would be read differently without earlier studies."""
+    for column in reader.columns:
+        is_kept = column.kind == "category" and column.name not in categorical
+        is_diverse = len(column.known) > max(TEXT_VALUES, TEXT_SHARE * n_rows)
+        if is_kept and is_diverse and earlier.get(column.name) == 0:
+            yield (
+                f"column {column.name} stays categorical, as in earlier studies of the series; "
+                "another --series may read it as free text"
+            )
+    n_cells = n_rows * sum(column.n_words for column in reader.columns)
+    if n_cells > _HASHED_CELLS and any(earlier.values()):
+        yield (
+            f"hashed words of free texts take {n_cells * 8e-9:.2g} GB, because texts keep their "
+            "number of words in a series; another --series starts with fewer"
+        )
 
 
 def _kind_notes(columns: Sequence[LearnedColumn]) -> list[str]:
@@ -199,6 +224,13 @@ def _kind_notes(columns: Sequence[LearnedColumn]) -> list[str]:
     }
     named = {kind: [c.name for c in columns if c.kind == kind] for kind in became}
     return [f"{', '.join(named[kind])}: {text}" for kind, text in became.items() if named[kind]]
+
+
+def _as_before(name: str, column: pd.Series, earlier: Mapping[str, int]) -> LearnedColumn | None:
+    """Return the kind that a column of texts had in earlier studies; None for other columns."""
+    if name not in earlier or pd.api.types.infer_dtype(column, skipna=True) != "string":
+        return None
+    return LearnedColumn(name, "text") if earlier[name] else _category(name, column)
 
 
 def _learned(name: str, column: pd.Series) -> LearnedColumn | str:

@@ -93,10 +93,10 @@ class Dataset:
         return RowReader.of(self.X)
 
     @property
-    def n_words(self) -> int | None:
-        """Number of hashed words of each free text; None without texts."""
-        reader = self.row_reader
-        return max((one.n_words for one in reader.columns), default=0) or None if reader else None
+    def texts(self) -> tuple[tuple[str, int], ...]:
+        """Columns of texts, with their numbers of hashed words, 0 for categories."""
+        columns = [] if self.row_reader is None else self.row_reader.columns
+        return tuple((c.name, c.n_words) for c in columns if c.kind in {"text", "category"})
 
     @property
     def target(self) -> Literal["classes", "numbers"]:

@@ -25,7 +25,8 @@ class Source:
         na_values: Texts that count as missing; None for the default list.
         aside: Dropped columns that define groups of a constraint.
         predicts: Kind of the target, classes or numbers; None to detect it.
-        n_words: Number of hashed words per free text in a series; None to decide by the rows.
+        texts: Columns of texts in earlier studies of a series, with numbers of hashed words, 0 for
+            categories: later studies read them alike.
         keeps_ids: Whether the data set stores ids of its groups, for the test rows of a series.
     """
 
@@ -43,7 +44,7 @@ class Source:
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
     keeps_ids: bool = False
-    n_words: int | None = None
+    texts: tuple[tuple[str, int], ...] = ()
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def table_dataset(
     features = features.drop(columns=[name for name in (source.group, source.time) if name])
     dropped = [column for column in source.drop if column not in source.aside]
     X, reader, feature_notes = features_of(
-        features, dropped, source.categorical, where, source.gaps, source.aside, source.n_words
+        features, dropped, source.categorical, where, source.gaps, source.aside, source.texts
     )
     notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
     target, is_test = frame[source.target], None

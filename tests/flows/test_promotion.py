@@ -7,6 +7,7 @@ so that the model of the first night is useless, and later ones are better.
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,15 @@ from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.predict import predict
 from prefect_tune.flows.series.champion import champion_of, count_tests
 from prefect_tune.flows.series.series import Series, SeriesBusy, held_series, open_series
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.key import ARTIFACTS
 from prefect_tune.storage.schema import series_event_table
 from prefect_tune.storage.series import SeriesLog
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
 pytestmark = pytest.mark.usefixtures("server", "workers")
 
@@ -214,6 +217,24 @@ def test_a_champion_set_by_hand(tmp_path: Path, events: list[Any]) -> None:
     ]
     promote("daily", "daily-2", str(tmp_path / "store"))  # the flow of the deployment
     assert nights.state.champion == "daily-2"
+
+
+def test_constraints_added_later_leave_the_champion(tmp_path: Path) -> None:
+    nights, cli = Nights(tmp_path), CommandLine(tmp_path)
+    nights.night(N_NOISE)
+    nights.night(900, promotion="always")
+    ledger = Ledger(nights.store.database)
+    for study in ("daily-1", "daily-2"):
+        plan = StudyPlan.from_stored(ledger.study(study))
+        bound = QuantityBound(Quantity("model_size_bytes"), 10)
+        options = replace(plan.options, constraint=(bound,))
+        ledger.update_study(study, settings=replace(plan, options=options).to_json())
+    store = ("--store", tmp_path / "store")
+    cli.json("export", "--series", "daily", tmp_path / "model.pkl", *store)
+    assert "after the model was promoted" in (tmp_path / "model.md").read_text()
+    assert not cli.json("promote", "daily", "daily-2", *store)["is_changed"]
+    assert cli.json("promote", "daily", "daily-1", *store)["is_changed"]
+    assert cli("export", "daily-2", tmp_path / "other.pkl", *store).exit_code == 2
 
 
 def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from inputs import QUICK
 from user_spaces import PRELUDE
 from worlds import evaluation
 
+from prefect_tune.flows import series_run
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import InputReader
@@ -388,18 +389,72 @@ def test_studies_of_a_removed_series_keep_their_names(prepared, night) -> None:
     assert action(night()) == ("start", "n-4")
 
 
+def texts(n: int, *names: str) -> pd.DataFrame:
+    """The first n rows of the table, with a free text of each name."""
+    whole = pd.concat([pd.read_csv("train.csv"), pd.read_parquet("test.parquet")])
+    notes = {name: [f"{name} on day {i} for {i * i} tests" for i in range(n)] for name in names}
+    return whole[:n].reset_index(drop=True).assign(**notes)
+
+
+def n_words(prepared: PreparedStudy) -> dict[str, int]:
+    return dict(load_dataset(prepared.store, prepared.plan.problem.dataset).texts)
+
+
 def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) -> None:
     """On many rows a text has fewer hashed words, and each of them is part of a row's id."""
     monkeypatch.setattr(columns, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
-    both = pd.concat([pd.read_csv("train.csv"), pd.read_parquet("test.parquet")])
-    both["note"] = [f"came on day {i} for {i * i} tests" for i in range(len(both))]
-    both[:110].to_csv("train.csv", index=False)
+    whole = texts(150, "note")
+    whole[:110].to_csv("train.csv", index=False)
     first = night()
     end(first)
-    both.to_csv("train.csv", index=False)
+    whole.to_csv("train.csv", index=False)
     second = night()
-    before, now = (load_dataset(s.store, s.plan.problem.dataset) for s in (first, second))
-    assert len(now) > len(before)
-    assert before.n_words == now.n_words == 8_000 // 110
-    end(second, state="interrupted")
-    assert action(night()) == ("resume", "n-2")
+    assert second.night.changes == Changes(rows_added=40)
+    assert n_words(first)["note"] == n_words(second)["note"] == 8_000 // 110
+    assert any("hashed words" in note for note in second.night.data.notes)
+    end(second)
+    second.store.records.release("n-2", [second.plan.problem.records[0]])
+    load_dataset.cache_clear()
+    assert action(night(trials=9)) == ("resume", "n-2")  # the file is read as on that night
+
+
+def test_texts_that_come_later_share_what_is_left(night, monkeypatch) -> None:
+    monkeypatch.setattr(columns, "_HASHED_CELLS", 8_000)
+    whole = texts(150, "first", "second", "third")
+    whole[:110].drop(columns=["first", "second", "third"]).to_csv("train.csv", index=False)
+    end(night())
+    whole[:110].drop(columns=["second", "third"]).to_csv("train.csv", index=False)
+    end(second := night())
+    whole.to_csv("train.csv", index=False)
+    end(third := night())
+    whole.drop(columns="first").to_csv("train.csv", index=False)
+    end(night())
+    whole.to_csv("train.csv", index=False)
+    assert n_words(second)["first"] == 72
+    assert n_words(third) == n_words(second) | {"second": 16, "third": 16}
+    assert n_words(night())["first"] == 72  # although it was away for a night
+
+
+def test_a_column_of_texts_keeps_its_kind(night) -> None:
+    """On other rows, categories may look like free texts, and the other way round."""
+    few = [f"text {i % 90} of few" for i in range(150)]
+    diverse = texts(150, "note")["note"]
+    whole = texts(150)
+    whole[:110].assign(note=few[:110], code=diverse[:110]).to_csv("train.csv", index=False)
+    end(first := night())
+    whole.assign(note=diverse, code=few).to_csv("train.csv", index=False)
+    second = night()
+    assert (n_words(first)["note"], n_words(first)["code"]) == (0, 128)
+    assert n_words(second) == n_words(first)
+    assert any("column note stays" in note for note in second.night.data.notes)
+
+
+def test_the_event_on_changed_data_names_the_study_before(night, monkeypatch) -> None:
+    end(first := night())
+    grow()
+    night()
+    Ledger(first.store.database).delete_study("n-2")  # its process was killed before it entered it
+    sent = []
+    monkeypatch.setattr(series_run, "send_event", sent.append)
+    series_run._send_changes(night().night)
+    assert [(event.study, event.former) for event in sent] == [("n-2", "n-1")]

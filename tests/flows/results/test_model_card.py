@@ -147,7 +147,7 @@ def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
         ({"format": "skops", "trusted": ("a.B",)}, 'trusted = [\n    "a.B",\n]\n'),
         ({"about": ABOUT | {"subset": 0.5}}, "fitted on 0.5 of the training rows."),
         ({"about": ABOUT | {"of_folds": True}}, "too little time to fit on all training rows."),
-        ({"about": ABOUT | {"test_loss": None}}, "No test rows were held back"),
+        ({"about": ABOUT | {"test_loss": None}}, "on the test rows is not known"),
         ({"about": ABOUT | {"test_loss_undefined": "no <b>"}}, r"is undefined: no \<b\>."),
     ],
 )
