@@ -125,7 +125,7 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
             f"the home of prefect-tune, {home()}, cannot be written: {error}; set "
             "PREFECT_TUNE_HOME to a writable folder"
         ) from error
-    with using(folder) as users:
+    with _loopback_without_proxy(), using(folder) as users:
         with exclusive(folder):
             server = running_server(folder)
             if server is not None and with_events and not server.has_events and is_unused(users):
@@ -144,6 +144,22 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
                 fcntl.flock(users, fcntl.LOCK_UN)
                 if not keep and is_unused(users):
                     stop_server(folder)
+
+
+@contextmanager
+def _loopback_without_proxy() -> Iterator[None]:
+    """Keep requests to this machine, which carry the secret, away from proxies in the body.
+
+    Processes started in the body inherit the setting.
+    """
+    before = {name: os.environ.get(name) for name in ("no_proxy", "NO_PROXY")}
+    hosts = before["no_proxy"] or before["NO_PROXY"]
+    os.environ |= dict.fromkeys(before, ",".join(filter(None, [hosts, "127.0.0.1,localhost"])))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
 class _Guard:

@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from urllib.error import URLError
 from urllib.parse import urlsplit
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 import psutil
 
@@ -178,9 +178,12 @@ def _runs(process: psutil.Process) -> bool:
         return False
 
 
+_WITHOUT_PROXY = build_opener(ProxyHandler({}))
+
+
 def _is_healthy(url: str) -> bool:
     try:
-        with urlopen(f"{url}/health", timeout=10) as response:  # noqa: S310 - our own loopback URL
+        with _WITHOUT_PROXY.open(f"{url}/health", timeout=10) as response:
             return bool(response.status == 200)
     except (URLError, OSError):
         return False

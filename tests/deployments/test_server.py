@@ -17,6 +17,7 @@ import psutil
 import pytest
 from inputs import QUICK_OPTIONS, write_table
 from other_user import run_as_other_user
+from prefect.client.orchestration import get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from processes import (
     COMMAND,
@@ -130,6 +131,19 @@ def test_a_server_is_shared_and_its_last_user_stops_it(no_address) -> None:
         assert answers(first)
     assert server_of(no_address) is None
     assert not is_alive(noted["pid"])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_address")
+def test_requests_to_it_pass_no_proxy(monkeypatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
+    monkeypatch.setenv("NO_PROXY", "example.org")
+    with local_server(), get_client(sync_client=True) as client:
+        assert client.hello().status_code == 200
+        assert os.environ["no_proxy"].startswith("example.org,")
+    assert os.environ["NO_PROXY"] == "example.org"
+    assert "no_proxy" not in os.environ
 
 
 @pytest.mark.slow
