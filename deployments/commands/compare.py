@@ -16,7 +16,12 @@ from prefect_tune.deployments.commands.options import (
     grouped_by,
 )
 from prefect_tune.deployments.commands.output import check_page, print_json, write_page
-from prefect_tune.flows.options.declared import COMPARE_OPTIONS
+from prefect_tune.flows.options.declared import (
+    COMPARE_OPTIONS,
+    OPTIONS,
+    CompareOptions,
+    StudyOptions,
+)
 from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
@@ -54,14 +59,17 @@ def compare(
     fitted on all training rows and scored on the test rows. You can interrupt the comparison at any
     time; rerun the command with the same --name to resume it.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
-
-    def prepare() -> "Comparison":
-        from prefect_tune.flows.comparison.prepare import prepare_comparison
-
+    with reported_errors():  # before a server starts
         if report is not None:
             check_page(report)
         for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
             parameters[name] = list(parameters[name]) or None
+        CompareOptions.parse(parameters)
+        StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
+
+    def prepare() -> "Comparison":
+        from prefect_tune.flows.comparison.prepare import prepare_comparison
+
         return prepare_comparison(parameters)
 
     def run(comparison: "Comparison") -> dict[str, Any]:

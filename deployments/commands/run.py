@@ -20,7 +20,7 @@ from prefect_tune.deployments.commands.options import (
     grouped_by,
 )
 from prefect_tune.deployments.commands.output import print_result, print_summary
-from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
@@ -55,15 +55,17 @@ def run(
     to resume the study.
     """  # noqa: D301 - click reads the backspace
     since = monotonic()
+    with reported_errors():  # before a server starts
+        parameters["option"] = _method_options(parameters["option"])
+        for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
+            parameters[name] = list(parameters[name]) or None
+        options = StudyOptions.parse(parameters)
 
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.preparation.prepare import prepare
         from prefect_tune.flows.preparation.request import StudyRequest
 
-        parameters["option"] = _method_options(parameters["option"])
-        for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
-            parameters[name] = list(parameters[name]) or None
-        request = StudyRequest.parse(parameters)
+        request = StudyRequest.of(options)
         return prepare(request, request.open_store())
 
     def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:

@@ -42,18 +42,19 @@ class StudyRequest:
     @classmethod
     def parse(cls, parameters: Mapping[str, Any]) -> Self:
         """Parse parameters and look up what they name; `BadInput` or `UnknownName` on failure."""
-        options = StudyOptions.parse(parameters)
-        try:
-            return cls.of(options)
-        except UnknownName:
-            _check_plugins(options)  # a study to resume may name a plugin that is missing here
-            raise
+        return cls.of(StudyOptions.parse(parameters))
 
     @classmethod
     def of(cls, options: StudyOptions) -> Self:
         """Look up the metric and space of options; `BadInput` or `UnknownName` on failure."""
-        metric = None if options.metric is None else metric_named(options.metric)
-        space, code = (None, SpaceCode()) if options.space is None else find_space(options.space)
+        try:
+            metric = None if options.metric is None else metric_named(options.metric)
+            space, code = (
+                (None, SpaceCode()) if options.space is None else find_space(options.space)
+            )
+        except UnknownName:
+            _check_plugins(options)  # a study to resume may name a plugin that is missing here
+            raise
         if unfollowed_code(code.behind, options):
             options = replace(options, no_cache=True)
         return cls(options, metric, space, *code)

@@ -335,3 +335,14 @@ def test_a_folder_that_holds_something_is_a_mistake(tmp_path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(BadInput, match="already exists"), atomic_output_folder(str(tmp_path)):
         pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_wrong_option_is_refused_before_prefect_is_imported(command) -> None:
+    program = (
+        "import sys; from prefect_tune.deployments.command import main\n"
+        f"try: main(['{command}', 'table.csv', '--target', 'y', '--folds', '1'])\n"
+        "except SystemExit as end: print(end.code, 'prefect' in sys.modules)"
+    )
+    assert run_python(program) == "2 False\n"
