@@ -24,7 +24,12 @@ from prefect_tune.flows.refitting import (
     scoring_seconds,
     subset_in_time,
 )
-from prefect_tune.flows.study.ensemble import MOST_REFITS, ChosenEnsemble, choose_ensemble
+from prefect_tune.flows.study.ensemble import (
+    MOST_REFITS,
+    ChosenEnsemble,
+    choose_ensemble,
+    stored_predictions,
+)
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.finalists import finalists_of, picks_single_trial, recheck_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
@@ -32,12 +37,20 @@ from prefect_tune.flows.study.plan import awaits_refit
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.text import LossWords, counted, format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.objective.usefulness import (
+    Usefulness,
+    is_useless,
+    over_folds,
+    rare_class,
+    usefulness,
+)
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.threads import one_thread
 
@@ -119,6 +132,7 @@ _NOT_TESTED = {
     "test_loss_undefined": None,
     "single_best_test_loss": None,
     "single_best_test_loss_undefined": None,
+    "usefulness": None,
 }
 
 
@@ -138,6 +152,7 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
         alone = score_model(running, context, member)
     study.set_result(
         is_scored=model.is_final and alone.is_final,
+        usefulness=_usefulness(study, model.usefulness),
         test_loss=model.loss,
         test_loss_undefined=model.undefined or None,
         single_best_test_loss=alone.loss,
@@ -150,6 +165,32 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
             observer.note(f"{whose}{losses.name} on the test rows {losses.of(test.loss)}")
         elif test.undefined:
             observer.note(f"{whose}{losses.name} on the test rows is undefined: {test.undefined}")
+
+
+def _usefulness(study: Study, test: Usefulness | None) -> dict[str, Any] | None:
+    """Return the comparison of the model with a constant, as JSON values of `ModelCheck`.
+
+    The incumbent's predictions of the held-out rows add to the evidence of the test rows.
+    """
+    incumbent = [] if study.incumbent is None else [study.incumbent]
+    _, held_out = stored_predictions(study, incumbent)
+    dataset, split = held_out.dataset, held_out.split
+    folds = [
+        usefulness(dataset, split, held_out.metric, rows, predictions)
+        for of_trial in held_out.predictions
+        for rows, predictions in zip(held_out.rows, of_trial, strict=True)
+    ]
+    n_begun = len({trial.query.configuration for trial in study.trials.values()})
+    over = over_folds(folds, n_begun)
+    shown, rare = test or over, rare_class(dataset, split)
+    if shown is None:
+        return None
+    return {
+        **to_document(shown),
+        "rows": "held-out" if test is None else "test",
+        "is_useless": is_useless(test, over),
+        "rare_class": None if rare is None else str(dataset.classes[rare]),
+    }
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from studies import store_of
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.reading.study_view import StudyView
+from prefect_tune.flows.reading.study_view import ModelCheck, StudyView
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
@@ -63,6 +63,13 @@ SUMMARY: dict[str, Any] = {
     },
 }  # fmt: skip
 """A study that has ended, as `show --json` prints it."""
+
+
+USELESS = ModelCheck(
+    rows="test", loss=13.0, constant_loss=12.0, gain=-1.0, low=-2.0, high=0.5, p=0.9,
+    is_useless=True, rare_class="ill", n_rare=12, n_found=3,
+)  # fmt: skip
+"""A model that is worse than the best constant prediction."""
 
 
 def study_view(**changes: Any) -> StudyView:

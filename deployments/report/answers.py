@@ -27,19 +27,14 @@ _LONGEST_REASON = 150
 
 def alert_of(summary: StudyView) -> str:
     """Return the most important warning of a study; empty if it has none."""
-    words = LossWords(summary.metric)
     if summary.state == "interrupted":
         return "This study was interrupted. The report shows the results up to then."
     if summary.state == "running":
         return "This study is still running. The report shows its state when the report was made."
     if summary.incumbent is None and summary.nearest_infeasible is not None:
         return "No trial meets all constraints, so there is no model. The nearest trial is shown."
-    best, test, chance = summary.incumbent, summary.test_loss, summary.chance_loss
-    if best and test is not None and chance is not None and test >= chance:
-        return (
-            f"On the test rows, the model is no better than guessing ({words.of(chance)}): it does "
-            "not generalize."
-        )
+    if text := summary.uselessness:
+        return f"{text[0].upper()}{text[1:]}."
     if summary.model_is_partial:
         return (
             "No full evaluation qualifies. The model is the best partial one, fitted on all "
@@ -115,6 +110,8 @@ def loss_answer(summary: StudyView, members: Members, auroc: str) -> Answer:
         subtitle += "; not scored on test rows"
     if auroc:
         parts.append(Text([f"{auroc} on the test rows"], is_quiet=True))
+    if recall := summary.rare_recall:
+        parts.append(Text([recall], is_quiet=True))
     section = "quality" if auroc else "progress"
     return Answer(
         "loss", question, headline, subtitle, _bars(losses, words), parts, section_id=section

@@ -27,7 +27,18 @@ _MEMBERS_A_LINE = 5
 def print_summary(view: StudyView, *, notes: bool = False) -> None:
     """Print a study: best pipeline, trials, decisions, cache, and optionally the method's notes."""
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
-    result = _trials, _ensemble, _best, _model, _undefined, _finalists, _alone, _constraints
+    result = (
+        _uselessness,
+        _trials,
+        _ensemble,
+        _best,
+        _model,
+        _rare_recall,
+        _undefined,
+        _finalists,
+        _alone,
+        _constraints,
+    )
     told = (_notes,) if notes else ()
     for part in (*result, _series, _decisions, *told, _cache, _plugins, _warnings, _next_commands):
         for text in part(view):
@@ -53,6 +64,16 @@ def print_studies(views: Sequence[StudyView]) -> None:
             view.data,
         )
     CONSOLE.print(table if views else "no studies")
+
+
+def _uselessness(view: StudyView) -> Iterator[Text]:
+    if view.uselessness:
+        yield line((view.uselessness, "bold yellow"))
+
+
+def _rare_recall(view: StudyView) -> Iterator[str]:
+    if view.rare_recall:
+        yield view.rare_recall
 
 
 def _plugins(view: StudyView) -> Iterator[str]:

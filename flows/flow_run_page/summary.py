@@ -133,6 +133,9 @@ def _best(page_state: PageState) -> Iterator[str]:
     if best is None:
         yield "## No trial leads yet"
         return
+    if view is not None and view.uselessness:
+        yield f"**{escaped(view.uselessness)}**"
+        yield ""
     yield f"## Best {escaped(losses.name)}: {losses.of(best.loss)}"
     parts = [f"trial {best.number}{bracketed(page_state.progress.part(best))}"]
     is_other = view is not None and view.has_other_model
@@ -161,6 +164,8 @@ def _about_model(view: StudyView) -> Iterator[str]:
         yield f"instead of trial {numbers}: {escaped(replaced.reason)}"
     if view.model_is_partial:
         yield "no full evaluation qualifies; the model is the best partial one"
+    if view.rare_recall:
+        yield escaped(view.rare_recall)
     if view.test_loss_undefined:
         reason = escaped(view.test_loss_undefined)
         yield f"{escaped(losses.name)} on the test rows is undefined: {reason}"

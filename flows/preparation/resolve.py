@@ -44,6 +44,7 @@ from prefect_tune.tasks.fitting.iterative import reasons_at_once
 from prefect_tune.tasks.fitting.memory_estimate import LIBRARIES_BYTES, least_memory
 from prefect_tune.tasks.objective.constraint import check_constraints
 from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.usefulness import rare_class
 from prefect_tune.tasks.plugins import used_plugins
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
@@ -154,7 +155,11 @@ def evaluation_setup(
     if holdout and options.holdout is None:
         text = f"the data is large: one holdout of {holdout:.1%} of the training rows replaces"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
-    notes += [*_rare_notes(dataset, split), *_forward_notes(split)]
+    notes += [
+        *_rare_notes(dataset, split),
+        *_metric_notes(dataset, split, metric),
+        *_forward_notes(split),
+    ]
     return EvaluationSetup(
         folds, holdout, test_size, split, metric, objective, tuple(notes), fixed_test
     )
@@ -204,6 +209,22 @@ def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
     if len(unknown):
         named = _named_classes(dataset, unknown, is_test)
         yield Note(f"only test rows have {named}: no model can predict them")
+
+
+def _metric_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
+    """Yield a note if the metric counts wrong rows, and so hardly depends on a rare class."""
+    rare = rare_class(dataset, split)
+    if rare is None or metric.declared.all_wrong is None:
+        return
+    share = float(np.mean(dataset.y[split.is_training] == rare))
+    label = dataset.classes[rare]
+    yield Note(
+        f"class {label} has {share:.2%} of the rows, and {metric.name} hardly depends on it: a "
+        f"model that never predicts {label} is wrong in {share:.2%} of the rows",
+        "metric",
+        metric.name,
+        "average_precision, auroc or balanced_accuracy weigh the class more",
+    )
 
 
 def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:

@@ -16,7 +16,7 @@ from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.finalists import Look
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import LossWords, counted
+from prefect_tune.flows.text import LossWords, counted, number_text
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
@@ -88,6 +88,32 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelCheck:
+    """Losses of the final model and of the best constant prediction on the same rows.
+
+    Attributes:
+        rows: `test`, or `held-out` without test rows.
+        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95 % interval.
+        p: p-value of the hypothesis that the gain is at most 0.
+        is_useless: Whether neither test rows nor held-out rows show that the model is better.
+        rare_class: Class with less than a tenth of the training rows, if there is one.
+        n_rare: Number of rows of the rare class; the model finds `n_found` of them.
+    """
+
+    rows: str
+    loss: float
+    constant_loss: float
+    gain: float
+    low: float
+    high: float
+    p: float
+    is_useless: bool
+    rare_class: str | None
+    n_rare: int
+    n_found: int
+
+
+@dataclass(frozen=True, slots=True)
 class CacheUse:
     """Use of the cache by a study.
 
@@ -155,6 +181,7 @@ class StudyView:
         test_loss_undefined: Reason for an undefined test loss.
         single_best_test_loss: Test loss of the best trial alone.
         single_best_test_loss_undefined: Reason if the test loss of the best trial is undefined.
+        usefulness: Comparison of the model with a constant prediction, if it has been made.
         holdout: Share of held-out rows; None for cross-validation.
         notes: Warnings of the runs.
         series: Its series, if it belongs to one.
@@ -188,6 +215,7 @@ class StudyView:
     test_loss_undefined: str | None
     single_best_test_loss: float | None
     single_best_test_loss_undefined: str | None
+    usefulness: ModelCheck | None = None
     holdout: float | None
     chance_loss: float | None
     decisions: Mapping[str, Any]
@@ -221,6 +249,30 @@ class StudyView:
         """Whether the final model is a single trial other than the incumbent."""
         model, best = self.model_trial, self.incumbent
         return model is not None and best is not None and model.trial != best.trial
+
+    @property
+    def uselessness(self) -> str:
+        """Sentence that calls the model useless; empty for any other model."""
+        check, losses = self.usefulness, self.losses
+        if check is None or not check.is_useless:
+            return ""
+        return (
+            f"the model is no better than a constant prediction: {losses.named(check.loss)} on the "
+            f"{check.rows} rows, constant {losses.of(check.constant_loss)} (difference "
+            f"{number_text(check.gain)}, 95 % interval {number_text(check.low)} to "
+            f"{number_text(check.high)})"
+        )
+
+    @property
+    def rare_recall(self) -> str:
+        """Sentence on the recall of the rare class; empty if no class is rare."""
+        check = self.usefulness
+        if check is None or check.rare_class is None or not check.n_rare:
+            return ""
+        return (
+            f"recall of the rare class {check.rare_class!r}: {check.n_found / check.n_rare:.0%} "
+            f"({check.n_found} of {check.n_rare} {check.rows} rows)"
+        )
 
     @property
     def method_notes(self) -> Sequence[str]:
@@ -370,12 +422,14 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a view that describe the final model and its test losses."""
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
+    check = result.get("usefulness")
     return {
         "ensemble": None if ensemble is None else from_document(Ensemble, ensemble),
         "instead_of": _replaced(result.get("instead_of")),
         "no_model": result.get("no_model"),
         "model_of_folds": bool(result.get("of_folds")),
         "model_subset": result.get("fitted_subset", 1.0),
+        "usefulness": None if check is None else from_document(ModelCheck, check),
         "test_loss": test_loss,
         "test_loss_undefined": result.get("test_loss_undefined"),
         "single_best_test_loss": alone,

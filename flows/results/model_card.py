@@ -125,6 +125,7 @@ class CardFacts:
         held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
         single_best_test_loss: Loss of the best single trial on the test rows.
         versions: Versions of the packages used in the search, by name; empty if unknown.
+        uselessness: Sentence that calls the model useless; empty for any other model.
     """
 
     plan: StudyPlan
@@ -144,6 +145,7 @@ class CardFacts:
     seconds: float
     versions: Mapping[str, str]
     n_skipped: int = 0
+    uselessness: str = ""
 
     @property
     def violated(self) -> list[str]:
@@ -193,6 +195,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         n_failed=view.n_failed,
         seconds=stored.seconds,
         versions=stored.result.get("versions", {}),
+        uselessness="" if exported.record else view.uselessness,
     )
 
 

@@ -103,7 +103,7 @@ def choose_ensemble(
         return _alone(best, [f"trial {best.number} is ahead of all full trials"])
     candidates = feasible[: CANDIDATES if kind == "greedy" else BEST_OF_ENSEMBLES]
     restore([trial for trial in candidates if _has_lost_predictions(study, trial)])
-    trials, held_out = _held_out(study, candidates)
+    trials, held_out = stored_predictions(study, candidates)
     notes = _notes(kind, held_out, len(candidates) - len(trials))
     if not trials:
         return _alone(feasible[0], notes)
@@ -176,7 +176,7 @@ def _notes(kind: EnsembleKind, held_out: HeldOut, n_gone: int) -> list[str]:
     return notes
 
 
-def _held_out(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
+def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
     """Return the trials that have stored held-out predictions, and these predictions."""
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)

@@ -1,7 +1,7 @@
 """Scoring of the stored final model on the test rows; after a failure, the model stays."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT, Split
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.objective.usefulness import Usefulness, usefulness
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _MOST_CLASSES = 5
@@ -23,11 +24,13 @@ class LossOnTest:
     """The loss of a model on the test rows; None if `undefined` for a reason, or without test rows.
 
     `is_final` is false if scoring again may succeed, after a worker died or exceeded a limit.
+    `usefulness` compares the model with a constant; None if that is undefined.
     """
 
     loss: float | None
     undefined: str = ""
     is_final: bool = True
+    usefulness: Usefulness | None = field(default=None, compare=False)
 
 
 def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
@@ -55,7 +58,7 @@ def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> 
         return LossOnTest(None, f"{missing}{_line(error)}")
     if lacks_rows:
         return LossOnTest(None, f"{missing}{metric.name} needs rows of every class it measures")
-    return LossOnTest(loss)
+    return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
 
 
 def _line(error: Exception) -> str:

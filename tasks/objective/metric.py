@@ -107,11 +107,19 @@ class Metric:
         turned = None if score is None else np.ascontiguousarray(score[:, ::-1])
         return 1 - y, Predictions(1 - predictions.label, turned)
 
+    def best_guess(self, y: NDArray[Any], n_classes: int) -> Predictions:
+        """Return the constant predictions of n rows with the smallest loss.
+
+        Raises:
+            ValueError: If the metric is undefined for these rows.
+        """
+        guesses = loaded(self.declared.guesses) if self.declared.guesses else guesses_of
+        return min(guesses(y, n_classes), key=lambda guess: self.loss(y, guess, n_classes))
+
     def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
         """Return the metric with the loss of the best guess; raises BadInput if undefined here."""
-        guesses = loaded(self.declared.guesses) if self.declared.guesses else guesses_of
         try:
-            chance = min(self.loss(y, guess, n_classes) for guess in guesses(y, n_classes))
+            chance = self.loss(y, self.best_guess(y, n_classes), n_classes)
         except ValueError as error:
             of = f"{n_classes} classes" if n_classes else "numbers"
             raise BadInput(
@@ -146,7 +154,9 @@ def guesses_of(y: NDArray[Any], n_classes: int) -> list[Predictions]:
         return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
     shares = np.bincount(y, minlength=n_classes) / len(y)
     score = np.tile(shares, (len(y), 1))
-    return [Predictions(np.full(len(y), np.argmax(shares), dtype=np.int32), score)]
+    # For scores of a positive class, such as f1, always predicting the rare class may be best.
+    labels = (0, 1) if n_classes == 2 else (np.argmax(shares),)
+    return [Predictions(np.full(len(y), label, dtype=np.int32), score) for label in labels]
 
 
 def guesses_of_several(y: NDArray[Any], n_classes: int) -> list[Predictions]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from flow_studies import changed, entered, pinned, tell
 from observing import Heard
@@ -21,6 +22,8 @@ from prefect_tune.flows.results.predict import final_model as saved_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import Member
 from prefect_tune.tasks.problem import StudyContext
 
@@ -131,6 +134,15 @@ def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choo
     assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
     assert ending.workers.names == ["refit", "score"]
     assert asked == []
+
+
+def test_the_model_is_compared_with_the_best_constant_on_the_test_rows(ending) -> None:
+    summary = ending.end()
+    check, test = summary["usefulness"], load_split(ending.study.store, ending.study.problem.split)
+    assert (check["rows"], check["is_useless"]) == ("test", False)
+    assert check["loss"] == pytest.approx(summary["test_loss"])
+    y = load_dataset(ending.study.store, ending.study.problem.dataset).y[test.held_out(REFIT)]
+    assert check["constant_loss"] == pytest.approx(100 * (1 - np.bincount(y).max() / len(y)))
 
 
 @pytest.mark.parametrize("said", [None, EnsembleRule("agnostic")])

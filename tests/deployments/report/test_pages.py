@@ -6,6 +6,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from flow_studies import USELESS
 from reports import made_up as made_up_reports
 from reports.compared import replicate, report_of
 from reports.made_up import NASTY, SUMMARY, beyond_limits, failed, full
@@ -166,7 +167,8 @@ def test_the_answers_say_what_the_study_found() -> None:
 @pytest.mark.slow
 def test_problems_of_a_study_come_first() -> None:
     assert study_page(full()).alert == ""
-    assert "guessing" in study_page(replace(full(), summary=replace(SUMMARY, test_loss=50.0))).alert
+    useless = replace(SUMMARY, usefulness=USELESS)
+    assert "no better" in study_page(replace(full(), summary=useless)).alert
     page = study_page(replace(full(), summary=replace(SUMMARY, state="interrupted")))
     assert "interrupted" in page.alert
     assert page.answers[-1].parts[0].words.endswith("--study made-up")

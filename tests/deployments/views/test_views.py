@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from flow_studies import SUMMARY, study_view
+from flow_studies import SUMMARY, USELESS, study_view
 
 from prefect_tune.deployments.views.artifact import print_stats
 from prefect_tune.deployments.views.comparison import print_comparison
@@ -24,7 +25,7 @@ from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_detail import TrialDetail
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.text import Whole
-from prefect_tune.optimizers.converter import from_document
+from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.storage.inspection import StepStats, StoreStats
 
 
@@ -54,6 +55,13 @@ def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
     assert from_document(StudyView, json.loads(json.dumps(view.to_json()))) == view
     by_method = {"kind": "method", "members": members}
     assert study_view(ensemble=by_method).to_json()["ensemble"] == by_method
+
+
+def test_a_useless_model_is_called_so_before_anything_else(shown) -> None:
+    text = shown(usefulness=to_document(USELESS))
+    assert text.index("no better than a constant prediction") < text.index("3 trials")
+    assert "25% (3 of 12 test rows)" in text
+    assert "no better" not in shown(usefulness=to_document(replace(USELESS, is_useless=False)))
 
 
 def holds(text: str, *parts: str) -> bool:

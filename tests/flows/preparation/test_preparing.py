@@ -345,6 +345,16 @@ def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_p
     assert objective.chance == pytest.approx(100 * 60 / 160, abs=1)
 
 
+@pytest.mark.parametrize(("metric", "is_noted"), [("error", True), ("auroc", False)])
+def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared, metric, is_noted) -> None:
+    frame = pd.DataFrame(
+        {"x": range(200), "target": ["ill" if i % 20 else "well" for i in range(200)]}
+    )
+    frame.to_csv("rare.csv", index=False)
+    notes = prepared("rare.csv", target="target", metric=metric).notes
+    assert any("well has 5.00%" in n.reason and "auroc" in n.remedy for n in notes) is is_noted
+
+
 def test_classes_that_only_test_rows_have_are_noted(prepared, tmp_path) -> None:
     for name, classes in (("train", "abc"), ("test", "abz")):
         frame = pd.DataFrame({"x": range(90), "y": list(classes * 30)})
