@@ -5,12 +5,13 @@ import gzip
 import io
 import lzma
 import posixpath
+import re
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import IO, Any, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import fsspec
 import pyarrow as pa
@@ -28,6 +29,16 @@ SUFFIXES = (*CSV, *PARQUET, *ARFF)
 """Endings of the files that are read."""
 _TABLES = (*_CSV, *PARQUET, *ARFF)
 """Endings of tables in folders, without .txt, which is usually a text for people."""
+_HIDDEN = re.compile(r"(?:^|/)(?:\.|__MACOSX|_[^/=]*(?:/|$))")
+"""Names that programs and operating systems use for files that are no data, as in `_SUCCESS`."""
+_HIVE = re.compile(r"([^/=]+)=([^/]*)/")
+_HIVE_GAP = "__HIVE_DEFAULT_PARTITION__"
+_LOGS = {
+    "Delta Lake": re.compile(r"(?:^|/)_delta_log/"),
+    "Iceberg": re.compile(r"(?:^|/)metadata/[^/]+\.metadata\.json$"),
+    "Hudi": re.compile(r"(?:^|/)\.hoodie/"),
+}
+"""Files that list the valid files of a table, by format; the others hold deleted rows."""
 SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .parquet or .arff"
 
 
@@ -41,6 +52,8 @@ class Location:
         path: Path on that file system.
         gaps: Texts that count as missing in tables at the location.
         decimal: Decimal mark that the study learned; empty to detect it.
+        folders: Columns and values in the names of the folders above a part of a table, as in
+            `site=A/year=2024/part.parquet`; gaps are empty.
     """
 
     url: str
@@ -48,6 +61,7 @@ class Location:
     path: str
     gaps: tuple[str, ...] = GAPS
     decimal: str = ""
+    folders: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def at(cls, url: str, gaps: tuple[str, ...] = GAPS, decimal: str = "") -> Self:
@@ -86,12 +100,12 @@ class Location:
     @property
     def stem(self) -> str:
         """Name of the file without folders and suffix."""
-        return self.path.rstrip("/").rsplit("/", 1)[-1].split(".")[0]
+        return self._path.rsplit("/", 1)[-1].split(".")[0]
 
     @property
     def table_name(self) -> str:
         """Name of the file in lower case, without folders and the suffix of a table."""
-        name = self.path.rstrip("/").rsplit("/", 1)[-1].lower()
+        name = self._path.rsplit("/", 1)[-1].lower()
         suffix = max((s for s in SUFFIXES if name.endswith(s)), key=len, default="")
         return name.removesuffix(suffix)
 
@@ -100,9 +114,9 @@ class Location:
         return self._child(posixpath.join(self.path, name))
 
     def children(self) -> list[Self]:
-        """Return the files and folders directly in this folder, sorted by name."""
-        listed = self.filesystem.ls(self.path, detail=False)
-        return [self._child(path) for path in sorted(p.rstrip("/") for p in listed)]
+        """Return the files and folders directly in this folder, sorted by name; none is hidden."""
+        listed = sorted(path.rstrip("/") for path in self.filesystem.ls(self.path, detail=False))
+        return [self._child(path) for path in listed if not is_hidden(posixpath.basename(path))]
 
     def tables(self, names: Collection[str]) -> dict[str, Self]:
         """Return the tables of these names in this folder, by name in lower case.
@@ -138,10 +152,40 @@ class Location:
             and (child.has_suffix(_TABLES) or _has_parquet(child))
         )
 
-    def parquet_files(self) -> list[Self]:
-        """Return all Parquet files below this folder, sorted by name."""
-        files = (self._child(path) for path in sorted(self.filesystem.find(self.path)))
-        return [file for file in files if file.is_parquet()]
+    def parts(self) -> tuple[list[Self], list[str]]:
+        """Return the Parquet files below this folder, or else its texts, sorted by name, and notes.
+
+        Hidden and empty files are skipped. Parts have the columns in names of folders, `folders`.
+
+        Raises:
+            BadInput: If the folder has a log of its valid files, or parts differ in `folders`.
+        """
+        found = self.filesystem.find(self.path, detail=True)
+        names = {path: path.removeprefix(self.path).lstrip("/") for path in sorted(found)}
+        for kind, log in _LOGS.items():
+            if any(map(log.search, names.values())):
+                raise BadInput(
+                    f"{self.url} is a table of {kind}, whose files also hold deleted rows",
+                    remedy="read the table with its own library, and pass the DataFrame to tune() "
+                    "or save it as one Parquet file",
+                )
+        tables = [path for path in names if self._child(path).has_suffix(_TABLES)]
+        kept = [p for p in tables if not is_hidden(names[p]) and found[p].get("size") != 0]
+        parts = [
+            replace(self._child(path), folders=tuple(map(_folder, _HIVE.findall(names[path]))))
+            for path in kept
+        ]
+        parquet = [part for part in parts if part.is_parquet()]
+        parts = parquet or [part for part in parts if part.has_suffix(_CSV)]
+        for part in parts:
+            if [name for name, _ in part.folders] != [name for name, _ in parts[0].folders]:
+                raise BadInput(
+                    f"{parts[0].url} and {part.url} lie in folders that name different columns",
+                    remedy="move one of them, or name a folder with parts of one table",
+                )
+        left = [names[p] for p in tables if p not in {part.path for part in parts}]
+        shown = f"{len(left)} hidden, empty or other files of {self.url} are skipped"
+        return parts, [f"{shown}, such as {left[0]}"] if left else []
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
@@ -174,12 +218,30 @@ class Location:
 
     def has_suffix(self, suffixes: Sequence[str]) -> bool:
         """Return whether the name ends with one of these suffixes, in upper or lower case."""
-        path = urlsplit(self.path).path if "://" in self.path else self.path
-        return path.lower().endswith(tuple(suffixes))
+        return self._path.lower().endswith(tuple(suffixes))
+
+    @property
+    def _path(self) -> str:
+        """Path without the parameters of a web address."""
+        return urlsplit(self.path).path if "://" in self.path else self.path.rstrip("/")
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether a file, or a folder above the file, is hidden or unfinished.
+
+    >>> [is_hidden(path) for path in ("a/._b.csv", "_temporary/0/b.csv", "__MACOSX/b", "_x=1/b.csv")]
+    [True, True, True, False]
+    """
+    return _HIDDEN.search(path) is not None
+
+
+def _folder(found: tuple[str, str]) -> tuple[str, str]:
+    name, value = map(unquote, found)
+    return name, "" if value == _HIVE_GAP else value
 
 
 def shards(location: Location) -> list[Location]:
-    """Return the file itself, or all Parquet files below a folder.
+    """Return the file itself, or all parts of the table in a folder.
 
     Raises:
         BadInput: If the folder has none.
@@ -188,9 +250,9 @@ def shards(location: Location) -> list[Location]:
         raise BadInput(f"there is no file or folder {location.url}")
     if not location.is_folder():
         return [location]
-    files = location.parquet_files()
+    files, _ = location.parts()
     if not files:
-        raise BadInput(f"there is no Parquet file below {location.url}")
+        raise BadInput(f"there is no table below {location.url}; expected Parquet or CSV files")
     return files
 
 
@@ -210,7 +272,9 @@ def _unpacked(file: "io.BufferedReader[Any]") -> Any:
         return pa.CompressedInputStream(file, "zstd")
     if start.startswith(b"PK\x03\x04"):
         archive = zipfile.ZipFile(file)
-        if len(names := archive.namelist()) != 1:
-            raise ValueError(f"the archive holds {len(names)} files, and a table is one")
+        names = [name for name in archive.namelist() if name[-1] != "/" and not is_hidden(name)]
+        if len(names) != 1:
+            shown = f" ({', '.join(names[:3])})" if names else ""
+            raise ValueError(f"the archive holds {len(names)} files{shown}, and a table is one")
         return archive.open(names[0])
     return nullcontext(file)

@@ -119,11 +119,13 @@ def _is_local(location: "Location") -> bool:
 
 def _files(location: "Location") -> dict[str, Any]:
     """Return the file system's information on each file, by path; hidden files are skipped."""
+    from prefect_tune.tasks.data.location import is_hidden  # noqa: PLC0415 - heavy
+
     if not location.is_folder():
         return {location.path: location.filesystem.info(location.path)}
     found = location.filesystem.find(location.path, detail=True)
     names = {path: path.removeprefix(location.path) for path in sorted(found)}
-    return {path: found[path] for path, name in names.items() if "/." not in name}
+    return {path: found[path] for path, name in names.items() if not is_hidden(name)}
 
 
 def _local_state(location: "Location", known: SourceState | None) -> SourceState:

@@ -74,7 +74,7 @@ def read_table(
         if location.is_parquet():
             frame = _read_parquet(location, only, of_rows=of_rows)
         elif location.has_suffix(CSV):
-            frame = _read_csv(location, texts, only)
+            frame = _read_csv(location, location.content(), texts, only)
         else:
             frame = _read_arff(location)
     except pd.errors.ParserWarning as error:
@@ -348,10 +348,18 @@ def _csv_names(content: bytes, dialect: Dialect) -> list[str]:
     return [name or f"Unnamed: {i}" for i, name in enumerate(row.iloc[0].astype(str))]
 
 
-def _read_csv(
-    location: Location, texts: Collection[str], only: Collection[str] | None
+def typed_columns(
+    frame: pd.DataFrame, location: Location, texts: Collection[str]
 ) -> pd.DataFrame:
-    content, encoding = as_utf8(location.content())
+    """Return columns of texts with the types that they have in a CSV file."""
+    content = frame.to_csv(index=False, quoting=csv.QUOTE_ALL).encode()
+    return _read_csv(location, content, texts, None)
+
+
+def _read_csv(
+    location: Location, content: bytes, texts: Collection[str], only: Collection[str] | None
+) -> pd.DataFrame:
+    content, encoding = as_utf8(content)
     dialect = Dialect.of(content, location.decimal)
     names = _csv_names(content, dialect)
     as_texts = set(map(flat_name, texts))

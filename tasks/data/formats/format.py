@@ -35,15 +35,30 @@ class Given:
 
     @cached_property
     def table(self) -> Location | None:
-        """The file, or the first Parquet file of the folder; None if the folder has none."""
-        if self.is_folder:
-            return next((c for c in self.location.children() if c.is_parquet()), None)
-        return self.location if self.location.is_table() else None
+        """The file, or the first part of a folder with one table; None if the folder has none.
+
+        Parts are in the folder itself, or in folders such as `site=A`. CSV files directly in the
+        folder are parts of one table if they have the same columns.
+        """
+        location = self.location
+        if not self.is_folder:
+            return location if location.is_table() else None
+        parts = [
+            part
+            for part in location.parts()[0]
+            if part.url.removeprefix(location.url).strip("/").count("/") == len(part.folders)
+        ]
+        if parts and not parts[0].is_parquet() and not parts[0].folders:
+            names = {frozenset(column_names(part)) for part in parts}
+            return parts[0] if len(names) == 1 else None
+        return parts[0] if parts else None
 
     @cached_property
     def columns(self) -> list[str]:
-        """Names of the columns of `table`."""
-        return [] if self.table is None else column_names(self.table)
+        """Names of the columns of `table`, with those in names of folders."""
+        if self.table is None:
+            return []
+        return [*column_names(self.table), *(name for name, _ in self.table.folders)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

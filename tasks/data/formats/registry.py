@@ -48,6 +48,8 @@ def recognise(
     location = given.location
     if not location.exists():
         raise BadInput(f"there is no file or folder {location.url}")
+    if given.is_folder:
+        location.parts()  # refuses tables whose files also hold deleted rows
     if found is not None:
         if found.folder_holds and not given.is_folder:
             raise BadInput(f"{location.url} is a file; {found.description} is a folder")
@@ -66,6 +68,6 @@ def recognise(
         raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
     holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
     raise BadInput(
-        f"{location.url} is a folder without {holds}, or Parquet files of one table; name a file, "
+        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; name a file, "
         "or say what it is with --format"
     )

@@ -1,10 +1,10 @@
 """Tables and logs of patient events, including MEDS.
 
-A table is a file, or a folder of Parquet files with the same columns. A log is a table or a MEDS
-folder.
+A table is a file, or a folder of Parquet or CSV files with the same columns. A log is a table or a
+MEDS folder.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 import pyarrow as pa
@@ -15,7 +15,7 @@ from prefect_tune.tasks.data.code_table import code_table
 from prefect_tune.tasks.data.event_tables import has_event_columns, read_events
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.table_files import is_text, read_table
+from prefect_tune.tasks.data.table_files import NOTES, is_text, read_table, typed_columns
 
 
 def _is_log(given: Given) -> bool:
@@ -109,9 +109,60 @@ MEDS = Format(
 )
 
 
-def _read(location: Location, texts: Sequence[str]) -> Iterator[pd.DataFrame]:
-    for shard in shards(location):
-        yield read_table(shard, texts, of_rows=True)
+def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
+    files, notes = location.parts() if location.is_folder() else ([], [])
+    files = files or shards(location)
+    frames = [read_table(file, texts, of_rows=True) for file in files]
+    numbers = {str(name) for frame in frames for name in frame.select_dtypes("number")}
+    if mixed := numbers & {name for frame in frames for name in _texts_of(frame)}:
+        # One text among numbers makes a column of a single file texts, and so in several files.
+        frames = [read_table(file, [*texts, *mixed], of_rows=True) for file in files]
+    if files[0].folders:
+        notes.append(_add_folder_columns(location, files, frames, texts))
+    for name in dict.fromkeys(name for frame in frames for name in frame):
+        without = [f.url for f, frame in zip(files, frames, strict=True) if name not in frame]
+        if without:
+            few = f"{len(without)} of {len(files)} files, such as {without[0]}"
+            notes.append(f"column {name} is missing in {few}; these rows have a gap")
+    frames[0].attrs[NOTES] = [*frames[0].attrs.get(NOTES, ()), *notes]
+    return frames
+
+
+def _texts_of(frame: pd.DataFrame) -> list[str]:
+    """Return the columns of texts that are not empty."""
+    texts = frame.select_dtypes(["object", "string"])
+    return [str(name) for name in texts if texts[name].notna().any()]
+
+
+def _add_folder_columns(
+    location: Location,
+    files: Sequence[Location],
+    frames: Sequence[pd.DataFrame],
+    texts: Sequence[str],
+) -> str:
+    """Add the columns in names of folders, typed as in a CSV file, and return a note on them.
+
+    Raises:
+        BadInput: If a file has another value in such a column.
+    """
+    named = pd.DataFrame([dict(file.folders) for file in files])
+    typed = typed_columns(named, location, texts)
+    for row, (file, frame) in enumerate(zip(files, frames, strict=True)):
+        for name, text in file.folders:
+            value = typed[name].iloc[row]
+            if name not in frame:
+                frame[name] = pd.Series(value, frame.index, dtype=typed[name].dtype)
+                continue
+            differs = ((frame[name].astype(str) != text) & (frame[name] != value)).fillna(True)
+            if differs.any():
+                first = int(differs.to_numpy().argmax())
+                raise BadInput(
+                    f"row {first + 1} of {file.url} has {frame[name].iloc[first]!s} in column "
+                    f"{name!r}, and the name of its folder says {text!r}",
+                    remedy="correct one of them, or remove the column from the files",
+                )
+    example = "/".join(f"{name}={text}" for name, text in files[0].folders)
+    return f"{', '.join(typed)}: read from the names of folders, such as {example}"
 
 
 TABLE = Format(
