@@ -1,4 +1,4 @@
-"""Detection of a text table's encoding, separator and decimal mark."""
+"""Detection of a text table's encoding, separator, quotes, decimal mark and line of names."""
 
 import csv
 import io
@@ -12,8 +12,9 @@ from codecs import (
     getincrementaldecoder,
 )
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice, pairwise
+from statistics import mode
 
 HEAD_BYTES = 1 << 20
 """Bytes from which the separator is detected."""
@@ -32,6 +33,13 @@ _WITH_COMMA = re.compile(rf"(?:{THOUSANDS}|[-+]?\d*)(?:,\d+)?(?:[eE][-+]?\d+)?")
 _WITH_POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
 """In order of preference: first tabs, because column names contain none, then commas."""
+_QUOTED = r"(?m)(?:^|[\t,;|])'"
+_PLAIN = re.compile(r"[^\t,;|]*|[-+]?[\d.]*,\d+(?:[eE][-+]?\d+)?")
+_DASHES = re.compile(r"[\W_]*(?:--|==)[\W_]*")
+_TOTAL = re.compile(r"(?:sub|grand )?totals?|sum|summe|(?:ins)?gesamt|somme|totale", re.IGNORECASE)
+_NUMERIC = re.compile(r"\s*[-+]?[\d.,]*\d(?:[eE][-+]?\d+)?\s*")
+_TAIL_BYTES = 4096
+"""Bytes at the end of a table in which remarks and totals are looked for."""
 
 
 def as_utf8(content: bytes) -> tuple[bytes, str]:
@@ -71,10 +79,16 @@ class Dialect:
     Attributes:
         separator: Character between fields.
         decimal: Decimal mark of numbers.
+        quote: Quotation mark around fields.
+        above: Number of lines above the line of names.
+        skipped: Lines that are neither names nor rows, counted from 0.
     """
 
     separator: str = ","
     decimal: str = "."
+    quote: str = '"'
+    above: int = 0
+    skipped: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, content: bytes, decimal: str = "") -> "Dialect":
@@ -82,11 +96,22 @@ class Dialect:
 
         `decimal` is the decimal mark of files with semicolons, if it is known.
         """
-        separator = _separator(content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
+        text = content[:HEAD_BYTES].decode(errors="ignore")
+        n_quoted = 0 if '"' in text else len(re.findall(_QUOTED, text))
+        is_single = n_quoted and n_quoted == len(re.findall(_QUOTED + r"[^'\n]*'(?=\W|\Z)", text))
+        quote = "'" if is_single else '"'
+        separator, rows = _layout(text, quote, is_whole=len(content) <= HEAD_BYTES)
+        above = rows[0][0] if rows else 0
+        skipped = (
+            line
+            for line, row in rows[1:]
+            if _DASHES.fullmatch(" ".join(row)) or (len(row) == 1 and row[0].startswith("#"))
+        )
+        found = cls(separator, ".", quote, above, (*range(above), *skipped))
         if separator != ";" or decimal == ".":
-            return cls(separator)
+            return found
         has_commas = decimal == "," or _is_field(content, separator, _NUMBER % b",")
-        return cls(separator, "," if has_commas else ".")
+        return replace(found, decimal="," if has_commas else ".")
 
     def note(self, encoding: str, *, expected: str) -> str:
         """Return a note on the dialect for the user; empty for UTF-8 and the expected separator."""
@@ -97,6 +122,12 @@ class Dialect:
             found.append("decimal commas")
         if encoding != "utf-8":
             found.append(f"text encoded as {encoding}")
+        if self.quote != '"':
+            found.append("single quotes around fields")
+        if self.above:
+            found.append(f"the names in line {self.above + 1}, without the lines above")
+        if n_others := len(self.skipped) - self.above:
+            found.append(f"{n_others} lines of dashes or comments left out")
         return f"read with {' and '.join(found)}" if found else ""
 
 
@@ -127,26 +158,97 @@ def _is_field(content: bytes, separator: str, pattern: bytes) -> bool:
     return any(re.search(start + pattern + end, content) for start in starts)
 
 
-def _separator(head: bytes, *, is_whole: bool) -> str:
-    """Return the first separator that gives all rows as many fields as names, at least two.
+def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:
+    """Return the last lines that are no rows: empty ones, a line of totals, or a remark.
 
-    If none does, rows differ in length. The result is then the comma if names contain one, or else
-    the separator that gives most names.
+    A line of totals begins with a word for a total that is nowhere else in the table. A remark is a
+    single text, or a short line below an empty one.
     """
-    text = head.decode(errors="ignore")
-    widths = {one: _widths(text, one, is_whole=is_whole) for one in _SEPARATORS}
-    for separator, found in widths.items():
-        if found and found[0] > 1 and set(found) == {found[0]}:
-            return separator
-    n_names = {separator: found[0] if found else 1 for separator, found in widths.items()}
-    return "," if n_names[","] > 1 else max(_SEPARATORS, key=lambda s: (n_names[s], s == ","))
+    lines = content[-_TAIL_BYTES:].splitlines(keepends=True)[len(content) > _TAIL_BYTES :]
+    found: list[bytes] = []
+    for before, line in reversed([*pairwise(lines)]):
+        cells = [cell.strip(' "\r\n-=') for cell in line.decode(errors="ignore").split(separator)]
+        filled = [cell for cell in cells if cell]
+        is_short = len(cells) < n_names
+        is_single = len(filled) == 1 and (is_short or (n_names > 2 and " " in filled[0]))
+        is_remark = is_single or (is_short and not before.strip())
+        is_remark = is_remark and not _NUMERIC.fullmatch("".join(filled[:1]))
+        is_total = filled and _TOTAL.fullmatch(filled[0].rstrip(":"))
+        is_once = is_total and content.count(filled[0].encode()) == 1
+        if n_names < 2 or line.count(b'"') % 2 or (filled and not is_once and not is_remark):
+            break
+        found.insert(0, line)
+    return found
 
 
-def _widths(text: str, separator: str, *, is_whole: bool) -> list[int]:
-    """Return the number of fields in each of the first rows; a cut text loses its last row."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
-    widths: list[int] = []
+_Rows = list[tuple[int, list[str]]]
+"""Fields of rows, each with the number of lines above the row."""
+
+
+def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
+    """Return the separator, and the first rows from the names on.
+
+    The separator is the first that gives all rows as many fields as names, at least two, preferably
+    without another separator in a field, or without lines above the names. If none does, rows
+    differ in length. The result is then the comma if names contain one, or else the separator that
+    gives most names.
+    """
+    if stated := re.match(r"sep=(.)\"?\r?\n", text, re.IGNORECASE):
+        return stated[1], _from_names(_rows(text, stated[1], quote, is_whole=is_whole))
+    found = {s: _from_names(_rows(text, s, quote, is_whole=is_whole)) for s in _SEPARATORS}
+    even: list[str] = []
+    for separator, rows in found.items():
+        table = [row for _, row in rows if row and not _DASHES.fullmatch(" ".join(row))]
+        while len(table) > 1 and len(table[-1]) == 1:
+            table.pop()
+        if table and len(table[0]) > 1 and {*map(len, table)} == {len(table[0])}:
+            if all(map(_PLAIN.fullmatch, chain(*table[1:]))):
+                return separator, rows
+            even.append(separator)
+    n_names = {separator: len(rows[0][1]) if rows else 1 for separator, rows in found.items()}
+    most = max(_SEPARATORS, key=lambda s: (n_names[s], s == ","))
+    best = min(even, key=lambda s: found[s][0][0], default="," if n_names[","] > 1 else most)
+    return best, found[best]
+
+
+def _rows(text: str, separator: str, quote: str, *, is_whole: bool) -> _Rows:
+    """Return the first rows; a cut text loses its last row."""
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(lines, delimiter=separator, quotechar=quote, skipinitialspace=True)
+    rows: _Rows = []
+    line = 0
     with suppress(csv.Error):  # a quoted field is beyond the reader's limit
-        widths.extend(len(row) for row in islice(filter(None, reader), _ROWS))
-    is_cut = not is_whole and len(widths) < _ROWS
-    return widths[:-1] if is_cut and len(widths) > 1 else widths
+        for row in islice(reader, _ROWS):
+            rows.append((line, row))
+            line = reader.line_num
+    is_cut = not is_whole and len(rows) < _ROWS
+    return rows[:-1] if is_cut and len(rows) > 1 else rows
+
+
+def _from_names(rows: _Rows) -> _Rows:
+    """Return rows without the lines above the names: titles, comments, empty lines, merged cells.
+
+    All rows are returned if the lines above may be something else.
+    """
+    width = mode([len(row) for _, row in rows if row] or [1])
+    for position, (_, row) in enumerate(rows):
+        below, later = ([*rows, (0, []), (0, [])][position + i][1] for i in (1, 2))
+        n_filled = sum(bool(cell.strip()) for cell in row)
+        is_short = len(row) < width or (width > 2 and row[-1] == "")
+        is_title = is_short and (n_filled < 2 or not below)
+        is_merged = "" in row[1:] and "" not in below and _are_names(below, later)
+        is_comment = row[:1] != [] and row[0].startswith("#") and not _are_names(row, below)
+        is_stated = position == 0 and row[:1] != [] and row[0].lower().startswith("sep=")
+        if not (is_title or is_merged or is_comment or is_stated or n_filled == 0):
+            is_sure = len(row) == width and not _NUMERIC.fullmatch(row[0])
+            return rows[position:] if is_sure else rows
+    return rows
+
+
+def _are_names(row: list[str], below: list[str]) -> bool:
+    """Return whether no field of a row is a number, but some field below is."""
+    return (
+        len(row) == len(below)
+        and any(map(_NUMERIC.fullmatch, below))
+        and not any(map(_NUMERIC.fullmatch, row))
+    )

@@ -229,7 +229,7 @@ class Location:
 def is_hidden(path: str) -> bool:
     """Return whether a file, or a folder above the file, is hidden or unfinished.
 
-    >>> [is_hidden(path) for path in ("a/._b.csv", "_temporary/0/b.csv", "__MACOSX/b", "_x=1/b.csv")]
+    >>> [is_hidden(path) for path in ("a/._b.csv", "_temporary/b.csv", "__MACOSX/b", "_x=1/b.csv")]
     [True, True, True, False]
     """
     return _HIDDEN.search(path) is not None

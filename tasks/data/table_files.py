@@ -4,6 +4,7 @@ import ast
 import csv
 import io
 import json
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isnan
@@ -22,6 +23,7 @@ from prefect_tune.tasks.data.csv_dialect import (
     THOUSANDS,
     Dialect,
     as_utf8,
+    footer,
     has_padded_codes,
     number_with_comma,
 )
@@ -79,9 +81,11 @@ def read_table(
             frame = _read_arff(location)
     except pd.errors.ParserWarning as error:
         raise BadInput(
-            f"{location.url} has rows with more fields than its first line has names; give each "
-            "column one"
+            f"{location.url} has rows with more fields than its first line has names",
+            remedy="give each column a name, and delete lines above the line of names",
         ) from error
+    except pd.errors.ParserError as error:
+        raise BadInput(f"{location.url} cannot be read: {_parser_reason(error)}") from error
     except Exception as error:
         raise BadInput(f"{location.url} cannot be read: {error}") from error
     return _without_numbers(with_flat_names(frame, location.url), location.gaps)
@@ -191,6 +195,7 @@ def read_pieces(
             yield from pd.read_csv(
                 file,
                 sep=dialect.separator,
+                skiprows=dialect.skipped or None,
                 quoting=csv.QUOTE_NONE if dialect.separator == "\t" else csv.QUOTE_MINIMAL,
                 chunksize=_PIECE_ROWS,
                 usecols=lambda name: name.lower() in names,
@@ -335,22 +340,40 @@ def _number(text: str) -> int | float | None:
     return None
 
 
+def _parser_reason(error: pd.errors.ParserError) -> str:
+    """Return the reason and remedy for an error of the parser of pandas."""
+    text = str(error).rpartition("C error: ")[2].strip()
+    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text):
+        n_names, line, n_fields = found.groups()
+        return (
+            f"line {line} has {n_fields} fields, and {n_names} columns have names; put quotes "
+            "around fields with a separator, and delete lines above the line of column names"
+        )
+    if found := re.search(r"EOF inside string starting at row (\d+)", text):
+        return (
+            f"a quote that opens after line {found[1]} is never closed; close or remove the quote"
+        )
+    return text
+
+
 def _csv_names(content: bytes, dialect: Dialect) -> list[str]:
-    """Return the names in the first line; unlike pandas, keep equal names."""
+    """Return the names in their line; unlike pandas, keep equal names."""
     row = pd.read_csv(
         io.BytesIO(content),
         sep=dialect.separator,
+        quotechar=dialect.quote,
+        skipinitialspace=True,
+        skiprows=dialect.above,
         header=None,
         nrows=1,
         dtype=str,
         keep_default_na=False,
     )
-    return [name or f"Unnamed: {i}" for i, name in enumerate(row.iloc[0].astype(str))]
+    names = row.iloc[0].astype(str).str.strip()
+    return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
 
 
-def typed_columns(
-    frame: pd.DataFrame, location: Location, texts: Collection[str]
-) -> pd.DataFrame:
+def typed_columns(frame: pd.DataFrame, location: Location, texts: Collection[str]) -> pd.DataFrame:
     """Return columns of texts with the types that they have in a CSV file."""
     content = frame.to_csv(index=False, quoting=csv.QUOTE_ALL).encode()
     return _read_csv(location, content, texts, None)
@@ -362,9 +385,14 @@ def _read_csv(
     content, encoding = as_utf8(content)
     dialect = Dialect.of(content, location.decimal)
     names = _csv_names(content, dialect)
+    last = footer(content, dialect.separator, len(names))
+    content = content[: len(content) - sum(map(len, last))] if last else content
     as_texts = set(map(flat_name, texts))
     arguments: dict[str, Any] = dict(  # noqa: C408 - of a call
         sep=dialect.separator,
+        quotechar=dialect.quote,
+        skipinitialspace=True,
+        skiprows=dialect.skipped or None,
         decimal=dialect.decimal,
         low_memory=False,
         index_col=False,
@@ -377,14 +405,17 @@ def _read_csv(
         frame: pd.DataFrame = pd.read_csv(
             io.BytesIO(content),
             **arguments,
-            dtype={name: str for name in names if flat_name(name) in as_texts},
-            usecols=None if only is None else lambda name: name.lower() in only,
+            header=0,
+            dtype={i: str for i, name in enumerate(names) if flat_name(name) in as_texts},
+            usecols=None if only is None else [i for i, n in enumerate(names) if n.lower() in only],
         )
     if only is None:
         frame.columns = pd.Index(names)
     expected = "\t" if location.has_suffix(TSV) else ","
     found = dialect.note(encoding, expected=expected)
     notes = [f"{location.url} is {found}"] if found else []
+    if text := b"".join(last).decode(errors="replace").strip():
+        notes.append(f"lines at the end of {location.url} are skipped ({len(last)}): {text!r}")
     if has_padded_codes(content, dialect.separator):
         whole = [names.index(str(n)) for n in frame.select_dtypes("number") if _is_whole(frame[n])]
         codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=whole)

@@ -68,6 +68,6 @@ def recognise(
         raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
     holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
     raise BadInput(
-        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; name a file, "
-        "or say what it is with --format"
+        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; "
+        "name a file, or say what it is with --format"
     )
