@@ -12,7 +12,7 @@ from codecs import (
     getincrementaldecoder,
 )
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from statistics import mode
 
@@ -37,7 +37,7 @@ _QUOTED = r"(?m)(?:^|[\t,;|])'"
 _PLAIN = re.compile(r"[^\t,;|]*|[-+]?[\d.]*,\d+(?:[eE][-+]?\d+)?")
 _DASHES = re.compile(r"[\W_]*(?:--|==)[\W_]*")
 _TOTAL = re.compile(r"(?:sub|grand )?totals?|sum|summe|(?:ins)?gesamt|somme|totale", re.IGNORECASE)
-_NUMERIC = re.compile(r"\s*[-+]?[\d.,]*\d(?:[eE][-+]?\d+)?\s*")
+_NUMERIC = re.compile(r"\s*[-+]?[\d.,]*\d(?:[eE][-+]?\d+)?\s*\Z")
 _TAIL_BYTES = 4096
 """Bytes at the end of a table in which remarks and totals are looked for."""
 
@@ -80,6 +80,8 @@ class Dialect:
         separator: Character between fields.
         decimal: Decimal mark of numbers.
         quote: Quotation mark around fields.
+        has_blanks: Whether blanks may follow separators; they are no part of fields.
+        names: Names of the columns.
         above: Number of lines above the line of names.
         skipped: Lines that are neither names nor rows, counted from 0.
     """
@@ -87,6 +89,8 @@ class Dialect:
     separator: str = ","
     decimal: str = "."
     quote: str = '"'
+    has_blanks: bool = False
+    names: tuple[str, ...] = ()
     above: int = 0
     skipped: tuple[int, ...] = ()
 
@@ -96,38 +100,41 @@ class Dialect:
 
         `decimal` is the decimal mark of files with semicolons, if it is known.
         """
-        text = content[:HEAD_BYTES].decode(errors="ignore")
-        n_quoted = 0 if '"' in text else len(re.findall(_QUOTED, text))
+        end = max(HEAD_BYTES, content.find(b"\n") + 1)
+        text = content[:end].decode(errors="ignore")
+        n_quoted = 0 if '"' in text or "'" not in text else len(re.findall(_QUOTED, text))
         is_single = n_quoted and n_quoted == len(re.findall(_QUOTED + r"[^'\n]*'(?=\W|\Z)", text))
         quote = "'" if is_single else '"'
-        separator, rows = _layout(text, quote, is_whole=len(content) <= HEAD_BYTES)
-        above = rows[0][0] if rows else 0
-        skipped = (
+        separator, rows = _layout(text, quote, is_whole=len(content) <= end)
+        above, names = rows[0] if rows else (0, [])
+        skipped = [
             line
             for line, row in rows[1:]
-            if _DASHES.fullmatch(" ".join(row)) or (len(row) == 1 and row[0].startswith("#"))
+            if _DASHES.fullmatch(" ".join(row)) or (_is_comment(row) and len(row) < len(names))
+        ]
+        has_commas = decimal == "," or (not decimal and _is_field(content, ";", _NUMBER % b","))
+        return cls(
+            separator,
+            "," if separator == ";" and has_commas else ".",
+            quote,
+            f"{separator} " in text,
+            tuple(name.strip() or f"Unnamed: {i}" for i, name in enumerate(names)),
+            above,
+            (*range(above), *skipped),
         )
-        found = cls(separator, ".", quote, above, (*range(above), *skipped))
-        if separator != ";" or decimal == ".":
-            return found
-        has_commas = decimal == "," or _is_field(content, separator, _NUMBER % b",")
-        return replace(found, decimal="," if has_commas else ".")
 
     def note(self, encoding: str, *, expected: str) -> str:
         """Return a note on the dialect for the user; empty for UTF-8 and the expected separator."""
-        found = []
-        if self.separator != expected:
-            found.append(f"columns separated by {_SEPARATORS[self.separator]}")
-        if self.decimal == ",":
-            found.append("decimal commas")
-        if encoding != "utf-8":
-            found.append(f"text encoded as {encoding}")
-        if self.quote != '"':
-            found.append("single quotes around fields")
-        if self.above:
-            found.append(f"the names in line {self.above + 1}, without the lines above")
-        if n_others := len(self.skipped) - self.above:
-            found.append(f"{n_others} lines of dashes or comments left out")
+        n_others = len(self.skipped) - self.above
+        facts = {
+            f"columns separated by {_SEPARATORS[self.separator]}": self.separator != expected,
+            "decimal commas": self.decimal == ",",
+            f"text encoded as {encoding}": encoding != "utf-8",
+            "single quotes around fields": self.quote != '"',
+            f"the names in line {self.above + 1}, without the lines above": self.above > 0,
+            f"{n_others} lines of dashes or comments left out": n_others > 0,
+        }
+        found = [text for text, is_so in facts.items() if is_so]
         return f"read with {' and '.join(found)}" if found else ""
 
 
@@ -168,14 +175,12 @@ def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:
     found: list[bytes] = []
     for before, line in reversed([*pairwise(lines)]):
         cells = [cell.strip(' "\r\n-=') for cell in line.decode(errors="ignore").split(separator)]
-        filled = [cell for cell in cells if cell]
+        first, *others = [*filter(None, cells)] or [""]
         is_short = len(cells) < n_names
-        is_single = len(filled) == 1 and (is_short or (n_names > 2 and " " in filled[0]))
-        is_remark = is_single or (is_short and not before.strip())
-        is_remark = is_remark and not _NUMERIC.fullmatch("".join(filled[:1]))
-        is_total = filled and _TOTAL.fullmatch(filled[0].rstrip(":"))
-        is_once = is_total and content.count(filled[0].encode()) == 1
-        if n_names < 2 or line.count(b'"') % 2 or (filled and not is_once and not is_remark):
+        is_remark = not others and (is_short or (n_names > 2 and " " in first))
+        is_remark = (is_remark or (is_short and not before.strip())) and not _NUMERIC.match(first)
+        is_total = _TOTAL.fullmatch(first.rstrip(":")) and content.count(first.encode()) == 1
+        if n_names < 2 or line.count(b'"') % 2 or (first and not is_total and not is_remark):
             break
         found.insert(0, line)
     return found
@@ -193,21 +198,18 @@ def _layout(text: str, quote: str, *, is_whole: bool) -> tuple[str, _Rows]:
     differ in length. The result is then the comma if names contain one, or else the separator that
     gives most names.
     """
-    if stated := re.match(r"sep=(.)\"?\r?\n", text, re.IGNORECASE):
-        return stated[1], _from_names(_rows(text, stated[1], quote, is_whole=is_whole))
     found = {s: _from_names(_rows(text, s, quote, is_whole=is_whole)) for s in _SEPARATORS}
-    even: list[str] = []
-    for separator, rows in found.items():
-        table = [row for _, row in rows if row and not _DASHES.fullmatch(" ".join(row))]
+
+    def rank(separator: str) -> tuple[bool | int, ...]:
+        table = [row for _, row in found[separator] if row and not _DASHES.fullmatch(" ".join(row))]
         while len(table) > 1 and len(table[-1]) == 1:
             table.pop()
-        if table and len(table[0]) > 1 and {*map(len, table)} == {len(table[0])}:
-            if all(map(_PLAIN.fullmatch, chain(*table[1:]))):
-                return separator, rows
-            even.append(separator)
-    n_names = {separator: len(rows[0][1]) if rows else 1 for separator, rows in found.items()}
-    most = max(_SEPARATORS, key=lambda s: (n_names[s], s == ","))
-    best = min(even, key=lambda s: found[s][0][0], default="," if n_names[","] > 1 else most)
+        n_names = len(table[0]) if table else 1
+        if n_names > 1 and {*map(len, table)} == {n_names}:
+            return True, all(map(_PLAIN.fullmatch, chain(*table[1:]))), -found[separator][0][0]
+        return False, separator == "," and n_names > 1, n_names, separator == ","
+
+    best = max(_SEPARATORS, key=rank)
     return best, found[best]
 
 
@@ -237,12 +239,16 @@ def _from_names(rows: _Rows) -> _Rows:
         is_short = len(row) < width or (width > 2 and row[-1] == "")
         is_title = is_short and (n_filled < 2 or not below)
         is_merged = "" in row[1:] and "" not in below and _are_names(below, later)
-        is_comment = row[:1] != [] and row[0].startswith("#") and not _are_names(row, below)
-        is_stated = position == 0 and row[:1] != [] and row[0].lower().startswith("sep=")
+        is_comment = _is_comment(row) and not _are_names(row, below)
+        is_stated = position == 0 and "".join(row).lower().startswith("sep=")
         if not (is_title or is_merged or is_comment or is_stated or n_filled == 0):
             is_sure = len(row) == width and not _NUMERIC.fullmatch(row[0])
             return rows[position:] if is_sure else rows
     return rows
+
+
+def _is_comment(row: list[str]) -> bool:
+    return "".join(row).startswith("#")
 
 
 def _are_names(row: list[str], below: list[str]) -> bool:

@@ -158,7 +158,7 @@ class Location:
         Hidden and empty files are skipped. Parts have the columns in names of folders, `folders`.
 
         Raises:
-            BadInput: If the folder has a log of its valid files, or parts differ in `folders`.
+            BadInput: If the folder has a log of its valid files.
         """
         found = self.filesystem.find(self.path, detail=True)
         names = {path: path.removeprefix(self.path).lstrip("/") for path in sorted(found)}
@@ -177,12 +177,6 @@ class Location:
         ]
         parquet = [part for part in parts if part.is_parquet()]
         parts = parquet or [part for part in parts if part.has_suffix(_CSV)]
-        for part in parts:
-            if [name for name, _ in part.folders] != [name for name, _ in parts[0].folders]:
-                raise BadInput(
-                    f"{parts[0].url} and {part.url} lie in folders that name different columns",
-                    remedy="move one of them, or name a folder with parts of one table",
-                )
         left = [names[p] for p in tables if p not in {part.path for part in parts}]
         shown = f"{len(left)} hidden, empty or other files of {self.url} are skipped"
         return parts, [f"{shown}, such as {left[0]}"] if left else []
@@ -208,9 +202,10 @@ class Location:
         return read
 
     def content(self) -> bytes:
-        """Return all bytes of the file, decompressed."""
+        """Return all bytes of the file, decompressed; lines never end with a carriage return only."""
         with self.opened() as file:
-            return file.read()
+            content = file.read()
+        return content if b"\n" in content else content.replace(b"\r", b"\n")
 
     def _child(self, path: str) -> Self:
         url = f"{self.url.rstrip('/')}{path.removeprefix(self.path.rstrip('/'))}"

@@ -231,7 +231,7 @@ def column_names(location: Location) -> list[str]:
             return [flat_name(name) for name in schema.names if name not in unnamed]
         if location.has_suffix(CSV):
             head, _ = as_utf8(location.head(HEAD_BYTES))
-            return [flat_name(name) for name in _csv_names(head, Dialect.of(head))]
+            return [flat_name(name) for name in Dialect.of(head).names]
     except Exception as error:
         raise BadInput(f"{location.url} cannot be read: {error}") from error
     return []
@@ -356,23 +356,6 @@ def _parser_reason(error: pd.errors.ParserError) -> str:
     return text
 
 
-def _csv_names(content: bytes, dialect: Dialect) -> list[str]:
-    """Return the names in their line; unlike pandas, keep equal names."""
-    row = pd.read_csv(
-        io.BytesIO(content),
-        sep=dialect.separator,
-        quotechar=dialect.quote,
-        skipinitialspace=True,
-        skiprows=dialect.above,
-        header=None,
-        nrows=1,
-        dtype=str,
-        keep_default_na=False,
-    )
-    names = row.iloc[0].astype(str).str.strip()
-    return [name or f"Unnamed: {i}" for i, name in enumerate(names)]
-
-
 def typed_columns(frame: pd.DataFrame, location: Location, texts: Collection[str]) -> pd.DataFrame:
     """Return columns of texts with the types that they have in a CSV file."""
     content = frame.to_csv(index=False, quoting=csv.QUOTE_ALL).encode()
@@ -384,14 +367,14 @@ def _read_csv(
 ) -> pd.DataFrame:
     content, encoding = as_utf8(content)
     dialect = Dialect.of(content, location.decimal)
-    names = _csv_names(content, dialect)
+    names = list(dialect.names)
     last = footer(content, dialect.separator, len(names))
     content = content[: len(content) - sum(map(len, last))] if last else content
     as_texts = set(map(flat_name, texts))
     arguments: dict[str, Any] = dict(  # noqa: C408 - of a call
         sep=dialect.separator,
         quotechar=dialect.quote,
-        skipinitialspace=True,
+        skipinitialspace=dialect.has_blanks,
         skiprows=dialect.skipped or None,
         decimal=dialect.decimal,
         low_memory=False,
@@ -461,8 +444,26 @@ def _padded_code(texts: pd.Series) -> str:
     return str(padded.iloc[0]) if len(padded) and texts.str.fullmatch(r"\d+").all() else ""
 
 
+_ATTRIBUTE = re.compile(
+    r"""(?im)^\s*@attribute\s+('(?:\\.|[^'])*'|"(?:\\.|[^"])*"|\S+)\s+(\{.*\}|[a-z]+)(.*)$"""
+)
+_JAVA = {"yyyy": "%Y", "yy": "%y", "MMM": "%b", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M"}
+_JAVA |= {"ss": "%S", "SSS": "%f", "'": ""}
+
+
 def _read_arff(location: Location) -> pd.DataFrame:
-    text = location.content().decode()
+    dates: list[str] = []
+
+    def plain(attribute: re.Match[str]) -> str:
+        """Remove a range or comment, and read dates as texts."""
+        is_date = attribute[2].lower() == "date"
+        written = attribute[3].partition("%")[0].strip(" \t\r\"'") if is_date else ""
+        for java, python in _JAVA.items():
+            written = written.replace(java, python)
+        dates.append(written)
+        return f"@ATTRIBUTE {attribute[1]} {'STRING' if is_date else attribute[2]}"
+
+    text = _ATTRIBUTE.sub(plain, as_utf8(location.content())[0].decode())
     try:
         document = arff.loads(text)
         rows = document["data"]
@@ -477,6 +478,8 @@ def _read_arff(location: Location) -> pd.DataFrame:
             columns[name] = texts.where(~texts.isin(location.gaps), None)
         else:
             columns[name] = pd.Series(values, dtype=np.float64)
+        if dates[position]:
+            columns[name] = pd.to_datetime(columns[name], format=dates[position])
     return pd.DataFrame(columns)
 
 
