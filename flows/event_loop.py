@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextvars import copy_context
 from functools import partial
+from os import PathLike, fspath
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -32,9 +33,13 @@ class LoopSafeFlow(Flow[P, Result]):
             return apart_from_loop(partial(super().__call__, *args, **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Validate parameters, ignoring removed ones stored in deployments of earlier versions."""
+        """Validate parameters, ignoring removed ones stored in deployments of earlier versions.
+
+        Paths of `pathlib` become texts.
+        """
         kept = {name: value for name, value in parameters.items() if name not in _FORMER}
-        return super().validate_parameters(kept)
+        paths = {name: fspath(value) for name, value in kept.items() if isinstance(value, PathLike)}
+        return super().validate_parameters(kept | paths)
 
 
 def loop_safe_flow(

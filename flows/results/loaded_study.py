@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from prefect_tune.flows.options.caller import errors_for_caller
@@ -166,7 +167,7 @@ class LoadedStudy:
 
 
 @errors_for_caller()
-def load_study(name: str, store: str | None = None, database: str | None = None) -> LoadedStudy:
+def load_study(name: str, store: str | PathLike[str] | None = None, database: str | None = None) -> LoadedStudy:
     """Return read-only access to a study: its trials as a table, its best values, its model.
 
     Raises `BadInput` if the store does not exist, and `UnknownName` if the study does not exist.
@@ -183,7 +184,7 @@ def load_study(name: str, store: str | None = None, database: str | None = None)
 
 @errors_for_caller()
 def load_champion(
-    series: str, store: str | None = None, database: str | None = None
+    series: str, store: str | PathLike[str] | None = None, database: str | None = None
 ) -> LoadedStudy:
     """Return the study whose model is the champion of a series; its `model()` is the champion.
 
@@ -203,7 +204,7 @@ def load_champion(
     return LoadedStudy(champion.study, address, champion.record)
 
 
-def _existing_store(store: str | None, database: str | None) -> StoreAddress:
+def _existing_store(store: str | PathLike[str] | None, database: str | None) -> StoreAddress:
     address = store_address(store, database)
     if not ArtifactStore.exists(address):
         raise BadInput(f"there is no store at {address.url}; the first study creates one")

@@ -202,7 +202,7 @@ class Location:
         return read
 
     def content(self) -> bytes:
-        """Return all bytes of the file, decompressed; lines never end with a carriage return only."""
+        """Return all bytes of the file, decompressed, with line feeds after lines."""
         with self.opened() as file:
             content = file.read()
         return content if b"\n" in content else content.replace(b"\r", b"\n")

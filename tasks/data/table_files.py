@@ -30,8 +30,9 @@ from prefect_tune.tasks.data.csv_dialect import (
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
 from prefect_tune.tasks.data.row_reader import joined_name
 
-NOTES, DECIMAL = "notes", "decimal"
-"""Keys of `DataFrame.attrs`: notes for the user on how a table was read, and its decimal mark."""
+NOTES, DECIMAL, INDEX = "notes", "decimal", "index of a DataFrame"
+"""Keys of `DataFrame.attrs`: notes for the user on how a table was read, its decimal mark, and its
+columns that were an index, which are features only if an option names them."""
 
 _PIECE_ROWS = 1_000_000
 _NULLABLE: Mapping[pa.DataType, Any] = {
@@ -65,7 +66,7 @@ def read_table(
         texts: Columns to read as texts if the file does not type them.
         only: Columns to read, in lower case; all by default. Missing ones are skipped.
         of_rows: Whether the table has a row per case. If so, dates of a Parquet file become times
-            at midnight, and columns that were the index of a DataFrame are dropped.
+            at midnight, and `attrs` name the columns that were the index of a DataFrame.
 
     Raises:
         BadInput: If the file cannot be read, or two columns have the same name.
@@ -146,6 +147,7 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     frame = pd.concat(parts, ignore_index=True)[names]
     decimals = {part.attrs[DECIMAL] for part in parts if DECIMAL in part.attrs}
     frame.attrs[NOTES] = list(dict.fromkeys(notes))
+    frame.attrs[INDEX] = [name for part in parts[:1] for name in part.attrs.get(INDEX, ())]
     frame.attrs[DECIMAL] = decimals.pop() if len(decimals) == 1 else "."
     return frame
 
@@ -261,11 +263,9 @@ def _read_parquet(
         columns = None if only is None else [n for n in names if n.lower() in only]
         table = source.read(columns=columns)
     levels = [name for name in _index_levels(table.schema) if name in table.schema.names]
-    gone = [name for name in levels if of_rows or _is_unnamed(name)]
+    gone = [*filter(_is_unnamed, levels)]
     frame = _as_pandas(table.drop_columns(gone), location.gaps, as_times=of_rows)
-    if left_out := [name for name in gone if not _is_unnamed(name)]:
-        what = f"the index of the DataFrame that {location.url} was made from"
-        frame.attrs[NOTES] = [f"{', '.join(left_out)}: {what} is left out"]
+    frame.attrs[INDEX] = [flat_name(name) for name in levels if of_rows and name not in gone]
     return frame
 
 

@@ -30,6 +30,7 @@ from prefect_tune.tasks.data.row_times import (
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
 from prefect_tune.tasks.data.table_files import (
+    INDEX,
     NOTES,
     flat_name,
     joined,
@@ -97,7 +98,12 @@ def table_dataset(
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
     _check_roles(source)
+    options = (source.target, source.group, source.time, *source.drop, *source.categorical)
+    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*options, *source.aside}]
+    frame = frame.drop(columns=index)
     frame, notes = _with_target(frame, source.target, where, source)
+    left_out = "the index of the DataFrame is left out, unless an option such as --group names it"
+    notes += [f"{name}: {left_out}" for name in index]
     features = frame.drop(columns=[source.target])
     group = _taken(features, source.group, where, source)
     times, time_notes = _times(frame, source, where)
@@ -276,17 +282,24 @@ _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
 def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
     """Return a copy of a DataFrame with texts as column names and rows numbered from 0.
 
+    Levels of its index that have a name of their own become columns, which `attrs` name.
+
     Raises:
         BadInput: If two columns have the same name or one is sparse; the message names the column.
     """
     given = frame.copy(deep=False)
-    given.attrs = {}
+    given.attrs = {INDEX: [*frame.attrs.get(INDEX, ())]}
     for name, kind in zip(frame.columns, frame.dtypes, strict=True):
         if isinstance(kind, pd.SparseDtype):
             raise BadInput(
                 f"column {str(name)!r} of {where} is sparse; make it dense with .sparse.to_dense()"
             )
-    return with_flat_names(given, where).reset_index(drop=True)
+    given = with_flat_names(given, where)
+    for level in frame.index.names:
+        if level is not None and flat_name(level) not in given:
+            given.attrs[INDEX].append(flat_name(level))
+            given[flat_name(level)] = frame.index.get_level_values(level)
+    return given.reset_index(drop=True)
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
