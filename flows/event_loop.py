@@ -14,6 +14,7 @@ from prefect import Flow
 from prefect_tune.flows.options.caller import errors_for_caller
 from prefect_tune.flows.progress import Observer, Progress, current_observer, observed_by
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.masking import without_signature
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -30,16 +31,22 @@ class LoopSafeFlow(Flow[P, Result]):
         @errors_for_caller()
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             """Call the flow; errors name Python parameters instead of options."""
-            return apart_from_loop(partial(super().__call__, *args, **kwargs))
+            kwargs = {name: plain(value) for name, value in kwargs.items()}
+            return apart_from_loop(partial(super().__call__, *map(plain, args), **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Validate parameters, ignoring removed ones stored in deployments of earlier versions.
 
-        Paths of `pathlib` become texts.
+        Paths of `pathlib` become texts, and web addresses lose their signatures.
         """
-        kept = {name: value for name, value in parameters.items() if name not in _FORMER}
-        paths = {name: fspath(value) for name, value in kept.items() if isinstance(value, PathLike)}
-        return super().validate_parameters(kept | paths)
+        kept = {name: plain(value) for name, value in parameters.items() if name not in _FORMER}
+        return super().validate_parameters(kept)
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as Prefect may store it: a path as text, an address without signature."""
+    value = fspath(value) if isinstance(value, PathLike) else value
+    return without_signature(value) if isinstance(value, str) else value
 
 
 def loop_safe_flow(

@@ -64,8 +64,9 @@ def masked_values(document: Any) -> Any:
 def has_password(url: str) -> bool:
     """Return whether a URL has a password before its host or among its parameters.
 
-    For web servers, any user information counts, even without a colon.
+    Stars are no password. For web servers, any user information counts, even without a colon.
     """
+    url = url.replace("=***", "=")
     if any(_password_start(word[0]) is not None for word in _WORD.finditer(url)):
         return True
     if _QUERY.search(url) is not None:
@@ -75,6 +76,24 @@ def has_password(url: str) -> bool:
     except ValueError:  # unbalanced brackets
         return False
     return bool(parts.password) or (parts.scheme in ("http", "https") and bool(parts.username))
+
+
+_SIGNED: dict[str, str] = {}
+"""Web addresses with their signatures, by masked address."""
+
+
+def without_signature(text: str) -> str:
+    """Return a web address with its signature masked; this process can still read the address."""
+    if not text.startswith(("http://", "https://")) or has_password(text.partition("?")[0]):
+        return text
+    if has_password(text):
+        _SIGNED[masked(text)] = text
+    return masked(text)
+
+
+def with_signature(text: str) -> str:
+    """Return the web address whose signature was masked in this process, or the same text."""
+    return _SIGNED.get(text, text)
 
 
 def _without_password(word: re.Match[str]) -> str:

@@ -18,6 +18,7 @@ from prefect_tune.flows.text import (
     parse_seconds,
 )
 from prefect_tune.optimizers.options import Option, Written
+from prefect_tune.storage.masking import without_signature
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.declaration import QuantityBound
 
@@ -134,6 +135,7 @@ def bad_value(option: Option, reason: str, value: Any, remedy: str = "") -> BadI
 
 
 def _parse_location(text: str, option: Option) -> str:
+    text = without_signature(text)
     check_no_password(option.name, text)
     return text
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, Self, TypeVar
 
+from prefect_tune.flows.event_loop import plain
 from prefect_tune.flows.interrupts import retake_interrupts
 
 Prepared = TypeVar("Prepared")
@@ -28,7 +29,8 @@ class Handover(Generic[Prepared]):
     @contextmanager
     def offered(self, parameters: Mapping[str, Any], prepared: Prepared) -> Iterator[None]:
         """Offer a value to the flow called in the body with these parameters."""
-        token = self._held.set([(dict(parameters), prepared)])
+        known = {name: plain(value) for name, value in parameters.items()}
+        token = self._held.set([(known, prepared)])
         try:
             yield
         finally:

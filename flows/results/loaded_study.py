@@ -167,7 +167,9 @@ class LoadedStudy:
 
 
 @errors_for_caller()
-def load_study(name: str, store: str | PathLike[str] | None = None, database: str | None = None) -> LoadedStudy:
+def load_study(
+    name: str, store: str | PathLike[str] | None = None, database: str | None = None
+) -> LoadedStudy:
     """Return read-only access to a study: its trials as a table, its best values, its model.
 
     Raises `BadInput` if the store does not exist, and `UnknownName` if the study does not exist.

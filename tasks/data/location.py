@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import fsspec
 import pyarrow as pa
 
+from prefect_tune.storage.masking import masked, with_signature
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.source import GAPS
 
@@ -71,10 +72,10 @@ class Location:
             BadInput: If the file system does not answer, or needs a missing package.
         """
         try:
-            filesystem, path = fsspec.core.url_to_fs(url)
+            filesystem, path = fsspec.core.url_to_fs(with_signature(url))
         except Exception as error:  # any kind: file systems come from many libraries
             raise BadInput(f"{url} cannot be read: {error}") from error
-        return cls(url, filesystem, path, gaps, decimal)
+        return cls(masked(url), filesystem, path, gaps, decimal)
 
     def exists(self) -> bool:
         """Return whether the location exists; BadInput if the file system does not answer."""
