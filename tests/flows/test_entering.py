@@ -90,6 +90,13 @@ def test_it_is_taken_once_by_equal_parameters() -> None:
         assert handover.take(dict(GIVEN)) is None
 
 
+def test_it_is_taken_by_parameters_without_the_signature_of_an_address() -> None:
+    handover: Handover[str] = Handover()
+    given = {**GIVEN, "data": "https://host/t.csv?sig=geheim"}
+    with handover.offered(given, "prepared"):
+        assert handover.take({**GIVEN, "data": "https://host/t.csv?sig=***"}) == "prepared"
+
+
 def test_other_parameters_take_nothing() -> None:
     handover: Handover[str] = Handover()
     with handover.offered(GIVEN, "prepared"):

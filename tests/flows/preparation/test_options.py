@@ -2,6 +2,7 @@
 
 import inspect
 from functools import cache
+from pathlib import Path
 from typing import Any, get_args
 
 import click
@@ -240,6 +241,20 @@ def test_an_option_that_is_gone_is_ignored_in_a_deployment_and_an_error_in_a_cal
         flow(trials=3, eviction="gdsf")
     with pytest.raises(SignatureMismatchError, match="evict"):
         flow.validate_parameters({"evict": "gdsf"})
+
+
+def test_paths_become_texts_and_web_addresses_lose_their_signatures() -> None:
+    url = "https://host/t.csv?X-Amz-Signature=geheim&v=1"
+    given = {"data": url, "test": Path("a") / "test.csv", "store": Path("b")}
+    for flow, more in ((tune, {}), (compare, {"out": Path("c.csv")})):
+        found = flow.validate_parameters({**given, **more})
+        assert found["data"] == "https://host/t.csv?X-Amz-Signature=***&v=1"
+        assert (found["test"], found["store"]) == (str(Path("a") / "test.csv"), "b")
+    options = StudyOptions.parse({"data": url})
+    assert "geheim" not in str(options)
+    assert StudyOptions.parse({"data": options.data}) == options
+    with pytest.raises(BadInput, match="Prefect would show its password"):
+        StudyOptions.parse({"data": "https://me:geheim@host/t.csv"})
 
 
 def test_the_metrics_to_choose_from_are_metrics() -> None:

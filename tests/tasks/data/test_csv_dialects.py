@@ -171,3 +171,90 @@ def test_events_called_na_need_a_list_of_their_own(tmp_path, suffix) -> None:
     assert read_features(paths[0], paths[1], dataset, gaps=("", "?")).events.equals(
         dataset.X.events
     )
+
+
+ROWS = "".join(f"{i}.5,{-i},{'ill' if i % 2 else 'well'}\n" for i in range(1, 31))
+PLAIN = "x,z,y\n" + ROWS
+EXPORTS = {
+    "titles": ("Report of the ward\nprinted 2024-05-01\n\n" + PLAIN, "line 4"),
+    "title with commas": ("Ward 3, 4 and 5\n\n" + PLAIN, "line 3"),
+    "titles in cells": ("Report,,\n,,\n" + PLAIN, "line 3"),
+    "comments": ("# of 2024-05-01\n# by lab 3, room 4, floor 1\n" + PLAIN, "line 3"),
+    "merged cells": ("Values,,Outcome\n" + PLAIN, "line 2"),
+    "stated separator": ("sep=;\n" + PLAIN.replace(",", ";"), "line 2"),
+    "old line ends": (("Report\n\n" + PLAIN).replace("\n", "\r"), "line 3"),
+    "dashes": ("x,z,y\n---,---,---\n" + ROWS, "1 lines of dashes"),
+    "a console": (
+        " x | z | y \n---+---+---\n" + ROWS.replace(",", " | ") + "(30 rows)\n",
+        "(30 rows)",
+    ),
+    "totals": (PLAIN + "Total:,5,\n", "Total:,5"),
+    "empty rows": (PLAIN + ",,\n,,\n", "(2)"),
+    "a remark": (PLAIN + "\nSource: ward 3, 2024\n", "Source: ward 3, 2024"),
+    "single quotes": (PLAIN.replace("ill", "'ill, or'").replace("well", "'well'"), "single quotes"),
+    "blanks": (PLAIN.replace(",", ", ").replace("ill", '"ill, or"'), ""),
+}
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_exports_of_spreadsheets_are_read_without_titles_and_totals(tmp_path, kind) -> None:
+    text, note = EXPORTS[kind]
+    frame = read(tmp_path, text)
+    assert list(frame) == ["x", "z", "y"]
+    assert frame["x"].tolist() == [i + 0.5 for i in range(1, 31)]
+    assert frame["z"].tolist() == [-i for i in range(1, 31)]
+    assert set(frame["y"]) <= {"ill", "well", "ill, or"}
+    assert note in notes(frame)
+
+
+@pytest.mark.parametrize(
+    ("text", "n_rows"),
+    [
+        ("a,b\n1,2\nann,\n", 2),
+        ("a,b,c\n1,2,x\n3,4,\n5\n", 3),
+        ('a,b\n1,"x\ntwo lines"\n', 1),
+        ("a,b\ntotal,2\nsum,3\ntotal,4\n", 3),
+        ("#a,b\n1,2\n", 1),
+        ("tag,b\n#1,2\n#2,3\n", 2),
+        ("id;text;y\n0;a, b, c;ill\n1;d, e, f;well\n", 2),
+        ("size (a, b);y\n1,5;ill\n2,5;well\n", 2),
+    ],
+)
+def test_names_and_rows_are_no_titles_and_remarks(tmp_path, text, n_rows) -> None:
+    frame = read(tmp_path, text)
+    assert len(frame) == n_rows
+    assert "left out" not in notes(frame)
+    assert "skipped" not in notes(frame)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (PLAIN + "1,2,3,4\n", "line 32 has 4 fields, and 3 columns have names"),
+        ("Patient,12\nDate,2024\n" + PLAIN, "line 3 has 3 fields, and 2 columns have names"),
+        (PLAIN + '1,"2,3\n', "a quote that opens after line 31 is never closed"),
+    ],
+)
+def test_a_table_that_cannot_be_parsed_is_refused_with_its_line(tmp_path, text, reason) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(BadInput, match=reason) as error:
+        read_table(Location.at(str(tmp_path / "t.csv")))
+    assert "C error" not in str(error.value)
+
+
+@pytest.mark.parametrize("names", [["e/", "e/t.csv", "__MACOSX/e/._t.csv"], ["t.csv", ".DS_Store"]])
+def test_files_that_a_mac_adds_to_an_archive_are_no_tables(tmp_path, names) -> None:
+    with zipfile.ZipFile(tmp_path / "t.csv.zip", "w") as archive:
+        for name in names:
+            archive.writestr(
+                name, "a,b\n1,2\n" if name.endswith("/t.csv") or name == "t.csv" else ""
+            )
+    assert read_table(Location.at(str(tmp_path / "t.csv.zip"))).to_dict("list") == {
+        "a": [1],
+        "b": [2],
+    }
+    with zipfile.ZipFile(tmp_path / "two.csv.zip", "w") as archive:
+        archive.writestr("a.csv", "")
+        archive.writestr("b.csv", "")
+    with pytest.raises(BadInput, match=r"2 files \(a.csv, b.csv\)"):
+        read_table(Location.at(str(tmp_path / "two.csv.zip")))

@@ -447,6 +447,27 @@ def test_sparse_arff_leaves_out_zeros_and_first_categories(tmp_path) -> None:
     assert frame.to_numpy().tolist() == [[1.5, 0, "yes"], [0, 4, "no"]]
 
 
+ARFF_OF_WEKA = """@relation t
+@attribute 'the day' DATE "dd/MM/yyyy HH:mm"
+@attribute x REAL [-5,5]
+@attribute z\tinteger % a count
+@attribute class {kr\u00e4nklich, 'sehr gesund'} % two
+@data
+"05/03/2024 10:30",1.5,2,kr\u00e4nklich
+?,2.5,?,'sehr gesund'
+"""
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_arff_may_have_dates_ranges_and_comments(tmp_path, encoding) -> None:
+    (tmp_path / "t.arff").write_bytes(ARFF_OF_WEKA.encode(encoding))
+    frame = read_table(Location.at(str(tmp_path / "t.arff")))
+    assert frame["the day"].tolist() == [pd.Timestamp(2024, 3, 5, 10, 30), pd.NaT]
+    assert frame["x"].tolist() == [1.5, 2.5]
+    assert frame["z"].isna().tolist() == [False, True]
+    assert frame["class"].tolist() == ["kr\u00e4nklich", "sehr gesund"]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_gaps_take_no_digit_from_whole_numbers(tmp_path, suffix) -> None:
     big = 2**60 + 1
@@ -688,7 +709,20 @@ def test_the_index_of_a_dataframe_is_no_feature(tmp_path) -> None:
     digest = read(written(table(), tmp_path / "t.csv")).digest()
     assert read(tmp_path / "t.parquet").digest() == digest
     assert read(tmp_path / "unnamed.parquet").digest() == digest
-    table().set_index("count").to_parquet(tmp_path / "named.parquet")
-    frame = read_table(Location.at(str(tmp_path / "named.parquet")), of_rows=True)
-    assert "count" not in frame
-    assert "count" in frame.attrs[NOTES][0]
+
+
+def test_a_named_index_is_a_column_where_an_option_names_it(tmp_path) -> None:
+    frame = table().set_index("count")
+    frame.to_parquet(tmp_path / "named.parquet")
+    for name, value in {"group": "count", "drop": ("count",), "categorical": ("count",)}.items():
+        source = Source("t.csv", "target", **{name: value})
+        of_frame = frame_dataset(source, checked_frame(frame))
+        of_file = read(tmp_path / "named.parquet", **{name: value})
+        of_column = frame_dataset(source, checked_frame(table()))
+        assert of_file.digest() == of_frame.digest()
+        assert set(of_frame.X) == set(of_column.X)
+        assert not any("index" in note for note in of_frame.notes)
+    of_frame = frame_dataset(Source("t.csv", "target"), checked_frame(frame))
+    for found in (read(tmp_path / "named.parquet"), of_frame):
+        assert "count" not in found.X
+        assert any("count: the index of the DataFrame is left out" in n for n in found.notes)

@@ -1,0 +1,126 @@
+"""Tables in folders: their parts, columns in names of folders, and files that are no data."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from inputs import table, written
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import source_states
+from prefect_tune.tasks.data.table_source import read_frame
+
+
+def read(folder: Path, **options) -> Dataset:
+    return read_source(Source(str(folder), **{"target": "target", **options}))
+
+
+def sites() -> pd.DataFrame:
+    n = len(table())
+    names = np.resize(["a", "b c/d", ""], n)
+    return table().assign(
+        site=names, year=np.resize([2023, 2024], n), code=np.resize(["01", "2"], n)
+    )
+
+
+def in_folders(frame: pd.DataFrame, folder: Path, columns: list[str], suffix: str = "csv") -> Path:
+    """Write a part per value of the columns, in folders such as `site=a`."""
+    for values, part in frame.groupby(columns):
+        names = [
+            f"{name}={str(value).replace('/', '%2F') or '__HIVE_DEFAULT_PARTITION__'}"
+            for name, value in zip(columns, values, strict=True)
+        ]
+        path = folder.joinpath(*names)
+        path.mkdir(parents=True)
+        written(part.drop(columns=columns), path / f"part.{suffix}")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_names_of_folders_are_columns_with_the_types_of_a_file(tmp_path, suffix) -> None:
+    columns = ["site", "year", "code"]
+    dataset = read(in_folders(sites(), tmp_path / "t", columns, suffix))
+    in_file = sites().sort_values(columns, kind="stable").drop(columns=columns)
+    in_file = in_file.join(sites()[columns])
+    whole = read(written(in_file, tmp_path / "t.csv"))
+    assert dataset.X.dtypes.to_dict() == whole.X.dtypes.to_dict()
+    assert dataset.digest() == whole.digest()
+    assert any("site=" in note and "site, year, code" in note for note in dataset.notes)
+
+
+def test_the_target_and_the_group_may_be_names_of_folders(tmp_path) -> None:
+    frame = sites().assign(site="s" + sites()["site"])
+    by_target = read(in_folders(frame, tmp_path / "y", ["target", "year"]))
+    assert by_target.classes == read(written(frame, tmp_path / "t.csv")).classes
+    grouped = read(in_folders(frame, tmp_path / "g", ["site", "year"]), group="site")
+    assert len(np.unique(grouped.groups)) == 3
+    assert "site" not in grouped.X
+
+
+def test_a_folder_that_contradicts_a_column_is_refused(tmp_path) -> None:
+    folder = in_folders(sites(), tmp_path / "t", ["year", "code"])
+    file = folder / "year=2023" / "code=01" / "part.csv"
+    frame = pd.read_csv(file)
+    written(frame.assign(year=2023), file)
+    assert len(read(folder)) == len(table())
+    written(frame.assign(year=[2023, 2024] + [2023] * (len(frame) - 2)), file)
+    with pytest.raises(BadInput, match=r"row 2 of .*part.csv has 2024 in column 'year'.*'2023'"):
+        read(folder)
+
+
+def test_hidden_and_unfinished_files_are_no_parts(tmp_path) -> None:
+    folder = tmp_path / "t"
+    folder.mkdir()
+    table().to_parquet(folder / "part.parquet", index=False)
+    plain, state = read(folder), source_states(Source(str(folder)))
+    for name in (".ipynb_checkpoints/a.parquet", "_temporary/0/a.parquet", "._part.parquet"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"no table")
+    (folder / "_SUCCESS").touch()
+    (folder / "empty.parquet").touch()
+    dataset = read(folder)
+    assert dataset.digest() == plain.digest()
+    assert any("4 hidden, empty or other files" in note for note in dataset.notes)
+    (folder / "empty.parquet").unlink()
+    assert source_states(Source(str(folder))) == state
+
+
+@pytest.mark.parametrize(
+    ("log", "kind"),
+    [
+        ("_delta_log/00000.json", "Delta Lake"),
+        ("metadata/v1.metadata.json", "Iceberg"),
+        (".hoodie/hoodie.properties", "Hudi"),
+    ],
+)
+@pytest.mark.parametrize("chosen", [None, "table"])
+def test_a_table_with_deleted_rows_in_its_files_is_refused(tmp_path, log, kind, chosen) -> None:
+    (tmp_path / log).parent.mkdir()
+    (tmp_path / log).touch()
+    (tmp_path / "data").mkdir()
+    table().to_parquet(tmp_path / "data" / "part.parquet")
+    with pytest.raises(BadInput, match=f"{kind}.*deleted rows; read the table with its own"):
+        read(tmp_path, format=chosen)
+
+
+def test_parts_may_differ_in_order_types_and_columns(tmp_path) -> None:
+    parts = [table()[:50], table()[50:100].iloc[:, ::-1], table()[:0], table()[100:]]
+    for i, part in enumerate(parts):
+        written(part, tmp_path / f"{i}.csv")
+    file = tmp_path.with_suffix(".csv")
+    assert read(tmp_path).digest() == read(written(table(), file)).digest()
+    stray = parts[1].astype({"count": object})
+    stray.iloc[0, stray.columns.get_loc("count")] = "many"
+    written(stray, tmp_path / "1.csv")
+    texts = read_frame(str(tmp_path), ())["count"]
+    assert {type(text) for text in texts} == {str}
+    written(parts[1].drop(columns="count"), tmp_path / "1.csv")
+    with pytest.raises(BadInput, match="Parquet or CSV files of one table"):
+        read(tmp_path)
+    note = next(note for note in read(tmp_path, format="table").notes if "missing" in note)
+    assert "column count is missing in 1 of 4 files" in note
+    assert "1.csv" in note
