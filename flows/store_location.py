@@ -48,12 +48,12 @@ def store_options(address: "StoreAddress") -> list[str]:
     return words
 
 
-def store_address(store: "str | os.PathLike[str] | None", database: str | None) -> "StoreAddress":
+def store_address(given: "str | os.PathLike[str] | None", database: str | None) -> "StoreAddress":
     """Return the address of the store, by default below `PREFECT_TUNE_HOME`.
 
     Raises `BadInput` if a named Prefect block cannot be loaded, or a URL contains a password.
     """
-    store = store and os.fspath(store)
+    store = None if given is None else os.fspath(given)
     check_no_password("store", store)
     from prefect_tune.storage.database import without_password  # noqa: PLC0415 - heavy
     from prefect_tune.storage.opening import StoreAddress  # noqa: PLC0415 - heavy

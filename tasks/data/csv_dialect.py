@@ -112,10 +112,11 @@ class Dialect:
             for line, row in rows[1:]
             if _DASHES.fullmatch(" ".join(row)) or (_is_comment(row) and len(row) < len(names))
         ]
-        has_commas = decimal == "," or (not decimal and _is_field(content, ";", _NUMBER % b","))
+        has_commas = separator == ";" and decimal != "."
+        has_commas = has_commas and (decimal == "," or _is_field(content, ";", _NUMBER % b","))
         return cls(
             separator,
-            "," if separator == ";" and has_commas else ".",
+            "," if has_commas else ".",
             quote,
             f"{separator} " in text,
             tuple(name.strip() or f"Unnamed: {i}" for i, name in enumerate(names)),

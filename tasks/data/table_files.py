@@ -197,8 +197,8 @@ def read_pieces(
             yield from pd.read_csv(
                 file,
                 sep=dialect.separator,
-                skiprows=dialect.skipped or None,
                 quoting=csv.QUOTE_NONE if dialect.separator == "\t" else csv.QUOTE_MINIMAL,
+                skiprows=dialect.skipped or None,
                 chunksize=_PIECE_ROWS,
                 usecols=lambda name: name.lower() in names,
                 dtype_backend="numpy_nullable",

@@ -295,10 +295,10 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
                 f"column {str(name)!r} of {where} is sparse; make it dense with .sparse.to_dense()"
             )
     given = with_flat_names(given, where)
-    for level in frame.index.names:
+    for position, level in enumerate(frame.index.names):
         if level is not None and flat_name(level) not in given:
             given.attrs[INDEX].append(flat_name(level))
-            given[flat_name(level)] = frame.index.get_level_values(level)
+            given[flat_name(level)] = frame.index.get_level_values(position)
     return given.reset_index(drop=True)
 
 

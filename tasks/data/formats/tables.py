@@ -145,8 +145,9 @@ def _add_folder_columns(
     Raises:
         BadInput: If a file has another value in such a column.
     """
-    named = pd.DataFrame([dict(file.folders) for file in files])
-    typed = typed_columns(named, location, texts)
+    named = dict.fromkeys(name for file in files for name, _ in file.folders)
+    values = pd.DataFrame([dict(file.folders) for file in files], columns=list(named))
+    typed = typed_columns(values, location, texts)
     for row, (file, frame) in enumerate(zip(files, frames, strict=True)):
         for name, text in file.folders:
             value = typed[name].iloc[row]
@@ -162,7 +163,7 @@ def _add_folder_columns(
                     remedy="correct one of them, or remove the column from the files",
                 )
     example = "/".join(f"{name}={text}" for name, text in files[0].folders)
-    return f"{', '.join(typed)}: read from the names of folders, such as {example}"
+    return f"{', '.join(named)}: read from the names of folders, such as {example}"
 
 
 TABLE = Format(

@@ -68,7 +68,7 @@ def test_a_folder_that_contradicts_a_column_is_refused(tmp_path) -> None:
     written(frame.assign(year=2023), file)
     assert len(read(folder)) == len(table())
     written(frame.assign(year=[2023, 2024] + [2023] * (len(frame) - 2)), file)
-    with pytest.raises(BadInput, match=r"row 2 of .*part.csv has 2024 in column 'year'.*'2023'"):
+    with pytest.raises(BadInput, match=r"row 2 .*part.csv.* 2024 .*'year'.*'2023'"):
         read(folder)
 
 
@@ -103,7 +103,7 @@ def test_a_table_with_deleted_rows_in_its_files_is_refused(tmp_path, log, kind, 
     (tmp_path / log).touch()
     (tmp_path / "data").mkdir()
     table().to_parquet(tmp_path / "data" / "part.parquet")
-    with pytest.raises(BadInput, match=f"{kind}.*deleted rows; read the table with its own"):
+    with pytest.raises(BadInput, match=f"{kind}.*deleted rows"):
         read(tmp_path, format=chosen)
 
 
@@ -119,8 +119,9 @@ def test_parts_may_differ_in_order_types_and_columns(tmp_path) -> None:
     texts = read_frame(str(tmp_path), ())["count"]
     assert {type(text) for text in texts} == {str}
     written(parts[1].drop(columns="count"), tmp_path / "1.csv")
-    with pytest.raises(BadInput, match="Parquet or CSV files of one table"):
+    with pytest.raises(BadInput, match="of one table"):
         read(tmp_path)
     note = next(note for note in read(tmp_path, format="table").notes if "missing" in note)
-    assert "column count is missing in 1 of 4 files" in note
+    assert "column count" in note
+    assert "1 of 4 files" in note
     assert "1.csv" in note
