@@ -68,7 +68,7 @@ def test_a_folder_that_contradicts_a_column_is_refused(tmp_path) -> None:
     written(frame.assign(year=2023), file)
     assert len(read(folder)) == len(table())
     written(frame.assign(year=[2023, 2024] + [2023] * (len(frame) - 2)), file)
-    with pytest.raises(BadInput, match=r"row 2 .*part.csv.* 2024 .*'year'.*'2023'"):
+    with pytest.raises(BadInput, match=r"row 2 .*part.* 2024 .*'year'.*'2023'"):
         read(folder)
 
 
