@@ -127,6 +127,7 @@ def paired_comparison(
     margin: float,
     level: float,
     rng: Generator,
+    most_blocks: int = MOST_BLOCKS,
 ) -> PairedComparison:
     """Compare the predictions of two models for n rows.
 
@@ -140,12 +141,13 @@ def paired_comparison(
         margin: Improvement that the challenger must exceed.
         level: Largest p-value that favours the challenger.
         rng: Deals rows into blocks, and draws permutations.
+        most_blocks: Largest number of blocks.
 
     Raises:
         ValueError: If there are fewer than two blocks, or the metric is undefined on these rows, or
             without one of the blocks.
     """
-    block = _blocks(len(y), groups, rng)
+    block = _blocks(len(y), groups, rng, most_blocks)
     n_blocks = int(block.max()) + 1 if len(block) else 0
     if n_blocks < 2:
         raise ValueError("all rows belong to one group, so the models cannot be compared")
@@ -186,13 +188,15 @@ class _Jackknife:
         return Estimate(self.whole, self.whole - half, self.whole + half)
 
 
-def _blocks(n_rows: int, groups: NDArray[Any] | None, rng: Generator) -> NDArray[np.intp]:
+def _blocks(
+    n_rows: int, groups: NDArray[Any] | None, rng: Generator, most: int
+) -> NDArray[np.intp]:
     """Return the block of each row, shape (n,): blocks of about equal size, groups kept whole."""
     if groups is None:
-        return rng.permutation(n_rows) % min(n_rows, MOST_BLOCKS)
+        return rng.permutation(n_rows) % min(n_rows, most)
     _, unit = np.unique(groups, return_inverse=True)
     sizes = np.bincount(unit)
-    n_blocks = min(len(sizes), MOST_BLOCKS)
+    n_blocks = min(len(sizes), most)
     order = rng.permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
     rounds, place = np.divmod(np.arange(len(sizes)), n_blocks)

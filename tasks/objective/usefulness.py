@@ -16,13 +16,16 @@ from scipy.special import ndtr
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric
-from prefect_tune.tasks.objective.paired_comparison import paired_comparison
+from prefect_tune.tasks.objective.paired_comparison import MOST_BLOCKS, paired_comparison
 from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.objective.risk import is_quick
 
 LEVEL = 0.025
 """Probability that a model without any skill is called useful."""
 RARE_SHARE = 0.1
 """A class with a smaller share of the training rows is rare."""
+_FEW_BLOCKS = 20
+"""Blocks for metrics that are computed anew without each block."""
 _NORMAL = 1.96
 """Half of a 95 % interval, in standard errors."""
 
@@ -78,6 +81,7 @@ def usefulness(
             margin=0.0,
             level=LEVEL / 2,
             rng=np.random.default_rng(split.seed),
+            most_blocks=MOST_BLOCKS if is_quick(metric) else _FEW_BLOCKS,
         )
     except ValueError:  # the metric is undefined on these rows
         return None
