@@ -30,6 +30,7 @@ from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.table_source import (
     TEST_FRAME,
     checked_frame,
@@ -75,7 +76,7 @@ _OF_PREFECT = ("return_state", "wait_for")
 
 
 class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
-    """A flow that accepts DataFrames."""
+    """A flow that accepts DataFrames of pandas and of all libraries that narwhals knows."""
 
     @overload  # type: ignore[override] # Prefect's come in another order
     def __call__(
@@ -91,6 +92,11 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)
+        bound.arguments |= {
+            name: as_pandas(bound.arguments[name])
+            for name in ("data", "test")
+            if not isinstance(bound.arguments.get(name), str | None)
+        }
         if isinstance(bound.arguments.get("data"), pd.DataFrame):
             return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
         if isinstance(bound.arguments.get("test"), pd.DataFrame):
@@ -175,8 +181,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
 ) -> dict[str, Any]:
     """Tune a pipeline: search for its algorithms and their hyperparameters.
 
-    In a call from Python, `data` can be a DataFrame; `target` is then one of its columns or the
-    target values, and `test` can be a DataFrame too.
+    In a call from Python, `data` can be a DataFrame of pandas, polars, pyarrow or another library;
+    `target` is then one of its columns or the target values, and `test` can be a DataFrame too.
 
     Returns:
         The summary that `prefect-tune show --json` prints.

@@ -105,7 +105,8 @@ def artifacts_export(
 ) -> None:
     """Write one part of an artifact to FILE, as Parquet or as a pickled estimator."""
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.flows.reading.lookup import load_code_of
+        from prefect_tune.flows.output_files import check_output
+        from prefect_tune.flows.reading.lookup import load_code_of, trials_using
         from prefect_tune.storage.codec import decode
         from prefect_tune.storage.files import Damaged
         from prefect_tune.storage.inspection import part_of
@@ -119,6 +120,8 @@ def artifacts_export(
             raise BadInput(
                 f"artifact {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"
             )
+        users = [entry.study, *(study for study, _ in trials_using(opened, entry.key))]
+        check_output(file, store=opened, studies=set(users))
         try:
             data = part_of(opened, entry, part)
         except Damaged as error:

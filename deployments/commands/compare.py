@@ -15,7 +15,7 @@ from prefect_tune.deployments.commands.options import (
     add_options,
     grouped_by,
 )
-from prefect_tune.deployments.commands.output import check_page, print_json, write_page
+from prefect_tune.deployments.commands.output import print_json, write_page
 from prefect_tune.flows.options.declared import (
     COMPARE_OPTIONS,
     OPTIONS,
@@ -61,7 +61,9 @@ def compare(
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
     with reported_errors():  # before a server starts
         if report is not None:
-            check_page(report)
+            from prefect_tune.flows.output_files import check_output, input_files
+
+            check_output(report, [*input_files(parameters), parameters["out"]])
         for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
             parameters[name] = list(parameters[name]) or None
         CompareOptions.parse(parameters)
@@ -106,9 +108,10 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
         from prefect_tune.flows.comparison.curves import pooled_standings
+        from prefect_tune.flows.output_files import check_output
 
         if report is not None:
-            check_page(report)
+            check_output(report, curves)
         _print(pooled_standings(curves), report, curves, (), as_json=as_json)
 
 

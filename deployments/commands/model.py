@@ -45,6 +45,13 @@ _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
     shell_complete=complete_files,
 )
 @click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="COLUMN",
+    help="Column of DATA to write beside the predictions (tables only). Can be repeated.",
+)
+@click.option(
     "--skip-bad-rows",
     is_flag=True,
     help="Leave predictions empty for rows with unreadable cells.",
@@ -65,6 +72,7 @@ def predict(
     *,
     series: str | None,
     labels: str | None,
+    ids: tuple[str, ...],
     skip_bad_rows: bool,
     out: str,
     as_json: bool,
@@ -75,8 +83,9 @@ def predict(
 
     DATA has the form of the training data and needs no target column. Each row is read according to
     the schema of the training data, independently of other rows. FILE (.parquet or .csv) gets one
-    row for each row of DATA, with the columns `prediction` and `probability_<class>`. For patient
-    events, --labels names the rows to predict:
+    row for each row of DATA, in the same order, with the columns `prediction` and
+    `probability_<class>`, after the columns named by --id. Values that no training row has are
+    counted by column. For patient events, --labels names the rows to predict:
 
         prefect-tune predict icu events_of_may --labels labels_of_may.parquet
         prefect-tune predict --series nightly events_of_may --labels labels_of_may.parquet
@@ -85,16 +94,20 @@ def predict(
     with reported_errors():
         format_from_suffix(out, TABLES, "out")
         with existing_store(store, database) as opened:
+            from prefect_tune.flows.output_files import check_output
+            from prefect_tune.flows.results.predict import UNSEEN
             from prefect_tune.flows.results.predict import predict as predict_rows
 
             study, record = _model(opened, series, study)
+            check_output(out, [data, labels], opened, [study])
             frame = predict_rows(
-                opened, study, data, labels, skip_bad_rows=skip_bad_rows, record=record
+                opened, study, data, labels, skip_bad_rows=skip_bad_rows, record=record, ids=ids
             )
+        unseen = frame.attrs.pop(UNSEEN)
         write_table(frame, out)
         n_predicted = int(frame.prediction.notna().sum())
         if as_json:
-            counts = {"rows": len(frame), "predicted": n_predicted}
+            counts = {"rows": len(frame), "predicted": n_predicted, UNSEEN: unseen}
             print_json({"study": study, **counts, "columns": list(frame.columns), "out": out})
         else:
             by = f" by {study}, the champion of {series}" if series else ""
@@ -170,7 +183,11 @@ def export(
         card_file = Path(file).with_suffix(".md")
         use, card = "", None
         with existing_store(store, database) as opened:
+            from prefect_tune.flows.output_files import check_output
+
             study, record = _model(opened, series, study)
+            for output in [file, *([] if no_card else [str(card_file)])]:
+                check_output(output, store=opened, studies=[study])
             if not no_card:
                 from prefect_tune.flows.results.model_card import (
                     card_facts,

@@ -100,17 +100,6 @@ def print_result(summary: dict[str, Any], *, as_json: bool, silent: bool = False
         print_summary(from_document(StudyView, summary), as_json=False)
 
 
-def check_page(out: str) -> None:
-    """Raise BadInput unless a file can be written. Call it before long work."""
-    from prefect_tune.storage.local_files import check_writable
-    from prefect_tune.tasks.bad_input import BadInput
-
-    try:
-        check_writable(Path(out))
-    except OSError as error:
-        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
-
-
 def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:
     """Write a report to a file, or raise BadInput; print the location unless `is_silent`."""
     from prefect_tune.deployments.report.html import page_html

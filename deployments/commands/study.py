@@ -145,8 +145,10 @@ def trials(
 def _write_trials(
     store: "ArtifactStore", study: str, out: str, *, failed: bool, as_json: bool
 ) -> None:
+    from prefect_tune.flows.output_files import check_output
     from prefect_tune.flows.results.trial_table import trial_table, writable
 
+    check_output(out, store=store, studies=[study])
     table = trial_table(store, study)
     if failed:
         table = table[table["state"] == "FAIL"]
@@ -249,13 +251,14 @@ def report(
     --json prints the same contents as JSON. A file is then written only with --out.
     """
     with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.commands.output import check_page, write_page
+        from prefect_tune.deployments.commands.output import write_page
+        from prefect_tune.flows.output_files import check_output
         from prefect_tune.flows.reading.lookup import find_study
 
         find_study(opened, study)
         file = out or f"{study}.html"
         if out or not as_json:
-            check_page(file)
+            check_output(file, store=opened, studies=[study])
         from prefect_tune.deployments.report.study_page import study_page, study_report
         from prefect_tune.optimizers.converter import to_document
 

@@ -37,6 +37,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Label, load_dataset
+from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import (
@@ -157,8 +158,8 @@ class PipelineSearch(BaseEstimator):
         """Search for the best pipeline, and fit it on all n rows of X, a DataFrame or an array.
 
         Args:
-            X: DataFrame or array of n rows.
-            y: Classes or numbers, shape (n,).
+            X: DataFrame of pandas, polars, pyarrow or another library, or array of n rows.
+            y: Classes or numbers, shape (n,), or (n, 1) with a warning.
             groups: Labels, shape (n,); rows with equal labels, such as one patient's, share a fold.
                 To use a column of X as a group and as a feature, name the column by `group`.
 
@@ -202,7 +203,7 @@ class PipelineSearch(BaseEstimator):
         """Return the score by the metric (larger is better); BadInput for an unknown class."""
         rows = self._rows(X)
         classes = self._classes()
-        true = column_or_1d(y)
+        true = column_or_1d(as_pandas(y))
         if len(classes):
             unknown = np.setdiff1d(true, classes)
             if len(unknown):

@@ -11,12 +11,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.table import CLASSES_WITH_DECIMALS
 from prefect_tune.tasks.data.table_source import checked_column, checked_frame, unused_name
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
-    """Return rows as a DataFrame; columns of an array are named x0, x1 and so on.
+    """Return rows as a pandas DataFrame; columns of an array are named x0, x1 and so on.
 
     With `is_new`, as in `fit`, the estimator gets `n_features_in_` and `feature_names_in_`;
     without, X must match the rows of `fit`. An array has shape (n, d).
@@ -30,7 +31,7 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
             f"X is a sparse {type(X).__name__}, but the search takes tables",
             remedy="make it dense with X.toarray()",
         )
-    least = 2 if is_new else 1
+    X, least = as_pandas(X), 2 if is_new else 1
     if isinstance(X, pd.DataFrame):
         frame = checked_frame(X, "X")
         _check_shape(frame, least)
@@ -57,6 +58,7 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
+    y = as_pandas(y)
     if not isinstance(y, pd.Series):
         values = y if isinstance(y, ExtensionArray) else column_or_1d(y, warn=True)
         has_name = isinstance(y, pd.DataFrame) and y.shape[1] == 1
@@ -95,7 +97,7 @@ def with_groups(
         raise BadInput(f"fit got groups, but group is {column!r}; give only one")
     if np.shape(groups) != (len(X),):
         raise BadInput(f"groups needs one label per row: shape ({len(X)},), not {np.shape(groups)}")
-    labels = checked_column(pd.Series(groups), "groups")
+    labels = checked_column(pd.Series(as_pandas(groups)), "groups")
     n_missing = int(labels.isna().sum())
     if n_missing:
         raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row a group")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from prefect_tune.flows.comparison.comparison import (
@@ -20,6 +19,7 @@ from prefect_tune.flows.options.declared import (
     CompareOptions,
     StudyOptions,
 )
+from prefect_tune.flows.output_files import check_output, input_files
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare, study_name_from
 from prefect_tune.flows.preparation.request import StudyRequest
@@ -36,7 +36,6 @@ from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.local_files import check_writable
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
@@ -82,7 +81,8 @@ def prepare_comparison(
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
     race = request.options.race
-    out = _writable(own.out or f"{name}.parquet")
+    named = input_files(vars(request.options))
+    out = check_output(own.out or f"{name}.parquet", named, store)
     races = {one.entrant.suffix: one.plan.options.race for one in former}
     replicates = tuple(
         Replicate(
@@ -257,14 +257,3 @@ def _notes(name: str, replicates: tuple[Replicate, ...]) -> tuple[Note, ...]:
         how_far = f"{n_done} of {len(replicates)} replicates are done"
         notes.append(Note(f"resuming comparison {name}: {how_far}", "name", name))
     return tuple(notes)
-
-
-def _writable(out: str) -> Path:
-    """Return the path of the file for the curves; raise `BadInput` if it cannot be written."""
-    path = Path(out).expanduser().absolute()
-    try:
-        check_writable(path)
-    except OSError as error:
-        reason = f"cannot be written: {error}"
-        raise BadInput(reason, option="out", value=out, remedy="name another file") from error
-    return path

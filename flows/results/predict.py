@@ -18,13 +18,13 @@ from prefect_tune.storage.key import ARTIFACTS, model_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
-from prefect_tune.tasks.data.columns import read_rows
+from prefect_tune.tasks.data.columns import read_rows, unseen_values
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
-from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
+from prefect_tune.tasks.data.row_reader import RowReader, UnreadableCell, unreadable_text
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
@@ -88,14 +88,15 @@ def predict(
     *,
     skip_bad_rows: bool = False,
     record: str | None = None,
+    ids: Sequence[str] = (),
 ) -> pd.DataFrame:
     """Predict new rows: `prediction`, and `probability_<class>` if the model has probabilities.
 
-    For events, patient and prediction time are included. Rows without any event get the class
-    shares and the most frequent class of the training rows, or their mean for numbers. Returns the
-    predictions, one row per row of the data. Raises `UnknownName` or `BadInput` if the study has no
-    model, or the data cannot be used, and `InvalidPredictions` if a prediction is not one of the
-    classes, or not a finite number.
+    Columns `ids` of a table come first; for events, patient and prediction time. Rows without any
+    event get the class shares and the most frequent class of the training rows, or their mean for
+    numbers. Returns the predictions, one row per row of the data and in its order. Raises
+    `UnknownName` or `BadInput` if the study has no model, or the data cannot be used, and
+    `InvalidPredictions` if a prediction is not one of the classes, or not a finite number.
 
     Args:
         store: Store of the study.
@@ -105,6 +106,7 @@ def predict(
         skip_bad_rows: Whether table rows with unreadable cells get no prediction; otherwise they
             are an error.
         record: Copy of the model as a champion; None for the study's own model.
+        ids: Columns of a table that identify its rows.
     """
     model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
@@ -112,10 +114,13 @@ def predict(
     X = read_features(data, labels, dataset, plan.source.format, plan.source.gaps)
     frame, reader = pd.DataFrame(index=pd.RangeIndex(len(X))), dataset.row_reader
     cells: list[UnreadableCell] = []
+    unseen: dict[str, int] = {}
+    given = _identifying(X, ids, data)
     if isinstance(X, EventRows):
         frame = X.rows.copy()
     elif reader is not None:
         X, cells = read_rows(X, reader, data)
+        unseen = _unseen(X, reader)
     if cells and not skip_bad_rows:
         remedy = "use --skip-bad-rows to predict the other rows"
         raise BadInput(unreadable_text(cells, data), remedy=remedy)
@@ -133,7 +138,40 @@ def predict(
             for label, probability in zip(dataset.classes, found.score.T, strict=True)
         }
         frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
-    return _without(cells, frame) if cells else frame
+    frame = _without(cells, frame) if cells else frame
+    if twice := [name for name in ids if name in frame]:
+        raise BadInput(
+            f"the predictions have a column {twice[0]!r} too", option="id", remedy="rename yours"
+        )
+    frame = frame if given is None else pd.concat([given, frame], axis=1)
+    frame.attrs = {UNSEEN: unseen}
+    return frame
+
+
+UNSEEN = "unseen_values"
+"""Attribute of predictions: the number of values that training rows lack, by column."""
+
+
+def _identifying(X: pd.DataFrame | EventRows, ids: Sequence[str], data: str) -> pd.DataFrame | None:
+    if not ids:
+        return None
+    if isinstance(X, EventRows):
+        reason = f"{data} holds events, whose patients and times identify the predictions"
+        raise BadInput(reason, option="id", value=ids[0], remedy="leave it out")
+    for name in ids:
+        need_column(name, X.columns, data)
+    return X[list(dict.fromkeys(ids))].reset_index(drop=True)
+
+
+def _unseen(X: pd.DataFrame, reader: RowReader) -> dict[str, int]:
+    """Return and log the number of values that training rows lack, by column."""
+    found = unseen_values(X, reader)
+    for name, values in found.items():
+        _LOGGER.warning(
+            f"column {name}: {len(values)} of {X[name].notna().sum()} values were not there in "
+            f"training, such as {values.iloc[0]!r} in row {values.index[0] + 1}"
+        )
+    return {name: len(values) for name, values in found.items()}
 
 
 def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:

@@ -353,6 +353,9 @@ def like_training(
     X, cells = read_rows(frame, reader, where)
     if cells:
         raise BadInput(unreadable_text(cells, where))
+    for name, unseen in unseen_values(X, reader).items():
+        if len(unseen) == X[name].notna().sum():
+            _LOGGER.warning(f"no value of column {name} was there in training")
     return X
 
 
@@ -369,12 +372,18 @@ def read_rows(
         if not set(column.features) <= known:
             need_column(column.name, frame.columns, where)
     X, cells = reader.read(frame)
+    return canonical(X), cells
+
+
+def unseen_values(X: pd.DataFrame, reader: RowReader) -> dict[str, pd.Series]:
+    """Return the categories of new rows, as read, that training rows lack, by column."""
+    found = {}
     for column in reader.columns:
         if column.kind == "category" and column.name in X:
-            found = X[column.name]
-            if found.notna().any() and not set(column.known) & set(found.cat.categories):
-                _LOGGER.warning(f"no value of column {column.name} was there in training")
-    return canonical(X), cells
+            values = X[column.name].dropna().astype(object)
+            if len(unseen := values[~values.isin(column.known)]):
+                found[column.name] = unseen
+    return found
 
 
 _LOGGER = logging.getLogger(__name__)

@@ -39,8 +39,8 @@ _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
     "year": lambda days: days.year,
     "month": lambda days: days.month,
     "day": lambda days: days.day,
-    "weekday": lambda days: days.weekday,
-    "yearday": lambda days: days.dayofyear,
+    "weekday": lambda days: days.day_of_week,
+    "yearday": lambda days: days.day_of_year,
 }
 
 
@@ -220,6 +220,7 @@ class RowReader(TransformerMixin, BaseEstimator):
             UnreadableRows: If a cell does not have the learned kind; has row, column and value.
             ValueError: If a column is missing.
         """
+        X = as_pandas(X)
         if not isinstance(X, pd.DataFrame):
             X = pd.DataFrame(np.asarray(X), columns=self.names)
         read, cells = self.read(X)
@@ -246,7 +247,7 @@ class RowReader(TransformerMixin, BaseEstimator):
             else:
                 raise ValueError(f"the data has no column {column.name!r}")
             for part in parts:
-                given = frame[part.name].reset_index(drop=True)
+                given = plain_column(frame[part.name].reset_index(drop=True))
                 made, is_bad = _READ[part.kind](given, part, frozenset(("", *self.missing)))
                 read |= made
                 rows = np.flatnonzero(is_bad).tolist()
@@ -254,6 +255,48 @@ class RowReader(TransformerMixin, BaseEstimator):
                     UnreadableCell(row, part.name, given.iloc[row], part.expected) for row in rows
                 ]
         return pd.DataFrame(read, index=pd.RangeIndex(len(frame))), cells
+
+
+def as_pandas(values: Any) -> Any:
+    """Return a frame or column of any library as that of pandas, and other values as they are."""
+    if isinstance(values, pd.DataFrame | pd.Series | np.ndarray | list | tuple):
+        return values
+    with suppress(ImportError):  # exported models also predict where narwhals is not installed
+        import narwhals as nw  # noqa: PLC0415
+
+        found = nw.from_native(values, allow_series=True, pass_through=True)
+        if found is values and hasattr(values, "__arrow_c_stream__"):
+            found = nw.from_arrow(values, backend="pyarrow")
+        if isinstance(found, nw.LazyFrame):
+            found = found.collect()
+        if isinstance(found, nw.DataFrame) and not found.implementation.is_pandas_like():
+            return found.to_arrow().to_pandas(types_mapper=pd.ArrowDtype)
+        if isinstance(found, nw.DataFrame | nw.Series):
+            return found.to_pandas()
+    return values
+
+
+_EXACT = 2**53
+"""Whole numbers up to this one have a float of their own."""
+
+
+def plain_column(column: pd.Series) -> pd.Series:
+    """Return a column whose type does not depend on its library, or on the unit of its dates."""
+    kind: Any = column.dtype
+    if isinstance(kind, pd.ArrowDtype):
+        cells = column.array.__arrow_array__()
+        plain = cells.to_pandas(date_as_object=False, integer_object_nulls=True)
+        column = pd.Series(plain.array, column.index, name=column.name)
+    elif hasattr(kind, "numpy_dtype"):  # nullable numbers and truth values
+        column = column.astype(object if column.hasnans else kind.numpy_dtype)
+    if column.dtype == object:
+        found = pd.api.types.infer_dtype(column, skipna=True)
+        if found == "date":
+            column = column.astype("datetime64[us]")
+        elif found in {"integer", "floating"} and (column.dropna().abs() <= _EXACT).all():
+            column = pd.to_numeric(column.where(column.notna(), None))
+    is_date = pd.api.types.is_datetime64_any_dtype(column.dtype)
+    return column.dt.as_unit("us") if is_date else column
 
 
 def joined_name(name: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils.validation import column_or_1d
 
 from prefect_tune.storage.key import content_digest
 from prefect_tune.storage.matrices import canonical
@@ -20,7 +21,7 @@ from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.row_ids import value_ids
-from prefect_tune.tasks.data.row_reader import RowReader, is_gap, is_texts
+from prefect_tune.tasks.data.row_reader import RowReader, as_pandas, is_gap, is_texts, plain_column
 from prefect_tune.tasks.data.row_times import (
     RowTimes,
     check_times_differ,
@@ -299,7 +300,10 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
         if level is not None and flat_name(level) not in given:
             given.attrs[INDEX].append(flat_name(level))
             given[flat_name(level)] = frame.index.get_level_values(position)
-    return given.reset_index(drop=True)
+    given = given.reset_index(drop=True)
+    for label, column in given.items():
+        given[label] = plain_column(column)
+    return given
 
 
 def checked_column(column: pd.Series, what: str) -> pd.Series:
@@ -308,7 +312,7 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
     Raises:
         BadInput: If the values have several types.
     """
-    column = column.reset_index(drop=True)
+    column = plain_column(column.reset_index(drop=True))
     if column.dtype != object:
         return column
     found = pd.api.types.infer_dtype(column, skipna=True)
@@ -330,8 +334,8 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
 
     Args:
         frame: Features, and the target if a column is named.
-        target: Name of the column, or the values in row order. Values with the name of a column get
-            another name.
+        target: Name of the column, or the values in row order, perhaps as one column (with a
+            warning). Values with the name of a column get another name.
 
     Raises:
         BadInput: If the number of values differs from the number of rows.
@@ -340,6 +344,10 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
         target = flat_name(target)
     if target is None or isinstance(target, str):
         return frame, target
+    target = as_pandas(target)
+    if np.ndim(target) == 2 and np.shape(target)[1] == 1:
+        names = list(getattr(target, "columns", [None]))
+        target = pd.Series(column_or_1d(target, warn=True), name=names[0])
     if np.ndim(target) != 1:
         raise BadInput(f"a target is one value a row; got the shape {np.shape(target)}")
     values = target if isinstance(target, pd.Series) else pd.Series(target)
@@ -370,9 +378,14 @@ def frame_dataset(source: Source, frame: pd.DataFrame, test: pd.DataFrame | None
 
 def _content(frame: pd.DataFrame) -> Iterator[bytes]:
     for name in frame.columns:
-        column = frame[name]
-        yield f"{name}\0{column.dtype}\0".encode()
-        if isinstance(column.dtype, np.dtype) and column.dtype != object:
+        column, kind = frame[name], frame[name].dtype.kind
+        if kind == "m":
+            column = column.dt.total_seconds()  # of any unit
+        if kind in "biufmM" and isinstance(column.dtype, np.dtype):
+            yield f"{name}\0{kind}\0{column.dtype}\0".encode()
             yield np.ascontiguousarray(column.to_numpy()).tobytes()
         else:
-            yield "\0".join(map(repr, column.astype(object))).encode()
+            is_category = isinstance(column.dtype, pd.CategoricalDtype)
+            cells = column.astype(object).where(column.notna(), None)
+            yield f"{name}\0{'category' if is_category else 'object'}\0".encode()
+            yield "\0".join(map(repr, cells)).encode()

@@ -1,0 +1,101 @@
+"""Output files of commands, which never replace a file that the command or its study reads."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.local_files import check_writable
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.location import SUFFIXES
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.source_state import source_states
+
+_INPUTS = ("data", "labels", "test", "space", "start")
+"""Options that may name files."""
+_OF_STORE = ("cache", "records", "tmp", "store.json", "index.sqlite")
+"""Folders and files of a store."""
+
+
+def check_output(
+    out: str,
+    read: Iterable[str | None] = (),
+    store: ArtifactStore | None = None,
+    studies: Iterable[str] = (),
+) -> Path:
+    """Return the path of an output file. Call it before any work.
+
+    Args:
+        out: The file to write.
+        read: Files and folders that the command reads.
+        store: Store that the command reads, or None.
+        studies: Names of studies in the store, whose files are inputs too.
+
+    Raises:
+        BadInput: If the file cannot be written, or is one of the inputs, also by a link.
+    """
+    path = Path(out).expanduser().absolute()
+    try:
+        check_writable(path)
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
+    inputs = {name: "an input of this command" for name in read if name}
+    if store is not None:
+        inputs |= dict.fromkeys(_files_of_store(store), "a part of the store")
+        found = filter(None, map(Ledger(store.database).study, studies))
+        for plan in map(StudyPlan.from_stored, found):
+            of_study = f"an input of study {plan.options.study}"
+            inputs |= dict.fromkeys(_files_of_study(plan), of_study)
+            if _has_content_of(path, plan):  # the path is relative to another working folder
+                inputs[str(path)] = of_study
+    for name, what in inputs.items():
+        if _would_change(path, Path(name.rpartition("::")[2].removeprefix("file://"))):
+            raise BadInput(f"{out} is {what}; name another file")
+    return path
+
+
+def input_files(options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of files and folders among a study's options."""
+    for name in (str(options[name]) for name in _INPUTS if options.get(name)):
+        yield name.rpartition(":")[0] if ".py:" in name else name
+    if labels := options.get("labels"):
+        yield f"{options['data']}/{labels}"
+
+
+def _files_of_study(plan: StudyPlan) -> Iterator[str]:
+    behind = plan.problem.behind
+    yield from input_files(vars(plan.options))
+    yield from (module.file for module in behind.modules if module.file)
+    yield from (data_file.file for data_file in behind.files)
+    if plan.problem.space_code:
+        yield str(Path(behind.folder) / Path(plan.space.rpartition(":")[0]).name)
+
+
+def _files_of_store(store: ArtifactStore) -> Iterator[str]:
+    yield from (f"{store.address.url}/{name}" for name in _OF_STORE)
+    if database := store.address.database.partition(":///")[2]:
+        yield database
+
+
+def _has_content_of(path: Path, plan: StudyPlan) -> bool:
+    states = plan.source_states
+    known = {state.content for state in (states.data, states.labels, states.test) if state}
+    state = source_states(Source(str(path))).data if known and path.is_file() else None
+    return state is not None and state.content in known
+
+
+def _would_change(path: Path, kept: Path) -> bool:
+    """Return whether writing a file changes another file, or a folder of data or of a store."""
+    kept = kept.expanduser()
+    files = [kept]
+    with suppress(OSError):
+        if kept.is_dir():
+            is_below = path.resolve().is_relative_to(kept.resolve())
+            if is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES)):
+                return True
+            files = [file for file in kept.rglob("*") if file.name.lower().endswith(SUFFIXES)]
+        return path.exists() and any(file.exists() and file.samefile(path) for file in files)
+    return False
