@@ -22,7 +22,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import like_training
-from prefect_tune.tasks.data.dataset import Dataset, Label, load_dataset
+from prefect_tune.tasks.data.dataset import Dataset, Label, label_text, load_dataset
 from prefect_tune.tasks.data.row_ids import identity_columns, row_ids
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
@@ -207,14 +207,9 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
 
 
 def _places(learned: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int32]:
-    """Return the position of each learned class, -1 if it is none; 1, 1.0 and "1" are equal."""
-    known = {_text(label): position for position, label in enumerate(classes)}
-    return np.array([known.get(_text(label), -1) for label in learned], dtype=np.int32)
-
-
-def _text(label: Label) -> str:
-    is_whole = isinstance(label, float) and label.is_integer()
-    return str(int(label) if is_whole else label)
+    """Return the position of each learned class, -1 if it is none."""
+    known = {label_text(label): position for position, label in enumerate(classes)}
+    return np.array([known.get(label_text(label), -1) for label in learned], dtype=np.int32)
 
 
 def _line(error: Exception) -> str:

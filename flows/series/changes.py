@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from prefect_tune.flows.series.series import Changes, Names
 from prefect_tune.flows.text import counted
 from prefect_tune.tasks.bad_input import BadInput, shown_columns
-from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.dataset import Dataset, label_text
 from prefect_tune.tasks.data.events import EventRows
 
 _NAMED = 10
@@ -23,7 +23,7 @@ def changes_between(old: Dataset, new: Dataset) -> Changes:
     added, removed, relabelled = _row_changes(old, new)
     columns = _column_names(old), _column_names(new)
     codes = _codes(old), _codes(new)
-    classes = [[str(label) for label in dataset.classes] for dataset in (old, new)]
+    classes = [[label_text(label) for label in dataset.classes] for dataset in (old, new)]
     return Changes(
         added,
         removed,
@@ -107,7 +107,7 @@ def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int,
 
 def _targets(dataset: Dataset) -> NDArray[Any]:
     """Return the name of the class, or the number, of each row, shape (n,)."""
-    names = np.array([str(label) for label in dataset.classes], dtype=object)
+    names = np.array([label_text(label) for label in dataset.classes], dtype=object)
     return names[dataset.y] if dataset.classes else dataset.y
 
 

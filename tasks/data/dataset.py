@@ -17,13 +17,20 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.code_table import DESCRIPTIONS
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.row_reader import RowReader
+from prefect_tune.tasks.data.row_reader import TRUTHS, RowReader
 
 _STRATA = 10
 _ROWS_PER_STRATUM = 20
 
 Label = str | int | float | bool
 """A class as the user wrote it."""
+
+
+def label_text(label: Label) -> str:
+    """Return the same text for all spellings of a class: 1, 1.0, True, `TRUE` and `1` are equal."""
+    number = TRUTHS.get(str(label), label)
+    is_whole = isinstance(number, float) and number.is_integer()
+    return str(int(number) if is_whole else number)
 
 
 @dataclass(frozen=True)

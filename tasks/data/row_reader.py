@@ -26,7 +26,8 @@ Kind = Literal["number", "category", "date", "duration", "text"]
 Values = NDArray[np.float64]
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+"""Spellings of truth values, and their numbers."""
 _ISO = (
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?)?"
 )
@@ -288,12 +289,13 @@ def plain_column(column: pd.Series) -> pd.Series:
         plain = cells.to_pandas(date_as_object=False, integer_object_nulls=True)
         column = pd.Series(plain.array, column.index, name=column.name)
     elif hasattr(kind, "numpy_dtype"):  # nullable numbers and truth values
-        column = column.astype(object if column.hasnans else kind.numpy_dtype)
+        has_type = kind.kind == "f" or not column.hasnans
+        column = column.astype(kind.numpy_dtype if has_type else object)
     if column.dtype == object:
         found = pd.api.types.infer_dtype(column, skipna=True)
         if found == "date":
             column = column.astype("datetime64[us]")
-        elif found in {"integer", "floating"} and (column.dropna().abs() <= _EXACT).all():
+        elif found == "integer" and (column.dropna().abs() <= _EXACT).all():
             column = pd.to_numeric(column.where(column.notna(), None))
     is_date = pd.api.types.is_datetime64_any_dtype(column.dtype)
     return column.dt.as_unit("us") if is_date else column
@@ -358,8 +360,8 @@ def read_number(value: Any) -> float:
     """Return a value as a number; infinity if it is not a number."""
     if isinstance(value, str):
         text = value.strip()
-        if text in _TRUTHS:
-            return _TRUTHS[text]
+        if text in TRUTHS:
+            return TRUTHS[text]
         return float(text) if _NUMBER.fullmatch(text) else np.inf
     if isinstance(value, Number | Decimal | np.bool_) and not isinstance(value, complex):
         return float(value)  # type: ignore[arg-type]
@@ -468,7 +470,7 @@ def _meaning(value: Any) -> Any:
     Other texts than whole numbers, such as 250.00 and 1E5, may be codes and stay texts.
     """
     text = value.strip() if isinstance(value, str) else ""
-    is_number = text in _TRUTHS or re.fullmatch(_WHOLE, text) if text else True
+    is_number = text in TRUTHS or re.fullmatch(_WHOLE, text) if text else True
     if is_number and np.isfinite(number := read_number(value)):
         return number
     if isinstance(value, date | np.datetime64) or re.fullmatch(_ISO, text):
