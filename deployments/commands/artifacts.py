@@ -114,14 +114,14 @@ def artifacts_export(
         from prefect_tune.tasks.user_code import portable_pickle
 
         entry = _the_artifact(opened, key)
+        users = [entry.study, *(study for study, _ in trials_using(opened, entry.key))]
+        check_output(file, store=opened, studies=set(users))
         if not entry.is_present:
             raise BadInput(f"artifact {entry.key[:12]} was evicted; only its summary remains")
         if part not in entry.parts:
             raise BadInput(
                 f"artifact {entry.key[:12]} has no part {part!r}; it has {', '.join(entry.parts)}"
             )
-        users = [entry.study, *(study for study, _ in trials_using(opened, entry.key))]
-        check_output(file, store=opened, studies=set(users))
         try:
             data = part_of(opened, entry, part)
         except Damaged as error:

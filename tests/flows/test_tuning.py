@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from inputs import QUICK, table, write_table
 from observing import Heard
@@ -258,7 +259,8 @@ def test_prefect_is_told_a_name_and_the_store_has_the_content(summary, folder) -
 
 def test_it_is_continued_with_the_same_rows_and_no_others(summary, call) -> None:
     frame = table()
-    split = call(frame.drop(columns="target"), target=frame["target"], trials=2)
+    polars = pl.from_pandas(frame)
+    split = call(polars.drop("target"), target=polars["target"], trials=2)
     assert (split["n_trials"], summary["n_trials"]) == (2, 1)
     assert call(summary["data"], trials=3)["n_trials"] == 3  # as Prefect tries a flow run again
     with pytest.raises(BadInput, match="other data"):

@@ -216,7 +216,14 @@ def test_a_class_unknown_to_the_champion_has_probability_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learned", "classes"), [((1, 2), ("1", "2")), ((1.0, 2.0), (1, 2)), (("1", "2"), (1, 2))]
+    ("learned", "classes"),
+    [
+        ((1, 2), ("1", "2")),
+        ((1.0, 2.0), (1, 2)),
+        (("1", "2"), (1, 2)),
+        ((0, 1), (False, True)),
+        ((False, True), ("FALSE", "TRUE")),
+    ],
 )
 def test_classes_are_matched_by_their_text(learned: tuple, classes: tuple) -> None:
     found = Predictions(np.array([1, 0]), np.array([[0.2, 0.8], [1.0, 0.0]]))

@@ -167,6 +167,7 @@ def test_trials_are_listed_with_stable_fields_and_written_as_a_table(ended, tmp_
         (("predict", "s", "nowhere.csv"), ("nowhere.csv",)),
         (("predict", "s", "DATA", "--out", "no/where.csv"), ("no/where.csv",)),
         (("predict", "s", "OTHER"), ("'a'",)),
+        (("predict", "s", "DATA", "--id", "b", "--id", "day"), ("'day'",)),
         (("show", "s", "--store", "/no/such/store"), ("/no/such/store",)),
         (("retry", "s", "--trial", "1"), ("trial 1",)),
         (("run", "DATA", "--target", "target", "--study", "s", "--metric", "auroc"), ("error",)),
@@ -194,6 +195,35 @@ def test_a_mistake_is_told_in_one_message_with_exit_code_2(
     assert all(part in done.stderr for part in named)
     assert "Traceback" not in done.stderr
     assert list((tmp_path / "here").iterdir()) == []
+
+
+@pytest.mark.parametrize("form", ["path", "relative", "symbolic link", "hard link"])
+def test_no_output_replaces_an_input(ended, tmp_path, monkeypatch, form) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, new, out = ended.folder / "table.csv", tmp_path / "new.csv", tmp_path / "out.csv"
+    rows_of(ended).to_csv(new, index=False)
+    named = {data: out, new: tmp_path / "new_out.csv"}
+    for file, link in named.items():
+        if form == "symbolic link":
+            link.symlink_to(file)
+        elif form == "hard link":
+            link.hardlink_to(file)
+        else:
+            named[file] = Path(os.path.relpath(file)) if form == "relative" else file
+    before, key = data.read_bytes(), ended.run.json("artifacts", "ls")[0]["key"]
+    commands = [
+        ("predict", "s", new, "--out", named[new]),
+        ("predict", "s", new, "--out", named[data]),
+        ("trials", "s", "--out", named[data]),
+        ("report", "s", "--out", named[data]),
+        ("artifacts", "export", key, named[data]),
+        ("artifacts", "export", key, ended.run.home / "store" / "index.sqlite"),
+    ]
+    for command in commands:
+        done = ended.run(*command)
+        assert done.exit_code == 2, command
+        assert "name another file" in done.stderr
+        assert data.read_bytes() == before
 
 
 def test_a_trial_is_explained_to_people(ended) -> None:
@@ -269,11 +299,15 @@ def test_a_report_is_one_file_named_after_the_study(ended, tmp_path, monkeypatch
 
 def test_predictions_and_the_model_are_files_of_the_users(ended, tmp_path) -> None:
     fresh, out = rows_of(ended).head(40), tmp_path / "predictions.csv"
+    fresh = fresh.assign(name=[f"00{row}" for row in range(40, 0, -1)])
+    fresh.loc[[4, 9, 21], "colour"] = "mauve"
     fresh.to_parquet(tmp_path / "new.parquet", index=False)
-    told = ended.run.json("predict", "s", tmp_path / "new.parquet", "--out", out)
+    told = ended.run.json("predict", "s", tmp_path / "new.parquet", "--out", out, "--id", "name")
     predictions = pd.read_csv(out)
     assert list(predictions) == told["columns"]
-    assert list(predictions) == ["prediction", "probability_no", "probability_yes"]
+    assert list(predictions) == ["name", "prediction", "probability_no", "probability_yes"]
+    assert predictions["name"].tolist() == fresh["name"].tolist()
+    assert told["unseen_values"] == {"colour": 3}
     chances = predictions[["probability_no", "probability_yes"]]
     assert chances.sum(axis=1).round(9).eq(1).all()
     assert ended.run("export", "s", tmp_path / "model.pkl").exit_code == 0

@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from inputs import table
 from prefect_api import flow_runs
 from processes import environment, run_json
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import Pipeline
 
@@ -83,6 +86,30 @@ def test_its_best_estimator_is_the_exported_model(fitted) -> None:
     assert [type(step) for _, step in exported.steps] == [
         type(step) for _, step in fitted.best_estimator_.steps
     ]
+
+
+@pytest.mark.parametrize("form", [pl.from_pandas, pa.Table.from_pandas])
+def test_search_and_model_take_frames_of_other_libraries(fitted, form) -> None:
+    X, y = rows(40, seed=5)
+    for model in (fitted, fitted.best_estimator_):
+        np.testing.assert_array_equal(model.predict(form(X)), fitted.predict(X))
+    assert fitted.score(form(X), pl.Series(y)) == fitted.score(X, y)
+    swapped = form(X[X.columns[::-1]])  # by name, as files
+    np.testing.assert_array_equal(fitted.best_estimator_.predict(swapped), fitted.predict(X))
+
+
+@pytest.mark.parametrize("name", ["a", "count"])
+def test_scikit_learn_inspects_search_and_model(fitted, name) -> None:
+    X, y = rows(60, seed=5)
+    X = X.astype({"count": float})  # scikit-learn refuses whole numbers here
+    for model in (fitted, fitted.best_estimator_):
+        found = partial_dependence(model, X, [name], grid_resolution=4)
+        assert np.isfinite(found["average"]).all()
+        assert permutation_importance(model, X, y, n_repeats=2).importances_mean.shape == (5,)
+    read = fitted.best_estimator_[:1].transform(rows(60, seed=5)[0])
+    assert np.isfinite(
+        partial_dependence(fitted.best_estimator_[1:], read, [name], grid_resolution=4)["average"]
+    ).all()
 
 
 def test_results_have_scikit_learns_columns(fitted) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from inputs import codes_of, events, table, write_meds, write_table, written
+from row_forms import FRAME
+from sklearn.exceptions import DataConversionWarning
 
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
@@ -23,6 +26,7 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table_files import NOTES, column_names, read_table
 from prefect_tune.tasks.data.table_source import (
@@ -569,6 +573,8 @@ def test_values_of_a_target_become_a_column_in_their_order() -> None:
     assert name == "of another index"
     assert joined[name].tolist() == shuffled.tolist()
     assert with_target(frame, np.zeros(len(frame)))[1] == "target"
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        assert with_target(frame, pl.DataFrame({"y": shuffled}))[1] == "y"
 
 
 def test_values_of_a_target_named_like_a_column_leave_the_column_as_it_is() -> None:
@@ -604,6 +610,51 @@ def test_a_name_stands_for_the_content() -> None:
     }
     names = {frame_name(other) for other in changed.values()}
     assert len(names | {frame_name(frame)}) == len(changed) + 1
+
+
+ANY_FRAME = FRAME.assign(
+    code=FRAME["code"].astype("Int64"),
+    date=[date(2024, 1, 1 + row % 28) if row % 9 else None for row in range(len(FRAME))],
+    target=[row % 2 for row in range(len(FRAME))],
+)
+
+
+def of_arrow(frame: pd.DataFrame) -> pa.Table:
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def with_unit(unit: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    return lambda frame: frame.astype(dict.fromkeys(["moment", "date"], f"datetime64[{unit}]"))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        pl.from_pandas,
+        lambda frame: pl.from_pandas(frame).lazy(),
+        of_arrow,
+        lambda frame: of_arrow(frame).combine_chunks().to_batches()[0],
+        lambda frame: of_arrow(frame).to_pandas(types_mapper=pd.ArrowDtype),
+        lambda frame: of_arrow(frame).to_pandas(),
+        lambda frame: frame.convert_dtypes(),
+        with_unit("s"),
+        with_unit("ms"),
+        with_unit("ns"),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"categorical": ("date", "moment")}, {"group": "date"}])
+def test_equal_frames_of_all_libraries_have_one_name_and_digest(form, options) -> None:
+    given = ANY_FRAME.dropna(subset=["date"])
+    source = Source("", target="target", **options)
+    same = [checked_frame(as_pandas(frame)) for frame in (given, form(given))]
+    assert frame_name(same[0]) == frame_name(same[1])
+    one, other = (frame_dataset(source, frame) for frame in same)
+    assert (one.digest(), one.notes) == (other.digest(), other.notes)
+
+
+def test_large_whole_numbers_beside_gaps_keep_their_last_digit() -> None:
+    ids = pl.DataFrame({"id": [2**60, None, 2**60 + 1]})
+    assert checked_frame(as_pandas(ids))["id"].tolist()[::2] == [2**60, 2**60 + 1]
 
 
 def with_column(*parts: pa.Array) -> Callable[[Path], str]:
