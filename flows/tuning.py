@@ -92,11 +92,8 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         of_prefect = {name: kwargs.pop(name) for name in _OF_PREFECT if name in kwargs}
         bound = signature(self.fn).bind(*args, **kwargs)
         call = partial(super().__call__, **of_prefect)
-        bound.arguments |= {
-            name: as_pandas(bound.arguments[name])
-            for name in ("data", "test")
-            if not isinstance(bound.arguments.get(name), str | None)
-        }
+        for name in {"data", "test"} & bound.arguments.keys():
+            bound.arguments[name] = as_pandas(bound.arguments[name])
         if isinstance(bound.arguments.get("data"), pd.DataFrame):
             return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
         if isinstance(bound.arguments.get("test"), pd.DataFrame):

@@ -4,16 +4,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, validate_data
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.table import CLASSES_WITH_DECIMALS
-from prefect_tune.tasks.data.table_source import checked_column, checked_frame, unused_name
+from prefect_tune.tasks.data.table_source import (
+    as_column,
+    checked_column,
+    checked_frame,
+    unused_name,
+)
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
@@ -58,11 +62,7 @@ def target_of(estimator: BaseEstimator, y: Any, X: pd.DataFrame, predicts: str |
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{name} requires y to be passed, but the target y is None")
-    y = as_pandas(y)
-    if not isinstance(y, pd.Series):
-        values = y if isinstance(y, ExtensionArray) else column_or_1d(y, warn=True)
-        has_name = isinstance(y, pd.DataFrame) and y.shape[1] == 1
-        y = pd.Series(values, name=str(y.columns[0]) if has_name else None)
+    y = as_column(y)
     check_consistent_length(X, y)
     target = checked_column(y.rename(unused_name(str(y.name or "target"), X)), "y")
     n_missing = int(target.isna().sum())
@@ -97,7 +97,7 @@ def with_groups(
         raise BadInput(f"fit got groups, but group is {column!r}; give only one")
     if np.shape(groups) != (len(X),):
         raise BadInput(f"groups needs one label per row: shape ({len(X)},), not {np.shape(groups)}")
-    labels = checked_column(pd.Series(as_pandas(groups)), "groups")
+    labels = checked_column(as_column(groups), "groups")
     n_missing = int(labels.isna().sum())
     if n_missing:
         raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row a group")

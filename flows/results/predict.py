@@ -24,7 +24,7 @@ from prefect_tune.tasks.data.columns import read_rows, unseen_values
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
-from prefect_tune.tasks.data.row_reader import RowReader, UnreadableCell, unreadable_text
+from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
@@ -115,12 +115,15 @@ def predict(
     frame, reader = pd.DataFrame(index=pd.RangeIndex(len(X))), dataset.row_reader
     cells: list[UnreadableCell] = []
     unseen: dict[str, int] = {}
-    given = _identifying(X, ids, data)
+    table = X.rows if isinstance(X, EventRows) else X
+    for name in ids:
+        need_column(name, table.columns, data)
+    given = table[list(ids)].reset_index(drop=True)
     if isinstance(X, EventRows):
         frame = X.rows.copy()
     elif reader is not None:
         X, cells = read_rows(X, reader, data)
-        unseen = _unseen(X, reader)
+        unseen = {name: len(values) for name, values in unseen_values(X, reader).items()}
     if cells and not skip_bad_rows:
         remedy = "use --skip-bad-rows to predict the other rows"
         raise BadInput(unreadable_text(cells, data), remedy=remedy)
@@ -140,38 +143,15 @@ def predict(
         frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     frame = _without(cells, frame) if cells else frame
     if twice := [name for name in ids if name in frame]:
-        raise BadInput(
-            f"the predictions have a column {twice[0]!r} too", option="id", remedy="rename yours"
-        )
-    frame = frame if given is None else pd.concat([given, frame], axis=1)
+        reason = "the predictions have this column anyway"
+        raise BadInput(reason, option="id", value=twice[0], remedy="rename the column of the data")
+    frame = pd.concat([given, frame], axis=1)
     frame.attrs = {UNSEEN: unseen}
     return frame
 
 
 UNSEEN = "unseen_values"
 """Attribute of predictions: the number of values that training rows lack, by column."""
-
-
-def _identifying(X: pd.DataFrame | EventRows, ids: Sequence[str], data: str) -> pd.DataFrame | None:
-    if not ids:
-        return None
-    if isinstance(X, EventRows):
-        reason = f"{data} holds events, whose patients and times identify the predictions"
-        raise BadInput(reason, option="id", value=ids[0], remedy="leave it out")
-    for name in ids:
-        need_column(name, X.columns, data)
-    return X[list(dict.fromkeys(ids))].reset_index(drop=True)
-
-
-def _unseen(X: pd.DataFrame, reader: RowReader) -> dict[str, int]:
-    """Return and log the number of values that training rows lack, by column."""
-    found = unseen_values(X, reader)
-    for name, values in found.items():
-        _LOGGER.warning(
-            f"column {name}: {len(values)} of {X[name].notna().sum()} values were not there in "
-            f"training, such as {values.iloc[0]!r} in row {values.index[0] + 1}"
-        )
-    return {name: len(values) for name, values in found.items()}
 
 
 def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:

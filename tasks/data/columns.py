@@ -353,9 +353,6 @@ def like_training(
     X, cells = read_rows(frame, reader, where)
     if cells:
         raise BadInput(unreadable_text(cells, where))
-    for name, unseen in unseen_values(X, reader).items():
-        if len(unseen) == X[name].notna().sum():
-            _LOGGER.warning(f"no value of column {name} was there in training")
     return X
 
 
@@ -372,6 +369,11 @@ def read_rows(
         if not set(column.features) <= known:
             need_column(column.name, frame.columns, where)
     X, cells = reader.read(frame)
+    for name, values in unseen_values(X, reader).items():
+        _LOGGER.warning(
+            f"column {name}: {len(values)} of {X[name].notna().sum()} values were not there in "
+            f"training, such as {values.iloc[0]!r} in row {values.index[0] + 1}"
+        )
     return canonical(X), cells
 
 

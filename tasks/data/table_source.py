@@ -329,6 +329,15 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
     return column
 
 
+def as_column(values: Any) -> pd.Series:
+    """Return values of shape (n,), or (n, 1) with scikit-learn's warning, of any library."""
+    values = as_pandas(values)
+    if isinstance(values, pd.Series) or np.ndim(values) == 1:
+        return pd.Series(values)
+    names = list(getattr(values, "columns", [None]))
+    return pd.Series(column_or_1d(values, warn=True), name=names[0])
+
+
 def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | None]:
     """Return a checked DataFrame with its target as a column, and the column's name.
 
@@ -344,13 +353,9 @@ def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | N
         target = flat_name(target)
     if target is None or isinstance(target, str):
         return frame, target
-    target = as_pandas(target)
-    if np.ndim(target) == 2 and np.shape(target)[1] == 1:
-        names = list(getattr(target, "columns", [None]))
-        target = pd.Series(column_or_1d(target, warn=True), name=names[0])
-    if np.ndim(target) != 1:
+    if np.shape(target := as_pandas(target))[1:] not in {(), (1,)}:
         raise BadInput(f"a target is one value a row; got the shape {np.shape(target)}")
-    values = target if isinstance(target, pd.Series) else pd.Series(target)
+    values = as_column(target)
     name = unused_name(_TARGET if values.name is None else str(values.name), frame)
     if len(values) != len(frame):
         raise BadInput(f"the target has {len(values)} values, and {_WHERE} {len(frame)} rows")
