@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.extensions import ExtensionArray
 from sklearn.utils.validation import column_or_1d
 
 from prefect_tune.storage.key import content_digest
@@ -332,7 +333,7 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
 def as_column(values: Any) -> pd.Series:
     """Return values of shape (n,), or (n, 1) with scikit-learn's warning, of any library."""
     values = as_pandas(values)
-    if isinstance(values, pd.Series) or np.ndim(values) == 1:
+    if isinstance(values, list | ExtensionArray | pd.Series) and np.ndim(values) == 1:
         return pd.Series(values)
     names = list(getattr(values, "columns", [None]))
     return pd.Series(column_or_1d(values, warn=True), name=names[0])

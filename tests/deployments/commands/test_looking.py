@@ -303,7 +303,7 @@ def test_predictions_and_the_model_are_files_of_the_users(ended, tmp_path) -> No
     fresh.loc[[4, 9, 21], "colour"] = "mauve"
     fresh.to_parquet(tmp_path / "new.parquet", index=False)
     told = ended.run.json("predict", "s", tmp_path / "new.parquet", "--out", out, "--id", "name")
-    predictions = pd.read_csv(out)
+    predictions = pd.read_csv(out, dtype={"name": str})
     assert list(predictions) == told["columns"]
     assert list(predictions) == ["name", "prediction", "probability_no", "probability_yes"]
     assert predictions["name"].tolist() == fresh["name"].tolist()
