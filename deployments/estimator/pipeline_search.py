@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, RegressorTags, Tags, check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from prefect_tune.deployments.estimator.training_rows import frame_of, target_of, with_groups
 from prefect_tune.deployments.estimator.trial_columns import trial_columns
@@ -37,7 +37,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Label, load_dataset
-from prefect_tune.tasks.data.table_source import as_column
+from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import (
@@ -203,7 +203,7 @@ class PipelineSearch(BaseEstimator):
         """Return the score by the metric (larger is better); BadInput for an unknown class."""
         rows = self._rows(X)
         classes = self._classes()
-        true = as_column(y).to_numpy()
+        true = column_or_1d(as_pandas(y))
         if len(classes):
             unknown = np.setdiff1d(true, classes)
             if len(unknown):
