@@ -11,6 +11,6 @@ trials, and `comparison` compares studies of several methods. `series_run` is on
 `promotion` decides on its model, and `promoting` sets the champion by hand. Observers of a running
 study receive its `progress`, and `flow_run_page` is its page in Prefect. `options` declares the
 parameters of the flows, `interrupts` and `run_requests` end or pause a study, `prefect_events` are
-sent for automations, and `event_loop` lets flows run in an event loop. All use `text`, `markdown`
-and `store_location`.
+sent for automations, and `event_loop` lets flows run in an event loop. `output_files` keeps outputs
+from replacing inputs. All use `text`, `markdown` and `store_location`.
 """

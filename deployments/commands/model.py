@@ -165,14 +165,12 @@ def export(
 ) -> None:
     """Write the final model of STUDY, or the champion of a series, to FILE, with a model card.
 
-    The model is a scikit-learn estimator.
-
-    FILE is a pickle (.pkl) or a skops file (.skops), which runs no code when it is loaded. A pickle
-    loads without prefect-tune, unless the rows are patient events. A model trained on a table
-    accepts DataFrames, and treats them as `prefect-tune predict` treats files. Its first step reads
-    rows by the schema of the training data; the pickle contains the code of this step. --matrix
-    omits the step. The model then takes numbers and pandas categories, and the pickle has no code
-    of prefect-tune, unless another step is a class of prefect-tune.
+    FILE is a scikit-learn estimator: a pickle (.pkl) or a skops file (.skops), which runs no code
+    when it is loaded. A pickle loads without prefect-tune, unless the rows are patient events. A
+    model trained on a table accepts DataFrames, and treats them as `prefect-tune predict` treats
+    files. Its first step reads rows by the schema of the training data; the pickle contains the
+    code of this step. --matrix omits the step. The model then takes numbers and pandas categories,
+    and the pickle has no code of prefect-tune, unless another step is a class of prefect-tune.
 
     The model card is a Markdown file (.md) with the same name. If a file of that name exists and is
     not a model card, nothing is written.

@@ -21,7 +21,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
 from prefect_tune.tasks.data.columns import read_rows, unseen_values
-from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
@@ -103,8 +103,7 @@ def predict(
         study: Name of the study.
         data: File or folder with the new rows.
         labels: Patients and prediction times, for events.
-        skip_bad_rows: Whether table rows with unreadable cells get no prediction; otherwise they
-            are an error.
+        skip_bad_rows: Whether table rows with unreadable cells get no prediction, and no error.
         record: Copy of the model as a champion; None for the study's own model.
         ids: Columns of a table that identify its rows.
     """
@@ -133,14 +132,7 @@ def predict(
         training = load_split(store, plan.problem.split).is_training
         balanced = balanced_weight(store, study, plan, about)
         found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
-    named = np.array(dataset.classes)
-    frame = frame.assign(prediction=named[found.label] if dataset.classes else found.label)
-    if found.score is not None:
-        columns = {
-            f"probability_{label}": probability
-            for label, probability in zip(dataset.classes, found.score.T, strict=True)
-        }
-        frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
+    frame = pd.concat([frame, _columns(found, dataset)], axis=1)
     frame = _without(cells, frame) if cells else frame
     if twice := [name for name in ids if name in frame]:
         reason = "the predictions have this column anyway"
@@ -148,6 +140,18 @@ def predict(
     frame = pd.concat([given, frame], axis=1)
     frame.attrs = {UNSEEN: unseen}
     return frame
+
+
+def _columns(found: Predictions, dataset: Dataset) -> pd.DataFrame:
+    """Return the prediction of each row, and the probability of each class if there are any."""
+    named = np.array(dataset.classes)
+    columns = {"prediction": named[found.label] if dataset.classes else found.label}
+    if found.score is not None:
+        columns |= {
+            f"probability_{label}": probability
+            for label, probability in zip(dataset.classes, found.score.T, strict=True)
+        }
+    return pd.DataFrame(columns)
 
 
 UNSEEN = "unseen_values"

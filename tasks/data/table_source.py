@@ -333,7 +333,8 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
 def as_column(values: Any) -> pd.Series:
     """Return values of shape (n,), or (n, 1) with scikit-learn's warning, of any library."""
     values = as_pandas(values)
-    if isinstance(values, list | ExtensionArray | pd.Series) and np.ndim(values) == 1:
+    is_column = isinstance(values, ExtensionArray | pd.Series)
+    if is_column or (isinstance(values, list) and np.ndim(values) == 1):
         return pd.Series(values)
     names = list(getattr(values, "columns", [None]))
     return pd.Series(column_or_1d(values, warn=True), name=names[0])

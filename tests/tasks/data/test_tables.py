@@ -150,7 +150,7 @@ def test_a_category_is_the_same_with_and_without_gaps_in_its_file(tmp_path) -> N
 def test_an_unknown_category_is_warned_of(tmp_path, caplog) -> None:
     training = read(written(table(), tmp_path / "t.csv"))
     like_training(table(5).assign(colour="mauve"), training.row_reader)
-    assert "column colour: 5 of 5 values were not there in training, such as 'mauve'" in caplog.text
+    assert "colour: 5 of 5" in caplog.text
 
 
 def test_a_meds_folder_is_seen_by_itself_and_cut_at_each_prediction_time(tmp_path) -> None:
