@@ -303,7 +303,8 @@ def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
             given[flat_name(level)] = frame.index.get_level_values(position)
     given = given.reset_index(drop=True)
     for label, column in given.items():
-        given[label] = plain_column(column)
+        if (plain := plain_column(column)) is not column:
+            given[label] = plain
     return given
 
 
