@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from prefect import Flow
 
+from prefect_tune.flows.interrupts import INTERRUPTED
 from prefect_tune.flows.options.caller import errors_for_caller
-from prefect_tune.flows.progress import Observer, Progress, current_observer, observed_by
-from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import without_signature
 
 P = ParamSpec("P")
@@ -63,8 +62,8 @@ def loop_safe_flow(
 def apart_from_loop(work: Callable[[], Result]) -> Result:
     """Do work in this thread, or in a new thread if this one runs an event loop.
 
-    An interrupt of this thread ends the study in the other thread at the next progress update,
-    within half a second.
+    An interrupt of this thread ends the study in the other thread where it next waits for workers,
+    usually within half a second.
     """
     if not _runs_loop():
         return work()
@@ -72,11 +71,9 @@ def apart_from_loop(work: Callable[[], Result]) -> Result:
     context = copy_context()
 
     def followed() -> None:
-        observer = _Interruptible(current_observer(), interrupted)
+        INTERRUPTED.set(interrupted)
         try:
-            observer.check()
-            with observed_by(observer):
-                outcome.set_result(work())
+            outcome.set_result(work())
         except BaseException as error:  # raised again in the waiting thread
             outcome.set_exception(error)
 
@@ -97,27 +94,3 @@ def _runs_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-class _Interruptible:
-    """Observer that raises `KeyboardInterrupt` in the observed study once `interrupted` is set."""
-
-    def __init__(self, observer: Observer, interrupted: Event) -> None:
-        self._observer, self._interrupted = observer, interrupted
-
-    def note(self, text: str) -> None:
-        self._observer.note(text)
-
-    def warn(self, text: str) -> None:
-        self._observer.warn(text)
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        self._observer.ended(trial, progress)
-
-    def tick(self, progress: Progress) -> None:
-        self.check()
-        self._observer.tick(progress)
-
-    def check(self) -> None:
-        if self._interrupted.is_set():
-            raise KeyboardInterrupt

@@ -1,7 +1,8 @@
 """Signals that end a command: Ctrl-C, `kill`, a closed terminal.
 
 The first signal ends the study and everything started for it. The study stays resumable. Another
-signal at least a second later ends the process and its children at once.
+signal at least a second later ends the process and its children at once. A study in a thread of its
+own, as in a notebook, calls `check_interrupted` wherever it waits.
 """
 
 import os
@@ -9,8 +10,9 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
-from threading import Timer
+from threading import Event, Timer
 from time import monotonic
 
 import psutil
@@ -23,6 +25,17 @@ _SAME_SECONDS = 1.0
 """Window in which repeated signals count as one; shells signal both a process and its group."""
 _AGAIN_SECONDS = 0.01
 _SHOW_CURSOR = "\x1b[?25h"
+
+
+INTERRUPTED: ContextVar[Event | None] = ContextVar("interrupted", default=None)
+"""Set once the thread that waits for this context's study was interrupted."""
+
+
+def check_interrupted() -> None:
+    """Raise `KeyboardInterrupt` if the thread that waits for this study was interrupted."""
+    interrupted = INTERRUPTED.get()
+    if interrupted is not None and interrupted.is_set():
+        raise KeyboardInterrupt
 
 
 class EndedBySignal(KeyboardInterrupt):

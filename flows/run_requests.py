@@ -21,6 +21,8 @@ from prefect.exceptions import Abort, Pause
 from prefect.settings import get_current_settings
 from prefect.states import Cancelled
 
+from prefect_tune.flows.interrupts import check_interrupted
+
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 3.0
 """Pause between two requests to the server."""
@@ -69,6 +71,7 @@ class RunRequests:
         Raises `Pause` if the run is suspended, and `Abort` if it is cancelled or has moved on.
         """
         while self.is_paused and not (self.is_suspended or self.is_ended):
+            check_interrupted()
             tick()
             sleep(_TICK_SECONDS)
         if self.may_ask:

@@ -77,7 +77,8 @@ def search(
         ).run()
     except BaseException:
         running.cut("the flow was interrupted")
-        study.requeue_running()
+        with suppress(StoreLost):  # the next session requeues them
+            study.requeue_running()
         raise
 
 

@@ -104,14 +104,13 @@ def _skipped(prepared: PreparedStudy, night: NextStudy) -> State[Any]:
     view = read_study(prepared.store, prepared.name)
     flow_run_id, series = UUID(str(flow_run.id)), night.held.name
     tags = dict.fromkeys([*flow_run.tags, f"series:{series}", f"study:{prepared.name}"])
-    with get_client(sync_client=True) as client:
-        client.update_flow_run(flow_run_id, name=f"{prepared.name} (skipped)", tags=list(tags))
-    key = artifact_key(series, "summary")
     publisher = Publisher(flow_run_id)
-    try:
+    with suppress(Exception):  # a retry of the flow run would record a second skip
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(flow_run_id, name=f"{prepared.name} (skipped)", tags=list(tags))
+        key = artifact_key(series, "summary")
         publisher.publish(Page(key, "markdown", _page(view, series, reason), reason))
-    finally:
-        publisher.close()
+    publisher.close()
     return Completed(name=SKIPPED, message=f"series {series}: {reason}", data=view.to_json())
 
 

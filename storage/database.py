@@ -20,7 +20,17 @@ from uuid import uuid4
 from weakref import finalize
 
 import orjson
-from sqlalchemy import Double, Engine, Executable, Insert, Table, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Double,
+    Engine,
+    Executable,
+    Insert,
+    Table,
+    create_engine,
+    event,
+    make_url,
+)
 from sqlalchemy.engine import Connection, Row
 from sqlalchemy.exc import (
     ArgumentError,
@@ -66,9 +76,16 @@ class SqliteFile:
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
         """Handle SQLAlchemy's event: open the file of a known store without creating the file."""
-        if self.store_id:
-            arguments[0] = f"file:{quote(str(self.path.absolute()))}?mode=rw"
+        mode = "immutable=1" if self._is_frozen() else "mode=rw"
+        if self.store_id or mode == "immutable=1":
+            arguments[0] = f"file:{quote(str(self.path.absolute()))}?{mode}"
             options["uri"] = True
+
+    def _is_frozen(self) -> bool:
+        """Return whether the folder is read-only and SQLite can make no log for reading in it."""
+        log = Path(f"{self.path}-wal")
+        is_in_use = log.exists() and log.stat().st_size > 0
+        return self.path.exists() and not is_in_use and not os.access(self.path.parent, os.W_OK)
 
     def connected(self, connection: sqlite3.Connection, _record: Any = None) -> None:
         """Remember the file of a new connection; raises SqliteFileGone for another store's file."""
@@ -200,11 +217,12 @@ class DatabaseRefused(ValueError):  # noqa: N818 - the name states the event
 class Database:
     """Connections to one database; one instance per process.
 
-    `url` is a SQLAlchemy URL; `sqlite://` is a database in the memory of this process.
+    `url` is a SQLAlchemy URL, as text without characters that have a meaning in URLs; `sqlite://`
+    is a database in the memory of this process.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str | URL) -> None:
+        self.url = str(url)
         self._was_reached = False
         self._turn: AbstractContextManager[Any] = nullcontext()
         try:

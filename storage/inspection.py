@@ -193,9 +193,25 @@ def verify(store: ArtifactStore) -> Verification:
             continue
         known.add(f"records/{record}/{place_of(parts)}")
         damage = _damage(store, f"records/{record}", parts)
-        _note(found, record, damage if damage and store.records.exists(record) else None)
-    found.orphans = sorted(folder for folder in folders if folder not in known)
+        _note(found, record, damage if damage and _has_parts(store, record, parts) else None)
+    # Evicted meanwhile: either still in the journal, or gone.
+    known |= {f"{folder}/{place}" for folder, place in store.index.journal.under_way()}
+    filesystem = store.files.filesystem
+    filesystem.invalidate_cache()
+    found.orphans = sorted(
+        folder
+        for folder in folders
+        if folder not in known and filesystem.exists(store.files.path(folder))
+    )
     return found
+
+
+def _has_parts(store: ArtifactStore, record: str, parts: Mapping[str, Part]) -> bool:
+    """Return whether a record still has these parts, so that it was not replaced meanwhile."""
+    try:
+        return store.records.parts(record) == parts
+    except StoreLost:
+        return False
 
 
 def repair(store: ArtifactStore, found: Verification) -> None:

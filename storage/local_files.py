@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from shlex import quote
 from tempfile import TemporaryDirectory
+from uuid import uuid4
 
 from prefect_tune.storage.notices import warn
 
@@ -48,7 +49,7 @@ def check_writable(target: Path) -> None:
 def _aside(target: Path) -> Path:
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder")
-    return target.with_name(f".{target.name}.part")
+    return target.with_name(f".prefect-tune-{uuid4().hex[:12]}.part")
 
 
 _REPORTED = set[Path]()

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 from fsspec.utils import get_protocol
-from sqlalchemy import insert, select
+from sqlalchemy import URL, insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused, as_written
@@ -40,8 +40,12 @@ class StoreAddress:
         return f"StoreAddress({masked(self.url)!r}, {masked(self.database)!r})"
 
 
-def opened(address: StoreAddress, files: Files, budget_bytes: int) -> tuple[Database, str]:
+def opened(
+    address: StoreAddress, files: Files, budget_bytes: int, *, is_read: bool = False
+) -> tuple[Database, str]:
     """Return the database of a store, created if the store is new, and the store's id.
+
+    With `is_read`, an existing store may be read-only.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
@@ -51,7 +55,7 @@ def opened(address: StoreAddress, files: Files, budget_bytes: int) -> tuple[Data
     _check_remote_has_database(address)
     if files.is_local and address.id:
         _check_same(address, files)
-    elif files.is_local:
+    elif files.is_local and not (is_read and is_there(address, files)):
         _make_folder(address, files)
     try:
         database = _database(address, files)
@@ -103,8 +107,10 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
         with database.write() as connection:
             lock_tables(connection)
             claimed, row = _read_claim(files), connection.execute(_ROW).first()
-            if row is None and claimed is None:
-                return _claim(address, files, connection, budget_bytes)
+            # A claim without contents and without a row: the commit of the first start failed.
+            if row is None and (claimed is None or not _has_contents(files)):
+                store_id = uuid4().hex if claimed is None else claimed["index"]
+                return _claim(address, files, connection, budget_bytes, store_id)
     if claimed is not None:
         _check_format(f"the store {address.url}", claimed["format"])
     if row is not None:
@@ -121,8 +127,9 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
     return str(row.id)
 
 
-def _claim(address: StoreAddress, files: Files, connection: Connection, budget_bytes: int) -> str:
-    store_id = uuid4().hex
+def _claim(
+    address: StoreAddress, files: Files, connection: Connection, budget_bytes: int, store_id: str
+) -> str:
     connection.execute(
         insert(store_table).values(
             id=store_id, schema=SCHEMA, url=masked(address.url), budget_bytes=budget_bytes
@@ -139,6 +146,11 @@ def _claim(address: StoreAddress, files: Files, connection: Connection, budget_b
     except OSError as error:
         raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
     return store_id
+
+
+def _has_contents(files: Files) -> bool:
+    areas = [files.path(area) for area in ("cache", RECORDS)]
+    return any(files.filesystem.exists(area) and files.filesystem.ls(area) for area in areas)
 
 
 def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
@@ -192,7 +204,8 @@ def _database(address: StoreAddress, files: Files) -> Database:
     if address.database:
         return Database(address.database)
     if files.is_local:
-        return Database(f"sqlite:///{Path(files.root) / 'index.sqlite'}")
+        index = str(Path(files.root) / "index.sqlite")  # in a URL as text, `?` would end it
+        return Database(URL.create("sqlite", database=index))
     if address.url not in _IN_MEMORY:
         _IN_MEMORY[address.url] = Database("sqlite://")
     return _IN_MEMORY[address.url]

@@ -44,6 +44,7 @@ class ArtifactStore:
         address: Address of the store. A local folder is created if it does not exist.
         budget_bytes: New byte budget of the cache; None keeps the store's budget.
         memory_bytes: Byte budget of this process's memory tier.
+        is_read: Whether the store is only read, so that a read-only one will do.
 
     Raises:
         StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
@@ -55,9 +56,13 @@ class ArtifactStore:
         address: StoreAddress,
         budget_bytes: int | None = None,
         memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        *,
+        is_read: bool = False,
     ) -> None:
         self.files = Files(address.url)
-        self.database, self.id = opened(address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES)
+        self.database, self.id = opened(
+            address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES, is_read=is_read
+        )
         self.address = replace(address, id=self.id)
         self.files.belong_to(self.id)
         self.database.belong_to(self.id)

@@ -12,6 +12,7 @@ would otherwise raise it between any two instructions of the main thread.
 import errno
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -279,12 +280,14 @@ def through_outage(
     """Make an idempotent call, repeating it during an outage; failed attempts count as waiting.
 
     A study gets one warning per address (`what`). After a long outage, the last error is raised.
-    Other errors are raised at once, and so are outages that the call has already waited for.
+    Other errors are raised at once, and so are outages that the call has already waited for. While
+    this thread cleans up after an interrupt, it waits for no outage.
     """
+    is_ending = _handles_interrupt()
 
     def is_waited_out(error: BaseException) -> bool:
         notes = (getattr(one, "__notes__", ()) for one in _chain(error))
-        return is_outage(error) and not any(_WAITED_OUT in some for some in notes)
+        return not is_ending and is_outage(error) and not any(_WAITED_OUT in some for some in notes)
 
     begun = begin()
     try:
@@ -325,6 +328,16 @@ def through_outage(
         raise
 
 
+def _handles_interrupt() -> bool:
+    """Return whether this thread handles a `KeyboardInterrupt`, or an error raised meanwhile."""
+    error = sys.exception()
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+_STOP_SECONDS = 2.0
+"""Longest time to wait for a beat under way; during an outage it may take minutes."""
 _MOST_RETRY_SECONDS = 1.0
 """Pause after a failed beat; short, because a lease may be about to expire."""
 
@@ -342,9 +355,9 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, after a beat under way."""
+        """Stop, usually after a beat under way."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_STOP_SECONDS)
 
     def _run(self) -> None:
         pause, is_out = self._seconds, False

@@ -95,7 +95,7 @@ def existing_store(store: str | None, database: str | None) -> Iterator["Artifac
     address = store_address(store, database)
     if not ArtifactStore.exists(address):
         raise BadInput(f"no store at {address.url}; `prefect-tune run` creates one")
-    opened = ArtifactStore(address)
+    opened = ArtifactStore(address, is_read=True)
     gc.freeze()  # excludes imported objects: reading many trials is a fifth faster
     try:
         yield opened

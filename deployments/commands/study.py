@@ -200,13 +200,19 @@ def study() -> None:
 @STORE
 @DATABASE
 def study_ls(*, as_json: bool, store: str | None, database: str | None) -> None:
-    """List studies, newest first."""
+    """List studies, newest first. Damaged studies are reported on standard error."""
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.study import print_studies
         from prefect_tune.flows.reading.study_view import read_study
+        from prefect_tune.storage.database import DatabaseDamaged
         from prefect_tune.storage.ledger import Ledger
 
-        views = [read_study(opened, name) for name in Ledger(opened.database).study_names()]
+        views = []
+        for name in Ledger(opened.database).study_names():
+            try:
+                views.append(read_study(opened, name))
+            except DatabaseDamaged as error:  # the others are listed
+                echo(f"{error}", err=True)
         print_json([view.to_json() for view in views]) if as_json else print_studies(views)
 
 

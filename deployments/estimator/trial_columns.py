@@ -1,5 +1,6 @@
 """The trials of a study as columns of scikit-learn's `cv_results_`."""
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -85,4 +86,5 @@ def _ranks(trials: Sequence[TrialView], means: NDArray[np.float64]) -> NDArray[n
         (not trial.is_full, -mean) if trial.has_loss else (True, np.inf)
         for trial, mean in zip(trials, means, strict=True)
     ]
-    return np.array([1 + sum(other < mine for other in order) for mine in order], dtype=np.int32)
+    ordered = sorted(order)
+    return np.array([1 + bisect_left(ordered, mine) for mine in order], dtype=np.int32)

@@ -180,7 +180,7 @@ class _Guard:
 
     def _keep_up(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            with suppress(OSError):  # such as a full disk; the loop retries
+            with suppress(Exception):  # such as a full disk; the loop retries
                 _restart_if_killed(self._folder)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 from prefect_tune.deployments.server.prefect_settings import server_environment
-from prefect_tune.storage.local_files import make_private_file
+from prefect_tune.storage.local_files import atomic_file, make_private_file
 
 _FILE = "prefect.db"
 _NOTE = "block-types"
@@ -27,11 +27,12 @@ _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.empty_databas
 def seed_database(folder: Path) -> None:
     """Copy the empty database into a new home, if this machine has a template."""
     database, template = folder / _FILE, _template()
-    is_new = not database.exists()
-    make_private_file(database)  # SQLite then gives its log the same mode
-    if is_new and template.exists():
-        shutil.copyfile(template, database)
+    if not database.exists() and template.exists():
+        with atomic_file(database) as aside:  # a killed process must not leave half of it
+            aside.chmod(0o600)
+            shutil.copyfile(template, aside)
         note_block_types(folder)
+    make_private_file(database)  # SQLite then gives its log the same mode
 
 
 def note_block_types(folder: Path) -> None:

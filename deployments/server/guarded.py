@@ -58,7 +58,7 @@ def _end_when_unused(folder: Path) -> None:
         if not folder.exists():
             _end()
         with (
-            suppress(OSError),  # the thread must survive
+            suppress(Exception),  # the thread must survive
             exclusive(folder, wait=False) as is_ours,
             using(folder) as users,
         ):

@@ -22,6 +22,7 @@ from prefect.states import Cancelled, Completed, Failed
 
 from prefect_tune.flows.comparison.comparison import Comparison, Replicate
 from prefect_tune.flows.comparison.replicate import Interrupted, replicate_context, run_replicate
+from prefect_tune.flows.interrupts import check_interrupted
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.text import Whole
@@ -167,6 +168,7 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
         under_way = [threads.submit(copy_context().run, job.run) for job in jobs]
         try:
             while wait(under_way, timeout=_TICK_SECONDS).not_done and not session.stop.is_set():
+                check_interrupted()
                 session.observer.tick(session.progress(len(to_do), n_threads))
         finally:
             session.stop.set()
@@ -174,6 +176,8 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
         if job.error is not None:
             raise job.error
     session.requests.obey()
+    for ended in under_way:
+        ended.result()  # raises an error of Prefect's engine
 
 
 @task(
@@ -196,7 +200,7 @@ def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa
         session.n_ended += 1
         job.note(f"moves to another worker: {lost}")
         return Failed(message=str(lost))
-    except Interrupted:
+    except (Interrupted, KeyboardInterrupt):
         return Cancelled(message="interrupted; the comparison can be resumed")
     except Exception as error:
         job.fail(error)

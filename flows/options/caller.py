@@ -19,8 +19,8 @@ _OPTION = re.compile(r"""--([a-z][a-z-]*)(?:[ ]('[^']*'|"[^"]*"|[^\s;,()]*[^\s;,
 """An option and the next word, which may be its value."""
 _NO_VALUES = re.compile(
     "all|allow|an|and|another|are|as|by|does|each|for|from|gives|goes|has|in|instead|is|its?|keeps|"
-    "leaves?|name|needs|not|of|on|or|shows|so|takes?|tha[nt]|the|then|there|to|treats|was|were|"
-    "where|which|with|would|--.*"
+    "leaves?|names?|needs|not|of|on|or|says|shows|so|takes?|tha[nt]|the|then|there|to|treats|was|"
+    "were|where|which|with|would|--.*"
 )
 """Words after an option that are not its value."""
 _SWITCHES = frozenset({"drop_missing_target", "no_cache", "race"})

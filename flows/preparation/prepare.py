@@ -3,6 +3,7 @@
 A command prepares before its flow run begins and hands the result to the flow.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +13,7 @@ from itertools import chain, count
 from statistics import fmean
 from time import monotonic
 from typing import Any
+from unicodedata import combining, normalize
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
@@ -271,8 +273,9 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
 
 
 def study_name_from(text: str) -> str:
-    """Return a text as the beginning of a study's name."""
-    plain = "".join(c if c.isalnum() or c in "._-" else "-" for c in text)
+    """Return a text as the beginning of a study's name, which `--study` accepts."""
+    bare = "".join(c for c in normalize("NFKD", text) if not combining(c))  # accents dropped
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", bare)
     return plain.lstrip("._-")[:50] or "data"
 
 

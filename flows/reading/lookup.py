@@ -81,21 +81,29 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
 
 
 def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
-    """Return study and number of the completed trials that made or used an artifact."""
-    return [
-        (study, trial.number)
-        for study in Ledger(store.database).study_names()
-        for trial in list_trials(store, study)
-        if any(step["key"] == key for step in trial.steps)
-    ]
+    """Return study and number of the completed trials that made or used an artifact.
+
+    Damaged studies are skipped.
+    """
+    users = []
+    for study in Ledger(store.database).study_names():
+        with suppress(DatabaseDamaged):  # another study must not hide the artifact
+            trials = list_trials(store, study)
+            users += [
+                (study, trial.number)
+                for trial in trials
+                if any(step["key"] == key for step in trial.steps)
+            ]
+    return users
 
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     """Load the user's code of an artifact, if a study still has it."""
     users = (study for study, _ in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
-        stored = Ledger(store.database).study(name)
-        problem = None if stored is None else StudyPlan.from_stored(stored).problem
+        stored, problem = Ledger(store.database).study(name), None
+        with suppress(DatabaseDamaged):  # the code of another study may serve
+            problem = None if stored is None else StudyPlan.from_stored(stored).problem
         if problem is not None and (problem.space_code or problem.behind.modules):
             problem.find_space()
             return

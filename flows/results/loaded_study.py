@@ -159,7 +159,7 @@ class LoadedStudy:
 
     @contextmanager
     def _opened(self) -> Iterator[ArtifactStore]:
-        store = ArtifactStore(self.address)
+        store = ArtifactStore(self.address, is_read=True)
         try:
             yield store
         finally:
@@ -198,7 +198,7 @@ def load_champion(
     from prefect_tune.flows.series.series import open_series  # noqa: PLC0415
 
     address = _existing_store(store, database)
-    opened = ArtifactStore(address)
+    opened = ArtifactStore(address, is_read=True)
     try:
         champion = champion_of(opened, open_series(opened, series))
     finally:

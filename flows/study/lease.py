@@ -1,12 +1,12 @@
 """The lease of a study, held by one process at a time, and the clock of its sessions."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import monotonic, sleep
 
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting import Heartbeat
+from prefect_tune.storage.waiting import Heartbeat, StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0
@@ -31,7 +31,8 @@ def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        store.leases.release(study_lease(name))
+        with suppress(StoreLost):  # the lease expires by itself
+            store.leases.release(study_lease(name))
 
 
 def is_being_run(store: ArtifactStore, name: str) -> bool:
@@ -89,7 +90,8 @@ class StudyClock:
             yield
         finally:
             heartbeat.stop()
-            note()
+            with suppress(StoreLost):  # the time since the last beat is not counted
+                note()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.flows.interrupts import check_interrupted
 from prefect_tune.flows.workers.nanny_reports import NannyReport, NannyReports
 from prefect_tune.flows.workers.task_run_states import close_open_runs, end_task_run
 from prefect_tune.flows.workers.worker_pool import WorkerPool
@@ -99,6 +100,7 @@ class TasksUnderWay(Generic[Subject]):
         If none has ended, tasks whose only worker is gone are cancelled, to end in a later call.
         Raises `NoWorkers` if no local worker could be started for a long time.
         """
+        check_interrupted()
         self._pool.check()
         if self._pool.is_short:
             timeout_seconds = min(timeout_seconds, self._pool.look_seconds)

@@ -16,6 +16,7 @@ from uuid import UUID
 import distributed
 from prefect_dask.task_runners import PrefectDaskFuture
 
+from prefect_tune.flows.interrupts import check_interrupted
 from prefect_tune.flows.workers.fork_server import end_stopped_fork_server
 from prefect_tune.flows.workers.roster import NoWorkers, Roster
 from prefect_tune.flows.workers.worker_starts import WorkerStarts
@@ -221,6 +222,7 @@ class WorkerPool:
             if monotonic() > until and self._roster is None:
                 raise NoWorkers(f"no worker came back within {_RETURN_SECONDS:g} s")
             check()
+            check_interrupted()
             sleep(self.look_seconds)
 
     def wait_for_all(self, seconds: float) -> None:
@@ -231,6 +233,7 @@ class WorkerPool:
         until = monotonic() + seconds
         self._is_short = True
         while self._is_short and not (self.count_slots() and monotonic() > until):
+            check_interrupted()
             sleep(self.look_seconds)
 
     def prepare(self, make_ready: Callable[[], None]) -> None:
