@@ -18,9 +18,13 @@ if TYPE_CHECKING:
 
 
 def home() -> Path:
-    """`PREFECT_TUNE_HOME`, or the user's data folder."""
-    named = os.environ.get("PREFECT_TUNE_HOME")
-    return Path(named).expanduser().resolve() if named else user_data_path("prefect-tune")
+    """`PREFECT_TUNE_HOME`, or the user's data folder; raises `BadInput` if the user has none."""
+    if named := os.environ.get("PREFECT_TUNE_HOME"):
+        return Path(named).expanduser().resolve()
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 - pathlib raises
+        remedy = "set PREFECT_TUNE_HOME to a folder for studies"
+        raise BadInput("the user of this process has no home folder", remedy=remedy)
+    return user_data_path("prefect-tune")
 
 
 BLOCK = "block:"

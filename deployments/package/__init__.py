@@ -1,5 +1,6 @@
 """prefect-tune: tune whole data-analytic pipelines on Prefect. Names load on first use."""
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,12 @@ _HOMES = {
     "tune": "prefect_tune.flows.tuning",
 }
 
+
+_home = os.path.expanduser("~")  # noqa: PTH111 - pathlib raises for a user without an account
+if not os.access(_home, os.W_OK) and (_home == "/" or not os.access(_home, os.F_OK)):
+    # Prefect cannot be imported without a home folder, and warns of one that it cannot write.
+    if _home := os.environ.get("PREFECT_TUNE_HOME", ""):
+        os.environ["HOME"] = os.path.abspath(_home)  # noqa: PTH100 - as above
 
 __version__: str
 

@@ -56,7 +56,9 @@ def prepare_template() -> None:
     with tempfile.TemporaryDirectory(dir=template.parent) as folder:
         environment = server_environment(Path(folder))
         make_private_file(Path(folder) / _FILE)
-        subprocess.run(_COMMAND, env=environment, check=True, capture_output=True)  # noqa: S603
+        subprocess.run(  # noqa: S603 - our own command
+            _COMMAND, env=environment, cwd=folder, check=True, capture_output=True
+        )
         # The copied file must include the contents of SQLite's log.
         with closing(sqlite3.connect(Path(folder) / _FILE)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -25,7 +25,6 @@ _STOP_SECONDS = 20.0
 def main() -> None:
     """Run Prefect's server in this process."""
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
-    os.umask(0o077)  # the database contains parameters of runs
     Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
     gc.disable()  # garbage collection is a sixth of the start time
     Thread(target=_collect_later, daemon=True, name="garbage").start()
@@ -35,8 +34,10 @@ def main() -> None:
     from prefect.settings import get_current_settings  # noqa: PLC0415 - after gc.disable()
 
     settings = get_current_settings().server
+    app = create_app()  # may build the UI in the installation, which other users share
+    os.umask(0o077)  # the database contains parameters of runs
     uvicorn.run(
-        create_app(),
+        app,
         host="127.0.0.1",
         port=port,
         timeout_keep_alive=settings.api.keepalive_timeout,

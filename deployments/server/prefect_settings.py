@@ -36,6 +36,9 @@ _WITH_EVENTS = {
     "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "50",
 }
 
+_DATABASE = "sqlite+aiosqlite:///prefect.db"
+"""Database in the working folder; in a URL, characters of a folder's name could mean something."""
+
 _OF_ANOTHER_SERVER = (
     "PREFECT_API_",
     "PREFECT_SERVER_API_",
@@ -86,10 +89,11 @@ def mute_prefect_console() -> Iterator[None]:
 
 
 def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, str]:
-    """Return the environment of the embedded server with its database in a folder.
+    """Return the environment of the embedded server, whose working folder must be `folder`.
 
     `with_events` turns on the services that record events and fire automations.
     """
     ours = {k: v for k, v in os.environ.items() if not k.startswith(_OF_ANOTHER_SERVER)}
     events = _WITH_EVENTS if with_events else _WITHOUT_EVENTS
-    return ours | _SERVER_SETTINGS | events | {"PREFECT_HOME": str(folder)}
+    own = {"PREFECT_HOME": str(folder), "PREFECT_API_DATABASE_CONNECTION_URL": _DATABASE}
+    return ours | _SERVER_SETTINGS | events | own

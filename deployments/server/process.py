@@ -108,9 +108,7 @@ def start_server(
     port = port or _free_port()
     url = f"http://127.0.0.1:{port}/api"
     seed_database(folder)
-    database = f"sqlite+aiosqlite:///{folder / 'prefect.db'}"
     environment = {
-        "PREFECT_API_DATABASE_CONNECTION_URL": database,
         "PREFECT_SERVER_API_AUTH_STRING": made_secret(folder),
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
         "PREFECT_UI_API_URL": url,
@@ -121,7 +119,7 @@ def start_server(
         process = subprocess.Popen(  # noqa: S603 - our own command
             [*_COMMAND, str(folder), str(port)],
             env=server_environment(folder, with_events=with_events) | environment,
-            cwd=folder,  # Prefect settings in the user's folder are for other servers
+            cwd=folder,  # of the database; Prefect settings elsewhere are for other servers
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
