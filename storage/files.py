@@ -259,6 +259,10 @@ class Files:
                 raise Damaged(f"{path} is {state}, so it is not loaded")
         return data
 
+    def size_bytes(self, folder: str, part: Part) -> int:
+        """Return the size of a part's file; raises FileNotFoundError."""
+        return int(self._call("size", self.path(folder, part.file)))
+
     def _fetched(self, path: str, part: Part) -> Mapped:
         # The checked bytes must be the unpickled bytes, so pickles are read into memory.
         if self.is_local and part.codec != "pickle":

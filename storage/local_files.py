@@ -80,8 +80,8 @@ def _is_open(path: Path) -> bool:
 
 
 def _warn_if_open(path: Path, do: str, right: str) -> None:
-    """Warn once that other users can access a folder or file, with the command that closes it."""
-    if _is_open(path) and path not in _REPORTED:
+    """Warn once that others can access the user's folder or file, with a command to close it."""
+    if _is_open(path) and path.stat().st_uid == os.getuid() and path not in _REPORTED:
         _REPORTED.add(path)
         mode = stat.S_IMODE(path.stat().st_mode)
         closing = f"chmod {right} {quote(str(path))}"

@@ -186,7 +186,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     if is_kept and (is_kept := parts.keys() <= records.parts(record).keys()):
         described = parts.get(DESCRIPTIONS)
         is_kept = described is None or canonical(described).equals(
-            records.get(record)[DESCRIPTIONS]
+            records.get(record, [DESCRIPTIONS])[DESCRIPTIONS]
         )
     if not is_kept:
         parts = {name: canonical(part) for name, part in parts.items()}

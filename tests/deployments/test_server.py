@@ -32,7 +32,7 @@ from processes import (
     stop_server as stop_server_of,
 )
 
-from prefect_tune.deployments.server import empty_database
+from prefect_tune.deployments.server import embedded, empty_database
 from prefect_tune.deployments.server.embedded import (
     launched_server,
     local_server,
@@ -200,6 +200,52 @@ def test_a_new_home_gets_all_tables(tmp_path) -> None:
     assert {"flow_run", "task_run", "alembic_version"} <= tables
     assert {"Secret", "ArtifactStore"} <= blocks
     assert has_block_types(tmp_path)
+
+
+def test_a_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch) -> None:
+    def copy_half(_: Path, target: Path) -> None:
+        target.write_text("half")
+        raise KeyboardInterrupt
+
+    template = tmp_path / "template"
+    template.write_text("whole")
+    monkeypatch.setattr(empty_database, "_template", lambda: template)
+    folder = tmp_path / "home"
+    folder.mkdir()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("shutil.copyfile", copy_half)
+        seed_database(folder)
+    assert not (folder / "prefect.db").exists()
+    seed_database(folder)
+    assert (folder / "prefect.db").read_text() == "whole"
+    assert stat.S_IMODE((folder / "prefect.db").stat().st_mode) == 0o600
+
+
+def test_the_guard_of_a_server_survives_any_error(tmp_path, monkeypatch) -> None:
+    looks = []
+
+    def look(folder: Path) -> None:
+        looks.append(folder)
+        raise psutil.AccessDenied
+
+    monkeypatch.setattr(embedded, "_restart_if_killed", look)
+    monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.001)
+    guard = embedded._Guard(tmp_path)
+    guard.start()
+    wait_for(lambda: len(looks) > 2)
+    guard.end()
+
+
+@pytest.mark.slow
+def test_the_server_of_a_home_with_an_odd_name_keeps_its_files_there(
+    no_address, monkeypatch
+) -> None:
+    folder = no_address / "50% of #1; which?"
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(folder))
+    with local_server() as url:
+        assert answers(url)
+    assert [path.name for path in no_address.iterdir()] == [folder.name]
+    assert (folder / "server" / "prefect.db").stat().st_size > 100_000
 
 
 def test_a_database_that_is_there_stays(tmp_path) -> None:

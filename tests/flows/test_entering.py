@@ -6,14 +6,19 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
+from uuid import uuid4
 
 import pytest
 from observing import Heard
 
 from prefect_tune.flows.event_loop import apart_from_loop
+from prefect_tune.flows.interrupts import check_interrupted
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.progress import current_observer, observed_by
+from prefect_tune.flows.workers.under_way import TasksUnderWay
 
 
 def in_loop(work: Callable[[], Any]) -> Any:
@@ -52,17 +57,24 @@ def test_the_observer_follows() -> None:
     assert (recorder.notes, recorder.trials, recorder.ticks) == (["a"], ["b"], ["d"])
 
 
+def collect_nothing() -> None:
+    pool: Any = SimpleNamespace(check=lambda: None, is_short=False)
+    list(TasksUnderWay(pool, uuid4(), Mock()).collect(0.01))
+
+
 @pytest.mark.timeout(60)
-def test_an_interrupt_ends_the_work_at_its_next_look() -> None:
+@pytest.mark.parametrize("wait_for_workers", [collect_nothing, check_interrupted])
+def test_an_interrupt_ends_the_work_where_it_next_waits(wait_for_workers) -> None:
     ended = []
 
     def work() -> None:
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         pause = threading.Event()
         try:
-            while True:
-                current_observer().tick("going on")
-                pause.wait(0.01)
+            with observed_by(Heard()):  # as `PipelineSearch.fit` does
+                while True:
+                    wait_for_workers()
+                    pause.wait(0.01)
         except KeyboardInterrupt:
             ended.append("trials are put back")
             raise

@@ -1,11 +1,18 @@
 """Studies by their name, or by the name of their series."""
 
-import pytest
-from flow_studies import enter
-from studies import context_of, store_of
+from dataclasses import replace
 
-from prefect_tune.flows.reading.lookup import study_or_newest
+import pytest
+from flow_studies import enter, entered, tell
+from sqlalchemy import update
+from studies import context_of, store_of
+from worlds import evaluation
+
+from prefect_tune.flows.reading.lookup import list_trials, study_or_newest, trials_using
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.database import DatabaseDamaged
+from prefect_tune.storage.schema import trial_table
 from prefect_tune.storage.series import SeriesLog
 
 
@@ -20,3 +27,20 @@ def test_a_series_stands_for_its_newest_study(tmp_path) -> None:
     SeriesLog(store.database).create("nights", {})
     assert study_or_newest(store, "nights") == "nights-2"
     assert study_or_newest(store, "nights-1") == "nights-1"
+
+
+def test_a_damaged_study_hides_no_artifact_of_another(tmp_path) -> None:
+    context = context_of(tmp_path)
+    store = store_of(context)
+    key = "a" * 64
+    for name in ("good", "damaged"):
+        with entered(context, name) as study:
+            step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key=key)
+            tell(study, replace(evaluation(1.0), steps=(step,)))
+    with store.database.write() as connection:
+        connection.execute(
+            update(trial_table).where(trial_table.c.study == "damaged").values(body={"a": 1})
+        )
+    with pytest.raises(DatabaseDamaged):
+        list_trials(store, "damaged")
+    assert trials_using(store, key) == [("good", 0)]

@@ -52,7 +52,7 @@ def newest_flow_run() -> Any:
     return max(flow_runs(), key=lambda run: run.created)
 
 
-def test_nights_of_a_series(nights) -> None:
+def test_nights_of_a_series(nights, monkeypatch) -> None:
     run = newest_flow_run()
     assert run.name.startswith("nightly-1 (")
     assert {"series:nightly", "study:nightly-1"} <= set(run.tags)
@@ -70,6 +70,11 @@ def test_nights_of_a_series(nights) -> None:
     assert (summary["study"], summary["n_trials"]) == ("nightly-1", 3)
     assert len(nights.asked("nightly-1")) == 3
 
+    with monkeypatch.context() as patched:
+        patched.setattr("prefect_tune.flows.series_run.get_client", lambda **_: 1 // 0)
+        nights.run(150, 3)  # nothing has changed, and Prefect cannot be told
+    assert newest_flow_run().state.name == SKIPPED
+
     summary = nights.run(150, 5)  # the budget has grown
     assert (summary["study"], summary["n_begun"]) == ("nightly-1", 5)
 
@@ -81,7 +86,7 @@ def test_nights_of_a_series(nights) -> None:
     assert nights.asked("nightly-2")[:3] == prior.body["start"]  # half of 7 trials
     view = read_series(nights.store, "nightly")
     assert [(run.study, run.rows, run.skipped) for run in view.runs] == [
-        ("nightly-1", 150, 1), ("nightly-2", 180, 0),
+        ("nightly-1", 150, 2), ("nightly-2", 180, 0),
     ]  # fmt: skip
     last = view.runs[-1]
     assert (last.state, last.loss) == ("complete", summary["incumbent"]["loss"])

@@ -274,6 +274,20 @@ def test_data_of_a_remote_store_is_copied_counted_and_removed(remote) -> None:
     assert stats(remote).copies_bytes == 0
 
 
+def test_data_of_a_remote_store_is_checked_by_its_copy(remote, monkeypatch) -> None:
+    vector = canonical(np.arange(1000.0))
+    remote.records.put("data/x", {"v": vector, "about": {"n": 1}}, "s", mappable=True)
+    fetched, fetch = [], remote.files.filesystem.cat_file
+    monkeypatch.setattr(
+        remote.files.filesystem, "cat_file", lambda path: fetched.append(path) or fetch(path)
+    )
+    assert remote.records.is_whole("data/x")
+    assert [path.endswith("about.json") for path in fetched] == [True]
+    part = remote.records.parts("data/x")["v"]
+    remote.files.filesystem.pipe_file(remote.files.path("records/data/x", part.file), b"short")
+    assert not remote.records.is_whole("data/x")
+
+
 def test_another_host_drops_its_copies_of_what_was_removed(remote) -> None:
     for name in ("x", "y"):
         vector = canonical(np.full(10, float(ord(name))))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from threading import Event
-from time import sleep
+from time import monotonic, sleep
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL
@@ -233,6 +233,40 @@ def test_what_was_waited_out_inside_of_a_call_is_not_waited_for_again(monkeypatc
     with pytest.raises(ConnectionError, match="store is away"):
         through_outage(outer, is_outage)
     assert outer_calls == [1]
+
+
+def test_an_interrupted_process_waits_for_no_outage_while_it_cleans_up() -> None:
+    service = Away(1_000_000)
+
+    def clean_up_twice() -> None:
+        try:
+            through_outage(service, is_outage)
+        finally:
+            through_outage(service, is_outage)
+
+    with pytest.raises(ConnectionError):
+        try:
+            raise KeyboardInterrupt
+        finally:
+            clean_up_twice()
+    assert service.n_calls == 2
+
+
+@pytest.mark.timeout(60)
+def test_a_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
+    is_away, is_beating = Event(), Event()
+
+    def beat() -> None:
+        is_beating.set()
+        is_away.wait(120)
+
+    heartbeat = Heartbeat("test", beat, 0.001, "nothing is done")
+    heartbeat.start()
+    assert is_beating.wait(60)
+    since = monotonic()
+    heartbeat.stop()
+    assert monotonic() - since < 30
+    is_away.set()
 
 
 def test_other_errors_are_raised_at_once() -> None:

@@ -233,6 +233,16 @@ def test_a_file_is_replaced_when_all_is_written_and_not_before(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_two_writers_of_one_file_do_not_share_what_they_write(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    with atomic_file(target) as first, atomic_file(target) as second:
+        first.write_text("first")
+        second.write_text("second")
+        assert first.read_text() == "first"
+    assert target.read_text() == "first"  # the last to end
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_a_folder_half_written_is_not_there(tmp_path: Path) -> None:
     target = tmp_path / "below" / "out"
     with pytest.raises(ZeroDivisionError), atomic_folder(target) as folder:

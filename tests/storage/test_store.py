@@ -1,15 +1,21 @@
 """Artifacts from their making to their loss, what is evicted for them, and how stores open."""
 
 import resource
+import sqlite3
 import stat
+import subprocess
 import threading
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import pytest
 from contracts.store import entry, made, present, put, use
 from hypothesis import given
 from hypothesis import strategies as st
+from other_user import run_as_other_user
 from scipy import sparse
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
@@ -296,6 +302,27 @@ def test_verify_tells_damaged_from_missing_from_orphaned(store) -> None:
     assert not found.is_sound
 
 
+def test_what_is_evicted_or_replaced_while_verify_reads_is_no_fault(store, monkeypatch) -> None:
+    kept = put(store, "a")
+    store.records.put("data/x", {"y": np.arange(3)})
+    select, parts_of = store.index.select, store.records.parts
+
+    def evict_first(selection: Selection) -> list[Entry]:
+        store.prune(0)
+        return select(selection)
+
+    def replace_after(record: str) -> Any:
+        parts = parts_of(record)
+        monkeypatch.setattr(store.records, "parts", parts_of)
+        store.records.put("data/x", {"y": np.arange(4)})
+        return parts
+
+    monkeypatch.setattr(store.index, "select", evict_first)
+    monkeypatch.setattr(store.records, "parts", replace_after)
+    assert verify(store).is_sound
+    assert not folder_of(store, kept).exists()
+
+
 def test_provenance_is_stored_with_the_data(store) -> None:
     kept = store.write(entry("a"), made(), {"dataset": "d", "steps": []})
     document = describe(store, store.index.entries([kept.key])[kept.key]).to_json()
@@ -372,6 +399,91 @@ def test_a_new_store_is_claimed_whole_or_not_at_all(tmp_path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, room)
     assert not (tmp_path / "store" / "store.json").exists()
     ArtifactStore(in_memory).close()
+
+
+def test_a_claim_whose_commit_failed_is_completed_at_the_next_start(address, tmp_path) -> None:
+    ArtifactStore(address).close()
+    with closing(sqlite3.connect(Path(address.url) / "index.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM store")
+    store = ArtifactStore(address)
+    assert store.id in (Path(address.url) / "store.json").read_text()
+    store.records.put("data/x", {"v": 1})
+    store.close()
+    with closing(sqlite3.connect(Path(address.url) / "index.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM store")
+    with pytest.raises(StoreRefused, match="not belong together"):  # it has contents
+        ArtifactStore(address)
+
+
+ODD_NAMES = (
+    "100% data",
+    "study #1",
+    "a;b",
+    "today's",
+    "which?",
+    "50%20x",
+    "a&b=c",
+    "[x]",
+    "@",
+    "é",
+)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_store_lies_in_a_folder_of_any_name(tmp_path, name) -> None:
+    address = StoreAddress(str(tmp_path / name / "store"))
+    for _ in range(2):
+        store = ArtifactStore(address)
+        worker = ArtifactStore(store.address)
+        worker.records.put("data/x", {"v": 1})
+        assert store.records.get("data/x") == {"v": 1}
+        worker.close()
+        store.close()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert [path.name for path in (tmp_path / name).iterdir()] == ["store"]
+
+
+READ = """
+store = ArtifactStore(StoreAddress(sys.argv[1]), is_read=True)
+assert store.records.get("data/x") == {"v": 1}
+try:
+    store.records.put("data/x", {"v": 2})
+except StoreForbidden as error:
+    print(error)
+store.close()
+try:
+    ArtifactStore(StoreAddress(sys.argv[1]))
+except StoreRefused as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_in_use", [False, True])
+def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
+    with TemporaryDirectory() as folder:  # below pytest's own, others could not read
+        Path(folder).chmod(0o755)
+        owner = ArtifactStore(StoreAddress(f"{folder}/store"))
+        owner.records.put("data/x", {"v": 1})
+        if not is_in_use:
+            owner.close()
+        assert (Path(folder) / "store" / "index.sqlite-wal").exists() == is_in_use
+        subprocess.run(["chmod", "-R", "a+rX,a-w", folder], check=True)  # noqa: S607
+        said = run_as_other_user(
+            "import sys\n"
+            "from prefect_tune.storage import ArtifactStore, StoreAddress, StoreRefused\n"
+            "from prefect_tune.storage.waiting import StoreForbidden\n"
+            "import sqlalchemy.dialects.sqlite, sqlite3, psutil, orjson\n"
+            "import prefect_tune.storage.codec, prefect_tune.storage.matrices",
+            READ,
+            f"{folder}/store",
+        )
+        subprocess.run(["chmod", "-R", "u+w", folder], check=True)  # noqa: S607
+        owner.close()
+    forbidden, refused = said.splitlines()
+    assert "can no longer be read or written" in forbidden
+    assert "cannot be written" in refused
+    assert "name a writable folder with --store" in refused
 
 
 @pytest.mark.slow

@@ -101,6 +101,22 @@ def test_a_damaged_store_is_found_and_repaired(changed) -> None:
     assert changed.json("artifacts", "verify")["damaged"] == []
 
 
+def test_a_damaged_study_is_named_beside_the_others(changed) -> None:
+    with (
+        closing(sqlite3.connect(changed.home / "store" / "index.sqlite")) as connection,
+        connection,
+    ):
+        connection.execute(
+            "INSERT INTO studies (name, problem, settings, result, state, created) "
+            "SELECT 'damaged', '{}', '{}', result, state, created FROM studies LIMIT 1"
+        )
+    done = changed("study", "ls", "--json")
+    assert [study["study"] for study in json.loads(done.stdout)] == ["s"]
+    assert "study damaged is damaged" in done.stderr
+    (row, *_) = changed.json("artifacts", "ls")
+    changed("artifacts", "show", row["key"])
+
+
 def test_what_is_in_an_artifact_is_shown_and_exported(ended, tmp_path) -> None:
     encoded = ended.run.json("artifacts", "ls", "--step", "encode", "--study", "s")[0]
     shown = ended.run.json("artifacts", "show", encoded["key"])

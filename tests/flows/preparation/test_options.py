@@ -19,7 +19,12 @@ from prefect_tune.deployments.commands.run import run
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import prepare_comparison
-from prefect_tune.flows.options.declared import COMPARE_OPTIONS, OPTIONS, StudyOptions
+from prefect_tune.flows.options.declared import (
+    COMPARE_OPTIONS,
+    OPTIONS,
+    CompareOptions,
+    StudyOptions,
+)
 from prefect_tune.flows.options.values import (
     ENSEMBLE_KINDS,
     EnsembleRule,
@@ -27,6 +32,7 @@ from prefect_tune.flows.options.values import (
     parse_assignment,
     write_assignments,
 )
+from prefect_tune.flows.preparation.prepare import study_name_from
 from prefect_tune.flows.reading.commands import continue_command, run_command
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.flows.tuning import tune
@@ -433,3 +439,14 @@ def test_an_empty_text_is_not_an_option_that_was_left_out(name) -> None:
 @pytest.mark.parametrize("name", ["study", "store", "dask", "database", "task_runs"])
 def test_an_empty_place_is_the_default_one(name) -> None:
     assert getattr(options_from(**{name: ""}), name) == OPTIONS[name].default
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("données", "donnees"), ("Größe", "Gro-e"), ("患者", "data"), ("a b", "a-b"), ("_x", "x"),
+     ("٣", "data"), ("é" * 80, "e" * 50)],
+)  # fmt: skip
+def test_a_name_made_from_data_is_accepted_as_a_name(text, name) -> None:
+    assert study_name_from(text) == name
+    StudyOptions.parse({"data": "x", "study": f"{name}-flash-20260101-000000"})
+    CompareOptions.parse({"name": f"{name}-compare-20260101-000000"})

@@ -222,3 +222,32 @@ def test_the_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
     monkeypatch.undo()
     signing_key.cache_clear()
     assert signing_key() is None
+
+
+NO_ACCOUNT = """
+import os, pwd, sys
+
+def unknown(_):
+    raise KeyError("uid not found")
+
+pwd.getpwuid = unknown
+import prefect_tune
+from pathlib import Path
+assert Path.home() == Path(os.environ["PREFECT_TUNE_HOME"]) == Path(os.environ["HOME"])
+del os.environ["PREFECT_TUNE_HOME"], os.environ["HOME"]
+from prefect_tune.deployments.command import main
+main(["study", "ls"])
+"""
+
+
+@pytest.mark.slow
+def test_a_user_without_an_account_is_told_to_name_a_home(tmp_path) -> None:
+    told = {**environment(tmp_path), "PREFECT_TUNE_HOME": str(tmp_path)}
+    told.pop("HOME")
+    done = subprocess.run(
+        [sys.executable, "-c", NO_ACCOUNT], env=told, cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert "has no home folder; set PREFECT_TUNE_HOME" in done.stderr
+    assert not any(tmp_path.iterdir())
