@@ -50,10 +50,10 @@ _HOMES = {
 
 
 _home = os.path.expanduser("~")  # noqa: PTH111 - pathlib raises for a user without an account
-if not os.access(_home, os.W_OK) and (_home == "/" or not os.access(_home, os.F_OK)):
+_has_home = os.access(_home, os.W_OK) or (_home != "/" and os.access(_home, os.F_OK))
+if not _has_home and "PREFECT_TUNE_HOME" in os.environ:
     # Prefect cannot be imported without a home folder, and warns of one that it cannot write.
-    if _home := os.environ.get("PREFECT_TUNE_HOME", ""):
-        os.environ["HOME"] = os.path.abspath(_home)  # noqa: PTH100 - as above
+    os.environ["HOME"] = os.path.abspath(os.environ["PREFECT_TUNE_HOME"])  # noqa: PTH100 - as above
 
 __version__: str
 

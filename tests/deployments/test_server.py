@@ -212,9 +212,10 @@ def test_a_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch)
     monkeypatch.setattr(empty_database, "_template", lambda: template)
     folder = tmp_path / "home"
     folder.mkdir()
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr("shutil.copyfile", copy_half)
-        seed_database(folder)
+        with pytest.raises(KeyboardInterrupt):
+            seed_database(folder)
     assert not (folder / "prefect.db").exists()
     seed_database(folder)
     assert (folder / "prefect.db").read_text() == "whole"

@@ -238,17 +238,17 @@ def test_what_was_waited_out_inside_of_a_call_is_not_waited_for_again(monkeypatc
 def test_an_interrupted_process_waits_for_no_outage_while_it_cleans_up() -> None:
     service = Away(1_000_000)
 
-    def clean_up_twice() -> None:
-        try:
-            through_outage(service, is_outage)
-        finally:
-            through_outage(service, is_outage)
-
-    with pytest.raises(ConnectionError):
+    def interrupted() -> None:
         try:
             raise KeyboardInterrupt
         finally:
-            clean_up_twice()
+            try:
+                through_outage(service, is_outage)
+            finally:
+                through_outage(service, is_outage)
+
+    with pytest.raises(ConnectionError):
+        interrupted()
     assert service.n_calls == 2
 
 

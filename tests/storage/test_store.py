@@ -401,7 +401,7 @@ def test_a_new_store_is_claimed_whole_or_not_at_all(tmp_path) -> None:
     ArtifactStore(in_memory).close()
 
 
-def test_a_claim_whose_commit_failed_is_completed_at_the_next_start(address, tmp_path) -> None:
+def test_a_claim_whose_commit_failed_is_completed_at_the_next_start(address) -> None:
     ArtifactStore(address).close()
     with closing(sqlite3.connect(Path(address.url) / "index.sqlite")) as connection, connection:
         connection.execute("DELETE FROM store")
@@ -468,7 +468,7 @@ def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
         if not is_in_use:
             owner.close()
         assert (Path(folder) / "store" / "index.sqlite-wal").exists() == is_in_use
-        subprocess.run(["chmod", "-R", "a+rX,a-w", folder], check=True)  # noqa: S607
+        subprocess.run(["chmod", "-R", "a+rX,a-w", folder], check=True)
         said = run_as_other_user(
             "import sys\n"
             "from prefect_tune.storage import ArtifactStore, StoreAddress, StoreRefused\n"
@@ -478,7 +478,7 @@ def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
             READ,
             f"{folder}/store",
         )
-        subprocess.run(["chmod", "-R", "u+w", folder], check=True)  # noqa: S607
+        subprocess.run(["chmod", "-R", "u+w", folder], check=True)
         owner.close()
     forbidden, refused = said.splitlines()
     assert "can no longer be read or written" in forbidden
