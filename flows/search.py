@@ -77,8 +77,7 @@ def search(
         ).run()
     except BaseException:
         running.cut("the flow was interrupted")
-        with suppress(StoreLost):  # the next session requeues them
-            study.requeue_running()
+        study.requeue_running()
         raise
 
 

@@ -84,7 +84,7 @@ def run_study(
                     if isinstance(error, StudyFailed):
                         study.set_result(no_model=str(error))
                     observer.write()
-                    study.set_state(page.state)
+                study.set_state(page.state)
                 _send_failed(study, error)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"

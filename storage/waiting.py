@@ -269,6 +269,13 @@ _WAITED_OUT = "it was tried again for as long as an outage may last"
 Result = TypeVar("Result")
 
 
+def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the interrupt during whose handling an error was raised; None without one."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error
+
+
 def outage_seconds() -> float:
     """Return the longest outage to wait for, in seconds."""
     return float(os.environ.get(OUTAGE_VARIABLE) or _OUTAGE_SECONDS)
@@ -283,7 +290,7 @@ def through_outage(
     Other errors are raised at once, and so are outages that the call has already waited for. While
     this thread cleans up after an interrupt, it waits for no outage.
     """
-    is_ending = _handles_interrupt()
+    is_ending = interrupt_behind(sys.exception()) is not None
 
     def is_waited_out(error: BaseException) -> bool:
         notes = (getattr(one, "__notes__", ()) for one in _chain(error))
@@ -326,14 +333,6 @@ def through_outage(
         if is_waited_out(error):
             error.add_note(_WAITED_OUT)
         raise
-
-
-def _handles_interrupt() -> bool:
-    """Return whether this thread handles a `KeyboardInterrupt`, or an error raised meanwhile."""
-    error = sys.exception()
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
 
 
 _STOP_SECONDS = 2.0

@@ -12,6 +12,7 @@ import click
 from prefect_tune.deployments.views.console import echo
 from prefect_tune.deployments.views.result_stream import result_apart, stay_apart
 from prefect_tune.flows.text import shown
+from prefect_tune.storage.waiting import interrupt_behind
 from prefect_tune.tasks.worker.standard_streams import open_streams
 
 
@@ -20,10 +21,10 @@ def reported_errors() -> Iterator[None]:
     """Report a user's mistake with exit code 2, a failure with 1, and signal N with 128 + N."""
     try:
         yield
-    except KeyboardInterrupt as interrupt:
-        echo("interrupted", err=True)
-        sys.exit(getattr(interrupt, "exit_code", 130))
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupt := interrupt_behind(error):  # an outage may have hindered its handling
+            echo("interrupted", err=True)
+            sys.exit(getattr(interrupt, "exit_code", 130))
         if _is_mistake(error):
             echo(f"Error: {error}", err=True)
             sys.exit(2)
@@ -49,7 +50,7 @@ def print_traceback(
     echo("".join(traceback.format_exception(kind, error, trace)), err=True)
 
 
-def is_of_server(error: Exception) -> bool:
+def is_of_server(error: BaseException) -> bool:
     """Return whether an error was caused by talking to the Prefect server."""
     cause: BaseException | None = error
     while cause is not None:
@@ -60,7 +61,7 @@ def is_of_server(error: Exception) -> bool:
     return False
 
 
-def _is_mistake(error: Exception) -> bool:
+def _is_mistake(error: BaseException) -> bool:
     from prefect_tune.optimizers.space.wording import UnknownName
     from prefect_tune.storage.store import StoreRefused
     from prefect_tune.tasks.bad_input import BadInput
@@ -68,7 +69,7 @@ def _is_mistake(error: Exception) -> bool:
     return isinstance(error, BadInput | UnknownName | StoreRefused)
 
 
-def _is_failure(error: Exception) -> bool:
+def _is_failure(error: BaseException) -> bool:
     from prefect_tune.deployments.server.embedded import ServerFailed
     from prefect_tune.flows.study.study import StudyFailed
     from prefect_tune.storage.lease import LeaseLost

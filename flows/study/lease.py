@@ -1,12 +1,12 @@
 """The lease of a study, held by one process at a time, and the clock of its sessions."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import monotonic, sleep
 
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.storage.waiting import Heartbeat, StoreLost
+from prefect_tune.storage.waiting import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 
 _BEAT_SECONDS = 5.0
@@ -31,8 +31,7 @@ def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(StoreLost):  # the lease expires by itself
-            store.leases.release(study_lease(name))
+        store.leases.release(study_lease(name))
 
 
 def is_being_run(store: ArtifactStore, name: str) -> bool:
@@ -90,8 +89,7 @@ class StudyClock:
             yield
         finally:
             heartbeat.stop()
-            with suppress(StoreLost):  # the time since the last beat is not counted
-                note()
+            note()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
