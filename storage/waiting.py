@@ -290,11 +290,12 @@ def through_outage(
     Other errors are raised at once, and so are outages that the call has already waited for. While
     this thread cleans up after an interrupt, it waits for no outage.
     """
-    is_ending = interrupt_behind(sys.exception()) is not None
+    if interrupt_behind(sys.exception()) is not None:
+        return call()
 
     def is_waited_out(error: BaseException) -> bool:
         notes = (getattr(one, "__notes__", ()) for one in _chain(error))
-        return not is_ending and is_outage(error) and not any(_WAITED_OUT in some for some in notes)
+        return is_outage(error) and not any(_WAITED_OUT in some for some in notes)
 
     begun = begin()
     try:
