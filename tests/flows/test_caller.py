@@ -74,3 +74,8 @@ def test_calls_from_python_raise_errors_that_name_parameters(given, named) -> No
             call()
         assert named in str(raised.value)
         assert "--" not in str(raised.value)
+
+
+@pytest.mark.parametrize("verb", ["says", "names", "keeps", "shows"])
+def test_a_verb_after_an_option_is_not_its_value(verb) -> None:
+    assert for_caller(f"--na-values {verb} other texts") == f"na_values {verb} other texts"
