@@ -1,5 +1,6 @@
 """The terminal for views: plain texts, never markup. Cheap to import."""
 
+import os
 from contextlib import suppress
 from typing import IO, Any, cast
 
@@ -62,5 +63,5 @@ CONSOLE = PlainConsole(
     file=cast("IO[str]", DynamicResultStream()),
     highlight=False,
     soft_wrap=True,
-    width=None if result_stream().isatty() else 160,
+    width=None if os.isatty(1) else 160,  # `sys.stdout` is None if it is closed
 )

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import CommandLine
 from inputs import write_table
-from processes import environment, run, run_json, run_python
+from processes import COMMAND, environment, run, run_json, run_python
 from user_spaces import PRELUDE
 
 SPACE = (
@@ -205,3 +206,14 @@ os.write(1, b"mine")
     document, end = printed.split("end 0\n")
     assert json.loads(document)["study"] == "s"
     assert end == "mine"
+
+
+@pytest.mark.slow
+def test_a_closed_standard_output_stops_no_command(tmp_path) -> None:
+    command = 'exec "$0" "$1" "$2" study ls --store "$3" >&-'
+    done = subprocess.run(
+        ["sh", "-c", command, *COMMAND, tmp_path], env=environment(tmp_path),
+        stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert str(tmp_path) in done.stderr
