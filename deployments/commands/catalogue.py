@@ -17,6 +17,7 @@ from prefect_tune.deployments.commands.completing import (
 from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json
+from prefect_tune.optimizers.space.value_documents import choices_of, plain_value, value_document
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.method import Method
@@ -179,18 +180,14 @@ def _searched(algorithm: "Algorithm") -> Iterator[Any]:
 
 
 def _hyperparameter(h: Any) -> dict[str, Any]:
-    document = {"name": h.name, "default": _plain(h.default_value)}
+    document = {"name": h.name, "default": value_document(h.default_value)}
     if hasattr(h, "lower"):
-        return {**document, "range": [_plain(h.lower), _plain(h.upper)], "log": h.log}
+        return {**document, "range": [plain_value(h.lower), plain_value(h.upper)], "log": h.log}
     return {**document, "choices": _choices(h)}
 
 
 def _choices(h: Any) -> list[Any]:
-    return [_plain(value) for value in getattr(h, "choices", getattr(h, "sequence", ()))]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+    return [*map(value_document, choices_of(h) or ())]
 
 
 def _print_spaces(listed: Sequence[_Listed]) -> None:
@@ -229,7 +226,8 @@ def _print_space(listed: _Listed) -> None:
                     values = f"{h.lower:g} to {h.upper:g}" + (" (log)" if h.log else "")
                 else:
                     values = ", ".join(map(str, _choices(h)))
-                echo(f"    {h.name:<24}{values}  [default: {_plain(h.default_value)}]")
+                default = value_document(h.default_value)
+                echo(f"    {h.name:<24}{values}  [default: {default}]")
     _print_missing(listed.missing)
 
 

@@ -254,7 +254,7 @@ class PipelineSearch(BaseEstimator):
         view = from_document(StudyView, summary)
         best = view.model_trial or view.incumbent
         assert best is not None  # noqa: S101 - a study with a model has a best trial
-        self.best_params_ = params_of(best.configuration)
+        self.best_params_ = params_of(best.configuration, problem.find_space())
         self.best_score_ = self._fitted_metric.score(best.loss)
         self.best_index_ = int(np.flatnonzero(self.cv_results_["trial"] == best.trial)[0])
         if dataset.classes:

@@ -34,7 +34,8 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
             -1, n_folds
         )
         means = np.array([metric.score(t.loss) if t.has_loss else np.nan for t in trials])
-        params = [params_of(trial.configuration) for trial in trials]
+        space = plan.problem.find_space()
+        params = [params_of(trial.configuration, space) for trial in trials]
         seconds = np.array([_fit_seconds(trial) for trial in trials]).reshape(-1, 2)
         return {
             "trial": np.array([trial.number for trial in trials]),

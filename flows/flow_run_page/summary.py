@@ -185,7 +185,7 @@ def _pipeline(page_state: PageState) -> Iterator[str]:
         return
     rows = []
     for step, choice in best.query.configuration.choices:
-        values = (f"{name} = {value_text(v)}" for name, v in choice.values)
+        values = (f"{name} = {value_text(v)}" for name, v in choice.documents)
         rows.append((step, choice.algorithm, ", ".join(values)))
     yield from _table(("step", "algorithm", "values"), rows)
 

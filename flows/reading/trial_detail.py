@@ -16,6 +16,7 @@ from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
+from prefect_tune.optimizers.space.value_documents import value_document, value_of
 from prefect_tune.optimizers.space.wording import range_text
 from prefect_tune.optimizers.trials.outcome import Evaluation, StepCost
 from prefect_tune.storage.ledger import Ledger
@@ -27,8 +28,10 @@ if TYPE_CHECKING:  # for types only: trials are shown even where their space is 
     from prefect_tune.optimizers.space.space import Space
 
 
-def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
+def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:
     """Return a configuration as flat parameters in scikit-learn's style.
+
+    With its `space`, values are as in the space; without, values that JSON lacks are their code.
 
     >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
     {'fit model': 'svc', 'fit model__C': 2.0}
@@ -37,6 +40,10 @@ def params_of(configuration: Mapping[str, Any]) -> dict[str, Any]:
     for step, choice in configuration.items():
         params[step] = choice["algorithm"]
         params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
+        if space is not None:
+            known = space.step(step).algorithm(choice["algorithm"]).hyperparameters
+            for name, value in choice["hyperparameters"].items():
+                params[f"{step}__{name}"] = value_of(known[name], value)
     return params
 
 
@@ -354,7 +361,7 @@ def _pipeline(
     store: ArtifactStore, study: str, trial: TrialView, plan: StudyPlan
 ) -> Iterator[ChosenStep]:
     """Yield the choice of each step; without the space, only values are known."""
-    space, arguments = _space(plan, study), _arguments(store, trial)
+    space, arguments = space_if_known(plan, study), _arguments(store, trial)
     for name, choice in trial.configuration.items():
         steps = space.steps if space else ()
         step = next((step for step in steps if step.name == name), None)
@@ -378,10 +385,8 @@ def _value(
     effective = given.get(name.rsplit(".", 1)[-1], value)
     if algorithm is None or name not in algorithm.hyperparameters:
         return ChosenValue(name, value, None, None, None, is_log=False, effective=effective)
-    from prefect_tune.optimizers.space.unit_interval import plain_value  # noqa: PLC0415 - heavy
-
     hyperparameter = algorithm.hyperparameters[name]
-    default = plain_value(hyperparameter.default_value)
+    default = value_document(hyperparameter.default_value)
     return ChosenValue(
         name,
         value,
@@ -393,7 +398,7 @@ def _value(
     )
 
 
-def _space(plan: StudyPlan, study: str) -> "Space | None":
+def space_if_known(plan: StudyPlan, study: str) -> "Space | None":
     """Return the space of a study as it was in the run; None if not available here."""
     try:
         return space_as_run(plan, study)

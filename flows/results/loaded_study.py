@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from prefect_tune.flows.options.caller import errors_for_caller
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
-from prefect_tune.flows.reading.trial_detail import params_of
+from prefect_tune.flows.reading.trial_detail import params_of, space_if_known
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.opening import StoreAddress
@@ -79,7 +79,7 @@ class LoadedStudy:
 
         Raises `ValueError` if there is no best trial yet.
         """
-        return params_of(self._best.configuration)
+        return params_of(self._best.configuration, space_if_known(self.plan, self.name))
 
     @property
     def view(self) -> StudyView:

@@ -10,11 +10,9 @@ from typing import Any
 
 import optuna
 from ConfigSpace.hyperparameters import (
-    CategoricalHyperparameter,
     Hyperparameter,
     IntegerHyperparameter,
     NumericalHyperparameter,
-    OrdinalHyperparameter,
 )
 from optuna.distributions import (
     BaseDistribution,
@@ -29,7 +27,7 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import plain_value
+from prefect_tune.optimizers.space.value_documents import choices_of, value_document
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 
@@ -68,11 +66,7 @@ def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
         if isinstance(hyperparameter, IntegerHyperparameter):
             return IntDistribution(int(low), int(high), log=log)
         return FloatDistribution(float(low), float(high), log=log)
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return CategoricalDistribution([plain_value(choice) for choice in hyperparameter.choices])
-    if isinstance(hyperparameter, OrdinalHyperparameter):
-        return CategoricalDistribution([plain_value(value) for value in hyperparameter.sequence])
-    return CategoricalDistribution([plain_value(hyperparameter.default_value)])
+    return CategoricalDistribution([*map(value_document, choices_of(hyperparameter) or ())])
 
 
 def _trial(

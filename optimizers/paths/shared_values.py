@@ -8,7 +8,7 @@ kind with few results borrows the effects of the others.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import eq
 from typing import Any
@@ -18,7 +18,6 @@ from ConfigSpace.hyperparameters import (
     CategoricalHyperparameter,
     Constant,
     Hyperparameter,
-    OrdinalHyperparameter,
 )
 from numpy.random import Generator
 
@@ -34,13 +33,8 @@ from prefect_tune.optimizers.space.configuration import (
     is_allowed,
 )
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import (
-    Array,
-    Value,
-    from_unit,
-    plain_value,
-    to_unit,
-)
+from prefect_tune.optimizers.space.unit_interval import Array, Value, from_unit, to_unit
+from prefect_tune.optimizers.space.value_documents import choices_of, plain_value, value_document
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
@@ -140,7 +134,7 @@ class SharedValues:
                     for name, own in columns.items()
                 }
                 of = self._space.step(step).algorithm(algorithm)
-                chosen = _choice(of, least.get)
+                chosen = _choice(of, least)
                 is_legal = are_allowed(of, dict(chosen.values))
                 best[kind, step, algorithm] = chosen if is_legal else default_choice(of)
         return best
@@ -153,7 +147,7 @@ class SharedValues:
             values = dict(configuration[step].values)
             chosen = dict(best[kind, step, algorithm].values)
             values |= {name: chosen[name] for name in self._levels[pair] if name in chosen}
-            changed[step] = _choice(self._space.step(step).algorithm(algorithm), values.get)
+            changed[step] = _choice(self._space.step(step).algorithm(algorithm), values)
         return with_choices(configuration, changed)
 
     def bases(self, paths: Iterable[Path], costs: Costs) -> list[Configuration]:
@@ -258,7 +252,7 @@ class SharedValues:
             for name, values in levels.items():
                 order = [int(i) for i in rng.permutation(len(values))]
                 least[name] = values[min(order, key=lambda i: counts[columns[name][i]])]
-            varied[step] = _choice(self._space.step(step).algorithm(algorithm), least.get)
+            varied[step] = _choice(self._space.step(step).algorithm(algorithm), least)
         return with_choices(base, varied)
 
 
@@ -284,30 +278,24 @@ def _levels(algorithm: Algorithm, *, numbers: bool) -> Levels:
     for name, h in algorithm.hyperparameters.items():
         if isinstance(h, Constant) or not (numbers or isinstance(h, CategoricalHyperparameter)):
             continue
-        values = [plain_value(h.default_value)]
-        if isinstance(h, CategoricalHyperparameter):
-            values += map(plain_value, h.choices)
-        elif isinstance(h, OrdinalHyperparameter):
-            values += map(plain_value, h.sequence)
-        else:
+        values = [plain_value(h.default_value), *map(plain_value, choices_of(h) or ())]
+        if choices_of(h) is None:
             values += [from_unit(h, 0.0), from_unit(h, 1.0)]
             if len(set(values)) < 3:
                 values.append(from_unit(h, 0.5))
-        if len(distinct := tuple(dict.fromkeys(values))) > 1:
-            levels[name] = distinct
+        distinct = {value_document(value): value for value in values}
+        if len(distinct) > 1:
+            levels[name] = tuple(distinct.values())
     return levels
 
 
 def _nearest(h: Hyperparameter[Any, Any], levels: Sequence[Value], value: Value) -> int:
-    if value in levels:
-        return levels.index(value)
     unit = to_unit(h, value)
     return min(range(len(levels)), key=lambda i: abs(to_unit(h, levels[i]) - unit))
 
 
-def _choice(algorithm: Algorithm, value_of: Callable[[str], Value | None]) -> Choice:
+def _choice(algorithm: Algorithm, given: Mapping[str, Value]) -> Choice:
     values: dict[str, Value] = {}
     for h in active_hyperparameters(algorithm.hyperparameters, values):
-        value = value_of(h.name)
-        values[h.name] = plain_value(h.default_value) if value is None else value
+        values[h.name] = given.get(h.name, plain_value(h.default_value))
     return Choice.of(algorithm.id, values)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ConfigSpace import ConfigurationSpace
 from ConfigSpace.hyperparameters import Constant, NumericalHyperparameter
 
+from prefect_tune.optimizers.space.value_documents import choices_of, value_document
 from prefect_tune.optimizers.space.wording import UnknownName
 
 
@@ -133,6 +134,11 @@ class Algorithm:
                 )
         if not isinstance(self.estimator, str):
             _check_importable(self.estimator, self.id)
+        for values in (self.fixed, self.sparse_fixed):
+            for name, value in values.items():
+                _check_documents([value], name, self.id)
+        for name, h in self.hyperparameters.items():
+            _check_documents(choices_of(h) or (), name, self.id)
 
     @property
     def import_path(self) -> str:
@@ -157,16 +163,16 @@ class Algorithm:
 
     def describe(self) -> dict[str, Any]:
         """Return all that defines it, as JSON values."""
-        serialized = self.hyperparameters.to_serialized_dict()
+        serialized = _with_documents(self.hyperparameters.to_serialized_dict())
         return {
             "id": self.id,
             "estimator": self.import_path,
             "hyperparameters": serialized["hyperparameters"],
             "conditions": serialized["conditions"],
             "forbidden": serialized["forbiddens"],
-            "fixed": dict(self.fixed),
+            "fixed": _documents(self.fixed),
             "sparse_estimator": self.sparse_estimator,
-            "sparse_fixed": dict(self.sparse_fixed),
+            "sparse_fixed": _documents(self.sparse_fixed),
             "transforms": {
                 name: rule if isinstance(rule, str) else f"{rule.__module__}.{rule.__qualname__}"
                 for name, rule in self.transforms.items()
@@ -180,6 +186,38 @@ class Algorithm:
                 if (value := getattr(self, name))
             },
         }
+
+
+def _documents(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value_document(value) for name, value in values.items()}
+
+
+def _with_documents(serialized: Any, name: str = "") -> Any:
+    """Return a space of ConfigSpace, as ConfigSpace serializes it, with values as JSON."""
+    if name in {"default_value", "value"}:
+        return value_document(serialized)
+    if name in {"choices", "sequence", "values"}:
+        return [*map(value_document, serialized)]
+    if isinstance(serialized, Mapping):
+        return {key: _with_documents(value, key) for key, value in serialized.items()}
+    return [*map(_with_documents, serialized)] if isinstance(serialized, list) else serialized
+
+
+def _check_documents(values: Sequence[Any], name: str, algorithm: str) -> None:
+    """Raise `ValueError` unless each value can be stored, and no two are stored equally."""
+    try:
+        documents = [*map(value_document, values)]
+    except ValueError as error:
+        raise ValueError(
+            f"a value of {name!r} of algorithm {algorithm!r} cannot be stored: {error}; use "
+            "numbers, texts, tuples, lists, functions and classes of a module, or estimators, or "
+            "search names and convert them with `transforms`"
+        ) from error
+    if len(set(documents)) < len(documents):
+        raise ValueError(
+            f"two choices of {name!r} of algorithm {algorithm!r} are stored equally, as one of "
+            f"{', '.join(map(str, documents))}; remove one of them"
+        )
 
 
 def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:

@@ -33,9 +33,9 @@ from prefect_tune.optimizers.space.unit_interval import (
     Value,
     from_unit,
     integers_at,
-    plain_value,
     to_unit,
 )
+from prefect_tune.optimizers.space.value_documents import plain_value
 
 Column = tuple[str, str, str]
 """Step, algorithm and hyperparameter of a column of the unit cube."""
@@ -98,7 +98,7 @@ class Encoding:
                 column = self._position.get((step.name, algorithm_id, h.name))
                 u = 0.5 if column is None else float(positions[column])
                 values[h.name] = from_unit(h, u)
-            choices.append((step.name, Choice(algorithm_id, tuple(sorted(values.items())))))
+            choices.append((step.name, Choice.of(algorithm_id, values)))
         return Configuration(tuple(choices))
 
 

@@ -5,18 +5,23 @@ The module also knows the active hyperparameters of an algorithm, and its forbid
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Self
 
-from ConfigSpace import Configuration as Assignment
 from ConfigSpace import ConfigurationSpace
-from ConfigSpace.exceptions import ForbiddenValueError
 from ConfigSpace.hyperparameters import Hyperparameter
 
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value, plain_value
+from prefect_tune.optimizers.space.unit_interval import Value
+from prefect_tune.optimizers.space.value_documents import (
+    Document,
+    plain_value,
+    value_document,
+    value_of,
+)
 from prefect_tune.optimizers.space.wording import range_text
 
 
@@ -35,30 +40,33 @@ def active_hyperparameters(
 
 def are_allowed(algorithm: Algorithm, values: Mapping[str, Value]) -> bool:
     """Return whether the values violate no forbidden clause of the algorithm."""
-    if not algorithm.hyperparameters.forbidden_clauses:
-        return True
-    try:
-        Assignment(algorithm.hyperparameters, values=dict(values))
-    except ForbiddenValueError:
-        return False
-    return True
+    clauses = algorithm.hyperparameters.forbidden_clauses
+    return not any(clause.is_forbidden_value(dict(values)) for clause in clauses)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The algorithm of one step with the values of its active hyperparameters, sorted by name."""
+    """The algorithm of one step with the values of its active hyperparameters, sorted by name.
+
+    Choices are equal if their `documents`, the values as JSON, are equal.
+    """
 
     algorithm: str
-    values: tuple[tuple[str, Value], ...] = ()
+    values: tuple[tuple[str, Value], ...] = field(default=(), compare=False)
+    documents: tuple[tuple[str, Document], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        documents = tuple((name, value_document(value)) for name, value in self.values)
+        object.__setattr__(self, "documents", documents)
 
     def to_json(self) -> dict[str, Any]:
         """Return `{"algorithm": ..., "hyperparameters": {...}}`."""
-        return {"algorithm": self.algorithm, "hyperparameters": dict(self.values)}
+        return {"algorithm": self.algorithm, "hyperparameters": dict(self.documents)}
 
     @classmethod
     def of(cls, algorithm: str, values: Mapping[str, Value]) -> Self:
         """Return an algorithm with the values of its active hyperparameters, in any order."""
-        return cls(algorithm, tuple(sorted(values.items())))
+        return cls(algorithm, tuple(sorted(values.items(), key=itemgetter(0))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,21 +158,25 @@ def _defaults(algorithm: Algorithm) -> dict[str, Value]:
 
 
 def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choice:
-    active = {h.name: h for h in active_hyperparameters(algorithm.hyperparameters, given)}
+    values: dict[str, Value] = {}
+    for h in algorithm.hyperparameters.values():
+        if h.name in given:
+            try:
+                values[h.name] = value_of(h, given[h.name])
+            except ValueError as error:
+                raise ValueError(
+                    f"{h.name}={given[h.name]!r} cannot be of algorithm {algorithm.id!r} of step "
+                    f"{step!r}, which takes {range_text(h)}"
+                ) from error
+    active = [h.name for h in active_hyperparameters(algorithm.hyperparameters, values)]
     if set(given) != set(active):
         raise ValueError(
             f"algorithm {algorithm.id!r} of step {step!r} takes the values of "
             f"{', '.join(active) or 'nothing'}; got {', '.join(given) or 'nothing'}"
         )
-    for name, value in given.items():
-        if not active[name].legal_value(value):
-            raise ValueError(
-                f"{name}={value!r} cannot be of algorithm {algorithm.id!r} of step {step!r}, which "
-                f"takes {range_text(active[name])}"
-            )
-    if not are_allowed(algorithm, given):
+    if not are_allowed(algorithm, values):
         raise ValueError(f"{dict(given)} is forbidden for algorithm {algorithm.id!r}")
-    return Choice.of(algorithm.id, given)
+    return Choice.of(algorithm.id, values)
 
 
 ROWS_PER_CLASS = 2

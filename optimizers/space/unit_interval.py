@@ -4,50 +4,49 @@ Discrete values are points of a grid. The rounding cell of a point reaches halfw
 neighbours; a position on a border belongs to the upper cell (round half up).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from ConfigSpace.hyperparameters import (
     CategoricalHyperparameter,
-    Constant,
     Hyperparameter,
     IntegerHyperparameter,
     OrdinalHyperparameter,
 )
 from numpy.typing import ArrayLike, NDArray
 
+from prefect_tune.optimizers.space.value_documents import choices_of, plain_value, value_document
+
 Array = NDArray[np.floating[Any]]
-Value = bool | int | float | str
-"""A value of a hyperparameter."""
+Value = Any
+"""A value of a hyperparameter: a number or text, or a choice as in `value_documents`."""
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
     """Return the value at position `u` in [0, 1]; discrete values have equal shares."""
-    if isinstance(hyperparameter, Constant):
-        return plain_value(hyperparameter.value)
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        sequence = hyperparameter.choices
-    elif isinstance(hyperparameter, OrdinalHyperparameter):
-        sequence = hyperparameter.sequence
-    elif isinstance(hyperparameter, IntegerHyperparameter):
+    if (choices := choices_of(hyperparameter)) is not None:
+        return plain_value(choices[min(int(u * len(choices)), len(choices) - 1)])
+    if isinstance(hyperparameter, IntegerHyperparameter):
         return int(integers_at(hyperparameter, u))
-    else:
-        return plain_value(hyperparameter.to_value(min(max(u, 0.0), 1.0)))
-    return plain_value(sequence[min(int(u * len(sequence)), len(sequence) - 1)])
+    return plain_value(hyperparameter.to_value(min(max(u, 0.0), 1.0)))
 
 
 def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
     """Return the position of `value` in [0, 1]; a discrete value is in the middle of its share."""
-    if isinstance(hyperparameter, Constant):
-        return 0.5
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return (hyperparameter.choices.index(value) + 0.5) / len(hyperparameter.choices)
-    if isinstance(hyperparameter, OrdinalHyperparameter):
-        return (hyperparameter.sequence.index(value) + 0.5) / len(hyperparameter.sequence)
+    if (choices := choices_of(hyperparameter)) is not None:
+        return (_position(choices, value) + 0.5) / len(choices)
     if isinstance(hyperparameter, IntegerHyperparameter):
         return float(position_on_scale(hyperparameter, value))
     return float(hyperparameter.to_vector(value))
+
+
+def _position(choices: Sequence[Any], value: Value) -> int:
+    try:
+        return choices.index(value)
+    except ValueError:  # an equal object of another process, or a value that is not equal to itself
+        return [*map(value_document, choices)].index(value_document(value))
 
 
 def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDArray[np.int64]:
@@ -80,11 +79,6 @@ def values_of(hyperparameter: Hyperparameter[Any, Any]) -> list[Value]:
 def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
     lower, upper = hyperparameter.lower - 0.5, hyperparameter.upper + 0.5
     return (float(np.log(lower)), float(np.log(upper))) if hyperparameter.log else (lower, upper)
-
-
-def plain_value(value: Any) -> Value:
-    """Return a Python value in place of numpy's, for JSON and equality."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 _ROUNDING = 1e-12

@@ -1,9 +1,12 @@
 """Configurations and fidelities as text, and suggestions for unknown names."""
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
+
+from prefect_tune.optimizers.space.value_documents import value_document
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -65,7 +68,8 @@ def range_text(hyperparameter: Any) -> str:
     """
     for listed in ("choices", "sequence"):
         if hasattr(hyperparameter, listed):
-            return f"one of {', '.join(map(str, getattr(hyperparameter, listed)))}"
+            documents = map(value_document, getattr(hyperparameter, listed))
+            return f"one of {', '.join(map(value_text, documents))}"
     if not hasattr(hyperparameter, "lower"):
         return str(hyperparameter.value)
     lower, upper = hyperparameter.lower, hyperparameter.upper
@@ -98,5 +102,9 @@ def fidelity_text(
 
 
 def value_text(value: Any) -> str:
-    """Return the value of a hyperparameter, with four digits of a number."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    """Return a hyperparameter's value, given as JSON, with four digits of a number."""
+    return f"{value:.4g}" if isinstance(value, float) else _OF_A_FILE.sub("", str(value))
+
+
+_OF_A_FILE = re.compile(r"prefect_tune_user_code_\w+\.")
+"""Module of a user's file, as `tasks.user_code` names the module by the text of the file."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeGuard
 
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Value
+from prefect_tune.optimizers.space.value_documents import Document
 from prefect_tune.optimizers.space.wording import UnknownName
 
 N_START = 8
@@ -137,7 +137,7 @@ class _Distance:
         values: dict[tuple[str, str, str], set[float]] = {}
         for configuration in configurations:
             for step, choice in configuration.choices:
-                for name, value in choice.values:
+                for name, value in choice.documents:
                     if _is_number(value):
                         place = values.setdefault((step, choice.algorithm, name), set())
                         place.add(float(value))
@@ -152,17 +152,17 @@ class _Distance:
             if mine.algorithm != other.algorithm:
                 n_other += 1
                 continue
-            others = dict(other.values)
-            for name, value in mine.values:
+            others = dict(other.documents)
+            for name, value in mine.documents:
                 squared += self._squared((step, mine.algorithm, name), value, others.get(name))
         return n_other, squared
 
-    def _squared(self, place: tuple[str, str, str], a: Value, b: Value | None) -> float:
-        if b is None or not (_is_number(a) and _is_number(b)):
+    def _squared(self, place: tuple[str, str, str], a: Document, b: Document) -> float:
+        if not (_is_number(a) and _is_number(b)):
             return float(a != b)
         ranks = self._ranks[place]
         return (ranks[float(a)] - ranks[float(b)]) ** 2
 
 
-def _is_number(value: Value) -> bool:
+def _is_number(value: Document) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,6 +5,7 @@ Values that `transforms` turn into the same effective value share their artifact
 
 import zlib
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -17,6 +18,7 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
+from prefect_tune.optimizers.space.value_documents import value_document
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.code_behind import content_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryRule, memory_rule
@@ -72,6 +74,8 @@ def effective_value(rule: str | TransformRule, value: Any, summary: MatrixSummar
     return TRANSFORMS[rule](value, summary)
 
 
+_PLAIN = (bool, int, float, str, type(None))
+"""Types of arguments that come from no other package."""
 _REPAIRED = "estimator"
 """Name of the estimator behind its repairs."""
 
@@ -120,7 +124,7 @@ class Recipe:
         document: dict[str, Any] = {
             "algorithm": self.algorithm,
             "estimator": self.estimator,
-            "arguments": dict(self.arguments),
+            "arguments": {name: value_document(v) for name, v in self.arguments.items()},
             "library": self.library,
         }
         if self.weights != "none":
@@ -172,6 +176,7 @@ def recipe(
         estimator,
         lambda: build(how, seed=0),
         repaired=bool(how.repairs),
+        holds_objects=not all(isinstance(v, _PLAIN) for v in arguments.values()),
         required=algorithm.requires,
     )
     return replace(how, library=library)
@@ -186,7 +191,7 @@ def step_seed(study_seed: int, step: str, fold: int) -> int:
 
 def build(how: Recipe, seed: int) -> Any:
     """Build a recipe's unfitted estimator behind its repairs, with open seeds and threads set."""
-    make, arguments = imported(how.estimator), dict(how.arguments)
+    make, arguments = imported(how.estimator), deepcopy(dict(how.arguments))
     accepted = signature(make).parameters.values() if how.stochastic else ()
     if any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in accepted):
         arguments["random_state"] = seed

@@ -97,12 +97,18 @@ _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 
 
 def library_of(
-    estimator: str, make: Callable[[], Any], *, repaired: bool = False, required: Iterable[str] = ()
+    estimator: str,
+    make: Callable[[], Any],
+    *,
+    repaired: bool = False,
+    holds_objects: bool = False,
+    required: Iterable[str] = (),
 ) -> str:
     """Return the packages behind an estimator with versions; digests for our and users' code.
 
     Estimators of packages other than scikit-learn and ours may inherit from or contain classes of
-    any package. `make` therefore builds the estimator, and all its classes are inspected.
+    any package. `make` therefore builds the estimator, and all its classes are inspected, also if
+    `holds_objects` declares that its arguments may come from other packages.
     ValueError if a package is not installed.
     """
     package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
@@ -112,7 +118,7 @@ def library_of(
         of_its_own = package
     else:
         of_its_own = _with_version(package)
-    if package not in (_OURS, _SCIKIT_LEARN):
+    if holds_objects or package not in (_OURS, _SCIKIT_LEARN):
         # An estimator that cannot be built here will not be built by its step either.
         with suppress(Exception, SystemExit):
             others |= set(_packages(make()))
