@@ -13,13 +13,19 @@ from typing import Annotated, Any, Literal, ParamSpec, overload
 import pandas as pd
 from prefect import State
 from prefect.runtime import deployment, flow_run
-from pydantic import Field
+from pydantic import Field, StrictInt
 
 from prefect_tune.flows.event_loop import LoopSafeFlow, apart_from_loop, loop_safe_flow
 from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.form import documented
-from prefect_tune.flows.preparation.prepare import HANDOVER, PreparedStudy, prepare, prepare_retry
+from prefect_tune.flows.preparation.prepare import (
+    HANDOVER,
+    PreparedStudy,
+    name_of_flow_run,
+    prepare,
+    prepare_retry,
+)
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.progress import current_observer
@@ -192,8 +198,9 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     prepared = HANDOVER.take(parameters)
     if prepared is None:
         request, run_id = StudyRequest.parse(parameters), str(flow_run.id)
-        default_name = run_id if deployment.id else None
-        prepared = prepare(request, request.open_store(), default_name, flow_run_id=run_id)
+        store, is_deployed = request.open_store(), bool(deployment.id)
+        name = name_of_flow_run(store, flow_run.name, run_id) if is_deployed else None
+        prepared = prepare(request, store, name, flow_run_id=run_id)
     for note in prepared.notes:
         current_observer().note(for_caller(str(note)))
     if prepared.night is not None:
@@ -213,7 +220,7 @@ _TRIALS = Field(json_schema_extra={"description": "Numbers of failed trials; all
 @partial(documented, options={**OPTIONS, "study": _RETRIED})
 def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     study: str,
-    trial: Annotated[list[int] | None, _TRIALS] = None,
+    trial: Annotated[list[StrictInt] | None, _TRIALS] = None,
     workers: int | None = None,
     dask: str | None = None,
     store: str | None = None,

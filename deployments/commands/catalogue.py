@@ -18,6 +18,7 @@ from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.options import JSON
 from prefect_tune.deployments.commands.output import print_json
 from prefect_tune.optimizers.space.value_documents import choices_of, plain_value, value_document
+from prefect_tune.optimizers.space.wording import value_text
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.method import Method
@@ -225,8 +226,8 @@ def _print_space(listed: _Listed) -> None:
                 if hasattr(h, "lower"):
                     values = f"{h.lower:g} to {h.upper:g}" + (" (log)" if h.log else "")
                 else:
-                    values = ", ".join(map(str, _choices(h)))
-                default = value_document(h.default_value)
+                    values = value_text(", ".join(map(str, _choices(h))))
+                default = value_text(str(value_document(h.default_value)))
                 echo(f"    {h.name:<24}{values}  [default: {default}]")
     _print_missing(listed.missing)
 

@@ -194,7 +194,7 @@ def _base_name(study: Study) -> str:
     """
     if study.plan.options.series is not None:
         return study.plan.options.series
-    is_of_night = deployment.id and study.name == str(flow_run.id)
+    is_of_night = deployment.id and not flow_run.parameters.get("study")
     return f"{flow_run.flow_name}-{deployment.name}" if is_of_night else study.name
 
 

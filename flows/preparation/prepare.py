@@ -158,6 +158,7 @@ def _enter(  # noqa: PLR0917
             )
         fixed_test = None if night is None else night.fixed_test
         plan, notes = resolve(request, store, reader, fixed_test)
+        plan = replace(plan, flow_run_id=flow_run_id)
         if not is_compared:
             known = _earlier_seconds(ledger, plan.problem.space_digest)
             plan = replace(plan, earlier_seconds=known)
@@ -277,6 +278,14 @@ def study_name_from(text: str) -> str:
     bare = "".join(c for c in normalize("NFKD", text) if not combining(c))  # accents dropped
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", bare)
     return plain.lstrip("._-")[:50] or "data"
+
+
+def name_of_flow_run(store: ArtifactStore, flow_run: str, flow_run_id: str) -> str:
+    """Return the name of a study of a deployment: its flow run's, with an id if that is taken."""
+    name, ledger = study_name_from(flow_run), Ledger(store.database)
+    with_id, stored = f"{name}-{flow_run_id[:8]}", ledger.study(name)
+    is_taken = stored is not None and StudyPlan.from_stored(stored).flow_run_id != flow_run_id
+    return with_id if is_taken or ledger.study(with_id) else name
 
 
 def _set_cache(options: StudyOptions, store: ArtifactStore) -> Iterator[Note]:
