@@ -138,7 +138,7 @@ def _drawn(space: CandidateSpace, rng: Generator) -> Candidates:
     d = drawn.units.shape[1]
     if not d:
         return drawn
-    sobol = qmc.Sobol(d, seed=rng).random_base2(_SOBOL)
+    sobol = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)
     return Candidates(drawn.algorithms, sobol[: len(drawn)])
 
 

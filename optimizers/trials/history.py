@@ -254,5 +254,6 @@ def trials_affordable(budget: Budget, history: History) -> float | None:
     if budget.seconds_left is not None and len(costs) >= _LEAST_KNOWN:
         each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
         if each > 0:
-            limits.append(len(history) + max(budget.seconds_left, 0.0) / each)
+            n_paid = (len(told) + len(history)) / 2  # running trials are half paid, on average
+            limits.append(n_paid + max(budget.seconds_left, 0.0) / each)
     return min(limits, default=None)

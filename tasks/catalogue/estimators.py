@@ -85,6 +85,7 @@ class _KeepsOneColumn:
 
     def fit(self, X: Any, y: Any) -> Self:
         """Fit the selection, and check whether it keeps any column."""
+        vars(self).pop("only_column_", None)
         super().fit(X, y)  # type: ignore[misc]
         if not super()._get_support_mask().any():  # type: ignore[misc]
             scores = self._column_scores(X, y)
@@ -188,9 +189,9 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the solver that the smallest class allows."""
         smallest = np.unique(y, return_counts=True)[1].min()
-        is_flat = smallest <= X.shape[1] and hasattr(self, "solver")
-        if is_flat:
-            self.solver, self.shrinkage = "eigen", self.reg_param
+        if hasattr(self, "solver"):
+            is_flat = smallest <= X.shape[1]
+            self.solver, self.shrinkage = ("eigen", self.reg_param) if is_flat else ("svd", None)
         return super().fit(X, y)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - parent's signature

@@ -4,7 +4,7 @@ The training rows form blocks of time with about equal numbers of rows. The olde
 trains. Each other block is held out by a fold that trains on older rows. This fold skips rows in
 the gap before the block, and rows of groups in the block. Fold 0 has the newest block. Rows of one
 time stay together. Test rows follow the same rule: older rows of their groups are skipped, and so
-are rows in the gap before them.
+are rows in the gap before them. Given test rows follow the rule if they are newer than all others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -129,8 +129,10 @@ def _forward_split(  # noqa: PLR0917 - as above
     elif test_size:
         (start,) = _starts(times, [1 - test_size])
         fold[times >= start] = TEST
-        trains = _older(dataset, times, fold == TEST, gap_seconds)
-        fold[(fold != TEST) & ~trains] = SKIPPED
+    is_test = fold == TEST
+    if is_test.any() and times[is_test].min() > times[~is_test].max(initial=times.min()):
+        trains = _older(dataset, times, is_test, gap_seconds)
+        fold[~is_test & ~trains] = SKIPPED
     split = Split(fold, n_folds or 1, seed, None, gap_seconds)
     rows = np.flatnonzero(split.is_training)
     _check_parts(dataset, [(_FINAL, split.is_training, fold == TEST)])

@@ -19,6 +19,7 @@ iteration tunes a path that has not been tuned.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -117,8 +118,13 @@ class Admm(Optimizer):
         observed = observations(
             self.history, self.objective, given.failure_cost, given.f_hat, given.margin
         )
-        self._z.count(self._state, observed, rng)
-        query = self._next(observed, budget, rng)
+        before = deepcopy(self._state)
+        try:
+            self._z.count(self._state, observed, rng)
+            query = self._next(observed, budget, rng)
+        except SpaceExhausted:  # a resumed study does not repeat asks without a query
+            self._state = before
+            raise
         self._state.open.append(len(self.history))
         self._state.new_in_iteration += 1
         self.memo = to_document(self._state)
