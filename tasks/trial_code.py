@@ -1,12 +1,13 @@
 """The unfitted pipeline of a trial, and the Python code that builds it.
 
-The pipeline is built as for the first fold, because steps depend on the data that reaches them.
+Steps depend on the data that reaches them, so the pipeline is built as for the final model if the
+trial is part of it, else as for the first fold.
 """
 
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from inspect import Parameter, signature
 from operator import methodcaller
 from typing import Any, cast
@@ -19,6 +20,9 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.exporting import with_reader
 from prefect_tune.tasks.fitting.iterative import rounds_after, training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
@@ -50,8 +54,11 @@ def trial_pipeline(
     *,
     failed_step: str | None = None,
     best_epoch: int | None = None,
+    is_final: bool = False,
 ) -> TrialPipeline:
-    """Build the pipeline of a trial as for its first fold, trained to `best_epoch` or the last.
+    """Build the pipeline of a trial as for its first fold, or for the final model if `is_final`.
+
+    A model in epochs is trained to `best_epoch` or the last.
 
     If nothing was cached, the store does not know the input of the model, and earlier steps are
     rerun. The `failed_step` (empty if unknown) is not rerun; later steps are built as if it had
@@ -61,7 +68,10 @@ def trial_pipeline(
         StoreLost: If the study's data is lost.
     """
     remarks, steps, weighted = [], [], ""
-    for name, how, seed in _recipes(context, query, failed_step):
+    if is_final:
+        query = Query(query.configuration, epochs=best_epoch)
+    fold = REFIT if is_final else 0
+    for name, how, seed in _recipes(context, query, fold, failed_step):
         estimator = build(how, seed)
         training = training_of(how) if context.epochs else None
         if training is not None and context.epochs:
@@ -84,16 +94,17 @@ def trial_pipeline(
 
 
 def _recipes(
-    context: StudyContext, query: Query, failed_step: str | None
+    context: StudyContext, query: Query, fold: int, failed_step: str | None
 ) -> Iterator[tuple[str, Recipe, int]]:
-    """Yield name, recipe and seed of each active step, in the first fold."""
-    path_run = PathRun(context, query, folds=[0])
+    """Yield name, recipe and seed of each active step, in a fold or on all training rows."""
+    path_run = PathRun(context, query, [fold], holds_out=fold != REFIT)
     names = [step.name for step, _, _ in path_run.steps]
     last = len(names) - 1
     if failed_step is not None:
         last = names.index(failed_step) if failed_step in names else 0
-    if path_run.node_at(0, last) is None:
-        path_run = PathRun(replace(context, use_cache=False), query, folds=[0])
+    if path_run.node_at(fold, last) is None:
+        uncached = replace(context, use_cache=False)
+        path_run = PathRun(uncached, query, [fold], holds_out=fold != REFIT)
         with suppress(StepFailed):
             for position in range(last):
                 path_run.run(position)
@@ -103,23 +114,32 @@ def _recipes(
         is_balanced |= bool(algorithm.class_weights)
         if algorithm.is_passthrough:
             continue
-        node = path_run.node_at(0, position)
+        node = path_run.node_at(fold, position)
         if node is not None and node.parent.summary is not None:
             summary = node.summary or node.parent.summary
             yield step.name, node.recipe, node.seed
         else:
             given = replace(summary, n_classes=n_classes)
-            seed = step_seed(context.problem.seed, step.name, 0)
+            seed = step_seed(context.problem.seed, step.name, fold)
             yield step.name, recipe(algorithm, choice, given, balanced=is_balanced), seed
 
 
-def code_of(trial: TrialPipeline, heading: Sequence[str], user_file: str = "") -> str:
+def code_of(
+    trial: TrialPipeline,
+    heading: Sequence[str],
+    user_file: str = "",
+    dataset: Dataset | None = None,
+) -> str:
     """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
 
-    The docstring starts with `heading`. BadInput if a value cannot be written as code.
+    The docstring starts with `heading`. With the `dataset` of the study, the pipeline reads rows as
+    they come in its file. BadInput if a value cannot be written as code.
     """
     writer = _Writer(user_file)
-    built = _laid_out(writer.text(trial.pipeline), before=len("pipeline = "))
+    pipeline = trial.pipeline
+    if dataset is not None and dataset.row_reader is not None:
+        pipeline = with_reader(pipeline, dataset)
+    built = _laid_out(writer.text(pipeline), before=len("pipeline = "))
     fit = "pipeline.fit(X, y)"
     if trial.weighted:
         weigh = writer.imported("sklearn.utils.class_weight", "compute_sample_weight")
@@ -171,7 +191,7 @@ class _Writer:
             _, names = cast("tuple[Any, tuple[str, ...]]", value.__reduce__())
             given = tuple(("", self.text(name)) for name in names)
             return _Group(f"{self._name(methodcaller)}(", given, ")")
-        if isinstance(value, make_column_selector | BaseCrossValidator):
+        if isinstance(value, make_column_selector | BaseCrossValidator) or is_dataclass(value):
             return self._call(value, vars(value), form)
         if hasattr(value, "get_params") and not isinstance(value, type):
             own = getattr(value, "_sklearn_output_config", {}).get("transform")

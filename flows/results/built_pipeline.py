@@ -7,10 +7,12 @@ from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.trial_detail import moments_of, space_as_run, trial_numbered
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.storage.key import output_record
+from prefect_tune.storage.key import model_record, output_record
 from prefect_tune.storage.masking import masked
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.catalogue.libraries import check_libraries
+from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline
 
@@ -50,7 +52,7 @@ def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
 
 
 def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeline:
-    """Return the pipeline of a trial as it was built for its first fold.
+    """Return the pipeline of a trial as built for the final model, or else for its first fold.
 
     Raises `UnknownName` or `BadInput` if the study or trial does not exist, its space differs here,
     or a library is missing, and `StoreLost` if the study's data is lost.
@@ -72,7 +74,18 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
         query,
         failed_step=(failure.step or "") if failure else None,
         best_epoch=evaluation.best_epoch if evaluation else None,
+        is_final=_is_final(store, study, number),
     )
+
+
+def _is_final(store: ArtifactStore, study: str, number: int) -> bool:
+    """Return whether the final model contains a refit of the trial on all training rows."""
+    try:
+        about = store.records.get(model_record(study), ["about"])["about"]
+    except RecordDamaged:  # or no model yet
+        return False
+    is_whole = about["subset"] == 1 and not about["of_folds"]
+    return is_whole and number in {member["trial"] for member in about["members"]}
 
 
 def pipeline_code(
@@ -88,9 +101,15 @@ def pipeline_code(
         note(f"study {study} has no cache, so the steps before the model are rerun")
     built = built_pipeline(store, study, number)
     is_users = bool(plan.problem.space_code)
+    dataset = load_dataset(store, plan.problem.dataset)
+    texts = dataset.row_reader.texts if dataset.row_reader else []
+    part = "the final model" if _is_final(store, study, number) else "its first fold"
     heading = [
-        f"The pipeline of trial {number} of the study {study}, as built for its first fold.",
+        f"The pipeline of trial {number} of the study {study}, as built for {part}.",
         "",
         "Fit it to rows X with the columns of the study, and their targets y.",
+        "The final model was fitted to all rows but the test rows.",
+        *([f"Columns of a file to read as texts: {', '.join(texts)}."] if texts else []),
     ]
-    return code_of(built, heading, plan.problem.space.partition(":")[0] if is_users else "")
+    user_file = plan.problem.space.partition(":")[0] if is_users else ""
+    return code_of(built, heading, user_file, dataset)

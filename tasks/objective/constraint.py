@@ -35,7 +35,7 @@ def parse_constraint(text: str) -> QuantityBound:
     if match is None:
         raise _wrong(
             text,
-            "write QUANTITY<=VALUE, for instance latency_us<=10 or "
+            "write QUANTITY<=VALUE, for instance latency_us<=5000 or "
             '"disparate_impact(age, bins=20:40:60, metric=auroc)<=0.1"',
         )
     name, arguments, value = match[1], match[2], match[3]

@@ -26,16 +26,16 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import load_user_code, portable_pickle
 
 _BATCH = 1_000
-"""Rows predicted at once, or all rows if there are fewer."""
+"""Rows of a batch, or all rows if there are fewer."""
 _LEAST_REPEATS = 5
 _MOST_REPEATS = 50
 _SECONDS = 0.2
 """Time over which the measurement repeats; a slow pipeline takes longer."""
 
 
-def latency_us(pipeline: Any, X: Any) -> float:
-    """Return microseconds per row: the median over predictions of one batch, on one thread."""
-    n = min(_BATCH, len(X))
+def latency_us(pipeline: Any, X: Any, n_rows: int = 1) -> float:
+    """Return microseconds per row: the median over calls with `n_rows` rows, on one thread."""
+    n = min(n_rows, len(X))
     rows = X.iloc[:n] if isinstance(X, pd.DataFrame) else X.take(np.arange(n))
     seconds: list[float] = []
     with one_thread():  # predictions need no check: those for the held-out rows were checked
@@ -144,8 +144,7 @@ class _CheckedPipeline(Pipeline):
     """A fitted pipeline for a user's function, with checked predictions of rows it may change."""
 
     def __init__(self, held_out: HeldOutRows) -> None:
-        reader = [] if held_out.reader is None else [("read rows", held_out.reader)]
-        super().__init__([*reader, *held_out.pipeline().steps])
+        super().__init__(_reading_pipeline(held_out).steps)
         self.classes, self.learned_classes = held_out.classes, held_out.learned_classes
 
     @property
@@ -178,8 +177,17 @@ class _CheckedPipeline(Pipeline):
         return float(measure(y, self.predict(X), sample_weight=sample_weight))
 
 
+def _reading_pipeline(held_out: HeldOutRows) -> Pipeline:
+    reader = [] if held_out.reader is None else [("read rows", held_out.reader)]
+    return Pipeline([*reader, *held_out.pipeline().steps])
+
+
 def _latency(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - shared signature
-    return latency_us(held_out.pipeline(), held_out.X)
+    return latency_us(_reading_pipeline(held_out), held_out.X)
+
+
+def _batch_latency(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001
+    return latency_us(_reading_pipeline(held_out), held_out.X, _BATCH)
 
 
 def _size(quantity: Quantity, held_out: HeldOutRows) -> float:  # noqa: ARG001 - shared signature
@@ -214,7 +222,10 @@ def _disparate_impact(quantity: Quantity, held_out: HeldOutRows) -> float:
 
 QUANTITIES: Mapping[str, QuantityKind] = {
     "latency_us": QuantityKind(
-        "pipeline", _latency, (), "microseconds per row, predicting 1,000 at once"
+        "pipeline", _latency, (), "microseconds of a call that predicts one row"
+    ),
+    "batch_latency_us": QuantityKind(
+        "pipeline", _batch_latency, (), "microseconds per row, predicting 1,000 at once"
     ),
     "model_size_bytes": QuantityKind("pipeline", _size, (), "bytes of the pickled pipeline"),
     "disparate_impact": QuantityKind(

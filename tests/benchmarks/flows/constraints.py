@@ -65,7 +65,7 @@ def run(chosen: argparse.Namespace, pair: tuple[float, float], repeat: int) -> l
     study = f"limits-{latency:.0f}us-{gap:g}-{repeat}"
     home = chosen.home / study
     limited = (
-        "--constraint", f"latency_us<={latency:g}",
+        "--constraint", f"batch_latency_us<={latency:g}",
         "--constraint", f"disparate_impact({chosen.groups})<={gap:g}",
     )  # fmt: skip
     ours = (
@@ -102,7 +102,7 @@ def compared(trials: list[dict[str, Any]], pair: tuple[float, float]) -> tuple[f
 def keeps(measured: dict[str, float], pair: tuple[float, float]) -> bool:
     latency, gap = (
         next((v for name, v in measured.items() if name.startswith(kind)), float("inf"))
-        for kind in ("latency_us", "disparate_impact")
+        for kind in ("batch_latency_us", "disparate_impact")
     )
     return latency <= pair[0] and gap <= pair[1]
 
