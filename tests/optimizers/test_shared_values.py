@@ -254,3 +254,14 @@ def test_spaces_of_tables_have_paths_as_before() -> None:
     assert table.first_run(0) is table.default(0)
     assert SharedValues(SPACES["flash"]).bases(table.paths, costs_of(SPACES["flash"])) == []
     assert Step("scale", (NONE,)).idle is NONE
+
+
+def test_choices_that_are_none_or_lists_are_varied_as_others() -> None:
+    listed = Categorical("h", ["all", None, [1, 2]])
+    steps = Step("s", (algorithm("only", listed),)), Step("m", (algorithm("a"), algorithm("b")))
+    space = Space("shared", steps)
+    shared, asked, rng = SharedValues(space, numbers=False), set(), np.random.default_rng(0)
+    bases = [default_configuration(space, path) for path in space.paths()]
+    while (varied := shared.untried(bases, asked, rng)) is not None and len(asked) < 30:
+        asked.add(varied)
+    assert {c["s"].documents for c in asked} >= {(("h", None),), (("h", "[1, 2]"),)}

@@ -259,6 +259,13 @@ def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) 
     assert trials_affordable(budget, history_of(*seconds)) == expected
 
 
+def test_running_trials_are_half_paid() -> None:
+    history = history_of(*(2.0,) * 5)
+    for number in range(5, 9):
+        history.record(Trial(number, BAYES).started())
+    assert trials_affordable(Budget(seconds_left=10.0), history) == 5 + 4 / 2 + 5
+
+
 @pytest.mark.parametrize(
     ("budget", "share"),
     [

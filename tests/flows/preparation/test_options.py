@@ -10,7 +10,7 @@ import pytest
 from flow_studies import changed, plan
 from hypothesis import given
 from hypothesis import strategies as st
-from prefect.exceptions import SignatureMismatchError
+from prefect.exceptions import ParameterTypeError, SignatureMismatchError
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
@@ -35,7 +35,7 @@ from prefect_tune.flows.options.values import (
 from prefect_tune.flows.preparation.prepare import study_name_from
 from prefect_tune.flows.reading.commands import continue_command, run_command
 from prefect_tune.flows.text import format_bytes, parse_bytes, parse_seconds
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tuning import retry, tune
 from prefect_tune.optimizers import METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -450,3 +450,24 @@ def test_a_name_made_from_data_is_accepted_as_a_name(text, name) -> None:
     assert study_name_from(text) == name
     StudyOptions.parse({"data": "x", "study": f"{name}-flash-20260101-000000"})
     CompareOptions.parse({"name": f"{name}-compare-20260101-000000"})
+
+
+@pytest.mark.parametrize(
+    ("flow", "given", "message"),
+    [
+        (tune, {"trials": True}, "trials takes a number"),
+        (tune, {"test_size": False}, "test_size takes a number"),
+        (tune, {"ensemble": True}, "ensemble takes a number"),
+        (tune, {"race": 1}, "race takes true or false"),
+        (compare, {"repeats": True}, "repeats takes a number"),
+        (retry, {"study": "s", "trial": [True]}, "trial.0"),
+    ],
+)
+def test_true_is_no_number_and_1_is_not_true(flow, given, message) -> None:
+    with pytest.raises(ParameterTypeError, match=message):
+        flow.validate_parameters(given)
+
+
+def test_numbers_as_texts_are_still_read() -> None:
+    checked = tune.validate_parameters({"trials": "7", "race": True, "test_size": 0})
+    assert (checked["trials"], checked["race"], checked["test_size"]) == (7, True, 0)

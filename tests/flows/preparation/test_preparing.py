@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 from finished.searched import searched
 from flow_studies import prepare_study
-from inputs import write_meds, write_omop_log, write_synthea_log
+from inputs import write_meds, write_omop_log, write_synthea_log, write_table
 from studies import ITERATIVE_SPACES
 
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation import resolve
+from prefect_tune.flows.preparation.prepare import name_of_flow_run, study_name_from
 from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.reading.lookup import find_study, list_trials
 from prefect_tune.flows.study.plan import StudyPlan
@@ -458,3 +460,20 @@ def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> Non
     with Study.opened(later.store, "later") as study:
         assert study.optimizer.objective.earlier_seconds == later.plan.earlier_seconds
     assert prepared("train.csv", **table, space="modern", study="o").plan.earlier_seconds == ()
+
+
+@pytest.mark.parametrize("text", ["Größe", "données", "患者", "a b.c", "-x", "x" * 99])
+def test_a_default_name_can_be_given_to_resume_the_study(text) -> None:
+    name = f"{study_name_from(text)}-flash-20260101-000000"
+    assert StudyOptions.parse({"study": name}).study == name
+    assert study_name_from("données") == "donnees"
+
+
+def test_a_study_of_a_deployment_has_the_name_of_its_flow_run(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
+    given = {"data": str(write_table(tmp_path)), "target": "target", "study": "diamond-beagle"}
+    first, other = "11111111-first", "22222222-other"
+    study = prepare_study({**dict.fromkeys(OPTIONS), **given}, flow_run_id=first)
+    names = [name_of_flow_run(study.store, "diamond-beagle", run) for run in (first, other)]
+    assert names == ["diamond-beagle", "diamond-beagle-22222222"]
+    assert name_of_flow_run(study.store, "Lauf für Größe", other) == "Lauf-fur-Groe"

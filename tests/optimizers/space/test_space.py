@@ -1,13 +1,27 @@
 """Spaces, their paths, and configurations in them."""
 
+import json
+import pickle
 from collections import Counter
 from itertools import product
 
 import numpy as np
 import pytest
+from ConfigSpace import Categorical, Float, Integer
+from ConfigSpace.hyperparameters import OrdinalHyperparameter
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import finite_space, ignoring_space, mixed_space, ordered_space, sparse_space
+from numpy.random import RandomState
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+from sklearn.tree import DecisionTreeClassifier
+from worlds import (
+    finite_space,
+    ignoring_space,
+    mixed_space,
+    one_algorithm,
+    ordered_space,
+    sparse_space,
+)
 
 from prefect_tune.optimizers import (
     Algorithm,
@@ -18,7 +32,7 @@ from prefect_tune.optimizers import (
     UnknownName,
     order_step,
 )
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
+from prefect_tune.optimizers.space.candidate_space import CandidateSpace, Encoding, neighbours
 from prefect_tune.optimizers.space.configuration import default_configuration, is_full, part_of
 from prefect_tune.optimizers.space.sampling import (
     SpaceExhausted,
@@ -370,3 +384,64 @@ def test_forbidden_values_are_not_drawn() -> None:
     for _ in range(60):
         values = dict(sample_configuration(finite_space(), rng, ("grid",))["model"].values)
         assert values != {"a": "y", "b": 2}
+
+
+def scaled(X):
+    """A function of a module, as a choice."""
+    return X
+
+
+CHOICES = [
+    (10,), (10, 5), [10], None, "(10,", {0: 1, 1: 2.5}, 0.5, float("nan"), scaled, np.log,
+    DecisionTreeClassifier, DecisionTreeClassifier(max_depth=2), DecisionTreeClassifier(),
+    RBF(1.00001) + WhiteKernel(), RBF(1.00002) + WhiteKernel(), ("a", (np.int64(3),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("listing", [Categorical, OrdinalHyperparameter])
+def test_choices_of_any_type_come_back_as_they_were(listing) -> None:
+    space = one_algorithm(listing("h", CHOICES))
+    documents = set()
+    for choice in CHOICES:
+        configuration = Configuration.of(space, ("a",), [{"h": choice}])
+        document = json.loads(json.dumps(configuration.to_json(), allow_nan=False))
+        back = Configuration.from_json(document, space)
+        assert dict(back["s"].values)["h"] is choice
+        assert (back, hash(back)) == (configuration, hash(configuration))
+        documents.add(configuration.canonical)
+        copied = pickle.loads(pickle.dumps(configuration))  # as for another process
+        known = CandidateSpace(space)
+        assert dict(known.decode(known.encode([copied]), 0)["s"].values)["h"] is choice
+    assert len(documents) == len(CHOICES)
+    assert json.dumps(space.steps[0].algorithms[0].describe())
+    assert np.isfinite(Encoding(space).to_cube(configuration)[0]).all()
+
+
+def test_a_list_of_json_is_a_tuple_where_choices_are_tuples() -> None:
+    space = one_algorithm(Categorical("h", [(10, 5), (10,)]))
+    document = {"s": {"algorithm": "a", "hyperparameters": {"h": [10]}}}
+    assert dict(Configuration.from_json(document, space)["s"].values)["h"] == (10,)
+
+
+@pytest.mark.parametrize(
+    "hyperparameter", [Integer("h", (1, 9)), Float("h", (0, 1)), Categorical("h", [1, 2])]
+)
+def test_true_is_no_number(hyperparameter) -> None:
+    document = {"s": {"algorithm": "a", "hyperparameters": {"h": True}}}
+    with pytest.raises(ValueError, match="h=True cannot be of algorithm 'a'"):
+        Configuration.from_json(document, one_algorithm(hyperparameter))
+
+
+@pytest.mark.parametrize(
+    "choice", [lambda X: X, object(), np.random.default_rng(0).normal, {1, 2}, RandomState(0)]
+)
+def test_objects_without_a_stable_name_are_refused(choice) -> None:
+    with pytest.raises(ValueError, match="'h' of algorithm 'a' cannot be stored"):
+        one_algorithm(Categorical("h", [None, choice]))
+    with pytest.raises(ValueError, match="'h' of algorithm 'a' cannot be stored"):
+        Algorithm(id="a", fixed={"h": choice})
+
+
+def test_choices_that_are_stored_equally_are_refused() -> None:
+    with pytest.raises(ValueError, match="stored equally"):
+        one_algorithm(Categorical("h", [(1, 2), "(1, 2)"]))

@@ -24,6 +24,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue import admm
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES
+from prefect_tune.tasks.catalogue.estimators import QuadraticDiscriminant, select_by_p_value
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
@@ -398,3 +399,16 @@ def test_a_rule_of_memory_that_does_not_exist_is_answered_with_the_nearest() -> 
     wrong = Algorithm(id="mine", estimator="sklearn.decomposition.PCA", memory="pcs")
     with pytest.raises(UnknownName, match="'pca'"):
         recipe(wrong, Choice("mine"), MatrixSummary.of(X), balanced=False)
+
+
+def test_a_refit_forgets_how_the_fit_before_went() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    noise, signal = rng.normal(size=(60, 3)), rng.normal(size=(60, 3)) + 5 * y[:, None]
+    select = select_by_p_value(alpha=1e-6, mode=0).fit(noise, y)
+    assert select.get_support().sum() == 1
+    assert select.fit(signal, y).get_support().all()
+    assert np.array_equal(
+        QuadraticDiscriminant().fit(noise[:6], y[:6]).fit(signal, y).predict_proba(signal),
+        QuadraticDiscriminant().fit(signal, y).predict_proba(signal),
+    )

@@ -161,6 +161,16 @@ def test_given_test_rows_stay_and_folds_look_forward_among_the_others() -> None:
     assert split.n_training(REFIT) == 240
 
 
+def test_rows_in_the_gap_before_given_newer_test_rows_are_skipped() -> None:
+    data = table(300)
+    times = micros(data)
+    is_test = times >= np.sort(times)[240]
+    split = study_split(replace(data, is_test=is_test), 3, None, 0, None, 20 * DAY)
+    is_late = ~is_test & (times >= times[is_test].min() - 20 * DAY * 1e6)
+    assert is_late.any()
+    assert ((split.fold == SKIPPED) == is_late).all()
+
+
 def test_a_stored_split_by_time_is_read_back(tmp_path) -> None:
     store = open_store(StoreAddress(str(tmp_path / "store")))
     split = study_split(table(), 3, 0.2, 0, None, DAY)

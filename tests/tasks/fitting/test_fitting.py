@@ -1,6 +1,7 @@
 """How a step is fitted: effective values, seeds, versions, memory and threads."""
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 import scipy
 import sklearn
-from ConfigSpace import ConfigurationSpace, Float
+from ConfigSpace import Categorical, ConfigurationSpace, Float
+from lightgbm import LGBMClassifier
 from scipy import sparse
 from sklearn.ensemble import (
     BaggingClassifier,
@@ -20,8 +22,9 @@ from sklearn.ensemble import (
 )
 from sklearn.ensemble._hist_gradient_boosting import binning
 from sklearn.preprocessing import PolynomialFeatures
+from sklearn.tree import DecisionTreeClassifier
 
-from prefect_tune.optimizers import Algorithm, Choice
+from prefect_tune.optimizers import Algorithm, Choice, Flags
 from prefect_tune.tasks import threads
 from prefect_tune.tasks.catalogue import admm, preprocessing
 from prefect_tune.tasks.catalogue.preprocessing import POLYNOMIAL
@@ -34,7 +37,7 @@ from prefect_tune.tasks.fitting.memory_estimate import (
     check_memory,
     least_memory,
 )
-from prefect_tune.tasks.fitting.recipe import effective_value, recipe
+from prefect_tune.tasks.fitting.recipe import build, effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
@@ -73,6 +76,29 @@ def test_only_what_can_change_a_result_is_in_a_recipe() -> None:
     plain = recipe(algorithm, Choice("pca"), SUMMARY, balanced=False)
     assert plain.to_json(1) == plain.to_json(2)  # it takes no seed
     assert plain == recipe(algorithm, Choice("pca"), SUMMARY, balanced=True)  # nor weights
+
+
+def test_different_choices_have_different_keys_and_estimators_share_no_object() -> None:
+    choices = [None, (3,), [3], DecisionTreeClassifier(), DecisionTreeClassifier(max_depth=2)]
+    space = ConfigurationSpace(space=[Categorical("estimator", choices)])
+    bagging = Algorithm(
+        id="bagging",
+        estimator="sklearn.ensemble.BaggingClassifier",
+        hyperparameters=space,
+        flags=Flags(stochastic=True),
+    )
+    made = [recipe(bagging, Choice.of("bagging", {"estimator": c}), SUMMARY, balanced=False)
+            for c in choices]  # fmt: skip
+    assert len({json.dumps(how.to_json(0)["arguments"]) for how in made}) == len(choices)
+    first, second = build(made[3], 1).estimator, build(made[3], 2).estimator
+    assert first.random_state != second.random_state
+    assert choices[3].random_state is None
+
+
+def test_packages_of_an_object_are_part_of_a_key() -> None:
+    fixed = {"estimator": LGBMClassifier()}
+    algorithm = Algorithm(id="a", estimator="sklearn.ensemble.BaggingClassifier", fixed=fixed)
+    assert "lightgbm" in recipe(algorithm, Choice("a"), SUMMARY, balanced=False).library
 
 
 @pytest.mark.parametrize(

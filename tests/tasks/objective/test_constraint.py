@@ -24,6 +24,7 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, Split
 from prefect_tune.tasks.data.table_source import frame_dataset
@@ -33,7 +34,6 @@ from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.objective.quantities import (
     HeldOutRows,
     absent_groups,
-    latency_us,
     measure_quantity,
 )
 from prefect_tune.tasks.problem import open_store
@@ -191,14 +191,19 @@ def test_with_fewer_than_two_groups_to_compare_it_is_not_measured() -> None:
     )
 
 
-def test_latency_is_per_row_of_the_batch() -> None:
+@pytest.mark.parametrize(("name", "n_rows"), [("latency_us", 1), ("batch_latency_us", 1000)])
+def test_latency_is_of_calls_with_one_row_or_a_batch_and_reads_rows(name, n_rows) -> None:
     X = pd.DataFrame({"a": np.zeros(3000)})
     model = DummyClassifier().fit(X, np.arange(3000) % 2)
-    seen = []
-    model.predict, predict = (lambda rows: seen.append(len(rows)) or predict(rows)), model.predict
-    assert 0 < latency_us(model, X) < 1e5
-    assert set(seen) == {1000}
-    assert len(seen) >= 6  # a warm-up and five repeats at least
+    reader, predicted, read = RowReader.of(X), [], []
+    transform, predict = reader.transform, model.predict
+    reader.transform = lambda rows: read.append(len(rows)) or transform(rows)
+    model.predict = lambda rows: predicted.append(len(rows)) or predict(rows)
+    found = replace(held_out([0], [0]), X=X, reader=reader)
+    found = replace(found, pipeline=lambda: Pipeline([("model", model)]))
+    assert 0 < measure_quantity(Quantity(name), found) < 1e6
+    assert set(read) == set(predicted) == {n_rows}
+    assert len(predicted) >= 6  # a warm-up and five repeats at least
 
 
 def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:

@@ -28,6 +28,7 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
+from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.methods.admm.admm import first_paths, plainest_path
 from prefect_tune.optimizers.methods.admm.state import observations
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -237,8 +238,10 @@ def test_a_failed_pull_earns_nothing() -> None:
     optimizer = Admm(finite_space(), 0, UNIT, z_solver="bandit")
     for number in range(5):
         optimizer.tell(told(number, optimizer.ask(Budget()), None))
+    before = to_document(optimizer._state)
     with pytest.raises(SpaceExhausted):
         optimizer.ask(Budget())
+    assert to_document(optimizer._state) == before  # as in a resumed study
     assert all(r == 0 for _, r in optimizer._state.counts.values())
 
 
