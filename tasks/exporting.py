@@ -89,9 +89,9 @@ class NamedClasses(ClassifierMixin, BaseEstimator):
         """The classes, shape (c,)."""
         return np.array(self.classes)
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit the classifier to the positions of the classes `y`."""
-        self.model.fit(X, np.searchsorted(self.classes_, y))
+        self.model.fit(X, np.searchsorted(self.classes_, y), **params)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:

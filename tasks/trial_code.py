@@ -22,7 +22,7 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
-from prefect_tune.tasks.exporting import with_reader
+from prefect_tune.tasks.exporting import NamedClasses, with_reader
 from prefect_tune.tasks.fitting.iterative import rounds_after, training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
@@ -143,7 +143,8 @@ def code_of(
     fit = "pipeline.fit(X, y)"
     if trial.weighted:
         weigh = writer.imported("sklearn.utils.class_weight", "compute_sample_weight")
-        weights = f'{{{_quoted(trial.weighted)}: {weigh}("balanced", y)}}'
+        outer = "model__" if isinstance(pipeline[-1], NamedClasses) else ""
+        weights = f'{{{_quoted(outer + trial.weighted)}: {weigh}("balanced", y)}}'
         fit = f"pipeline.fit(X, y, **{weights})"
     lines = [*heading, *trial.remarks, f"Made with scikit-learn {sklearn.__version__}."]
     about = "\n".join(lines).replace("\\", "\\\\").replace('"', "'")

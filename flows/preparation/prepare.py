@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, count
+from multiprocessing import current_process
 from statistics import fmean
 from time import monotonic
 from typing import Any
@@ -118,6 +119,11 @@ def prepare(
     `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since = monotonic()
+    if current_process().daemon and request.options.dask is None:
+        raise BadInput(
+            "this process is a daemon, as in multiprocessing.Pool, and daemons start no workers",
+            remedy="use concurrent.futures.ProcessPoolExecutor, or name a Dask scheduler (--dask)",
+        )
     if request.options.series is None:
         name = request.options.study or default_name
         entered = _enter(request, store, name, reader, is_compared, flow_run_id)
