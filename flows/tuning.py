@@ -198,9 +198,9 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     prepared = HANDOVER.take(parameters)
     if prepared is None:
         request, run_id = StudyRequest.parse(parameters), str(flow_run.id)
-        store, is_deployed = request.open_store(), bool(deployment.id)
-        name = name_of_flow_run(store, flow_run.name, run_id) if is_deployed else None
-        prepared = prepare(request, store, name, flow_run_id=run_id)
+        opened, is_deployed = request.open_store(), bool(deployment.id)
+        name = name_of_flow_run(opened, flow_run.name, run_id) if is_deployed else None
+        prepared = prepare(request, opened, name, flow_run_id=run_id)
     for note in prepared.notes:
         current_observer().note(for_caller(str(note)))
     if prepared.night is not None:

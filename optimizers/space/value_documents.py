@@ -54,10 +54,10 @@ def value_of(hyperparameter: Any, document: Any) -> Any:
             raise ValueError(f"{document!r} is outside the range of {hyperparameter.name}")
         return document
     wanted = _comparable(document)
-    for form in (lambda choice: choice, json_values):
-        forms = [_comparable(form(choice)) for choice in choices]
-        if wanted in forms:
-            return choices[forms.index(wanted)]
+    for forms in (choices, json_values([*choices])):
+        documents = [*map(_comparable, forms)]
+        if wanted in documents:
+            return choices[documents.index(wanted)]
     raise ValueError(f"{document!r} is no choice of {hyperparameter.name}")
 
 
@@ -81,8 +81,7 @@ def _code(value: Any) -> str:
     if hasattr(value, "get_params") and hasattr(value, "set_params"):
         return f"{_dotted_name(type(value))}({', '.join(_arguments(value))})"
     code = repr(value)
-    is_own = type(value).__repr__ is not object.__repr__ and " at 0x" not in code
-    if not is_own or isinstance(value, set | frozenset) or hasattr(value, "dtype"):
+    if " at 0x" in code or isinstance(value, set | frozenset) or hasattr(value, "dtype"):
         raise ValueError(f"{code} has no text that identifies the object in another process")
     return code
 

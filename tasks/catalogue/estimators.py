@@ -191,7 +191,8 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
         smallest = np.unique(y, return_counts=True)[1].min()
         if hasattr(self, "solver"):
             is_flat = smallest <= X.shape[1]
-            self.solver, self.shrinkage = ("eigen", self.reg_param) if is_flat else ("svd", None)
+            self.solver = "eigen" if is_flat else "svd"
+            self.shrinkage = self.reg_param if is_flat else None
         return super().fit(X, y)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - parent's signature
