@@ -60,7 +60,9 @@ class BoundCategories(TransformerMixin, BaseEstimator):
         validate_data(self, X, reset=False, skip_check_array=True)
         return X.assign(
             **{
-                name: pd.Categorical(X[name].astype(object), categories=kept)
+                name: pd.Categorical(
+                    X[name].astype(object).where(X[name].isin(kept)), categories=kept
+                )
                 for name, kept in self.kept_.items()
             }
         )
