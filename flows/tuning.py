@@ -143,6 +143,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     labels: str | None = None,
     format: str | None = None,  # noqa: A002 - the option's name
     test: str | None = None,
+    splits: str | None = None,
     test_size: float | None = None,
     folds: int | None = None,
     holdout: float | None = None,

@@ -26,17 +26,28 @@ from prefect_tune.tasks.worker.start_log import quick_imports
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy
 
-from prefect_tune.deployments.views.console import echo
+from prefect_tune.deployments.views.console import echo, echo_as_is
 
 
 @click.command(cls=grouped_by(OPTIONS))
 @add_options(OPTIONS)
 @JSON
 @click.option("--json-lines", is_flag=True, help="Print each finished trial as a line of JSON.")
+@click.option(
+    "--explain-labels",
+    is_flag=True,
+    help="List the labels of events that cannot be right, each with the reason, and start no run.",
+)
 @QUIET
 @KEEP_SERVER
 def run(
-    *, as_json: bool, json_lines: bool, quiet: bool, keep_server: bool, **parameters: Any
+    *,
+    as_json: bool,
+    json_lines: bool,
+    explain_labels: bool,
+    quiet: bool,
+    keep_server: bool,
+    **parameters: Any,
 ) -> None:
     """Tune a pipeline on DATA, or resume a study.
 
@@ -60,6 +71,13 @@ def run(
         for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
             parameters[name] = list(parameters[name]) or None
         options = StudyOptions.parse(parameters)
+        if explain_labels:
+            from prefect_tune.tasks.data.reading import explained_labels
+
+            faults = explained_labels(options.source)
+            records = faults.to_json(orient="records", date_format="iso")
+            echo_as_is(records if as_json else faults.to_csv(index=False))
+            return
 
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.preparation.prepare import prepare

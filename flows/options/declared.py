@@ -85,6 +85,7 @@ class StudyOptions:
     labels: str | None = declare("Labels for events: a table of patient, prediction time and class, as a file or a folder of Parquet files. The path is looked up as given, then below DATA.", group="Data", metavar="PATH", written=LOCATION)
     format: str | None = declare(_format_help, group="Data", metavar="FORMAT", choices=lambda: FORMATS)
     test: str | None = declare("Table of test rows, which are scored once at the end. It has the form of DATA or, for events, of --labels.", group="Data", metavar="PATH", written=LOCATION, in_compare="Table of test rows, which are the same for all repeats. It has the form of DATA or, for events, of --labels.")
+    splits: Literal["auto", "ignore"] = declare("Use of the table of splits in a MEDS folder, `metadata/subject_splits.parquet`. `auto` takes the labels of held_out subjects as test rows and all others as training rows, unless --test or --test-size is given. `ignore` does not use the table.", default="auto", default_text="auto", group="Data", metavar="WHAT", on_resume="same", is_shared=True)
     test_size: float | None = declare("Share of the rows to hold back as test rows, which are scored once at the end. 0 holds back none. Cannot be combined with --test.", group="Data", metavar="SHARE", default_text="0.2", standard=0.2, at_least=0, at_most=0.5, on_resume="same", is_shared=True, in_compare="Share of the rows that each repeat holds back as test rows. After the search, the pipelines that were best at fixed points of the budget are scored on these rows. Cannot be combined with --test.")
     folds: int | None = declare("Number of folds of the stratified cross-validation.", group="Data", metavar="N", default_text="3; from 50,000 training rows on, a single holdout", standard=3, at_least=2, at_most=100, on_resume="same", is_shared=True)
     holdout: float | None = declare("Share of the training rows to hold out once, instead of cross-validation.", group="Data", metavar="SHARE", more_than=0, at_most=0.5, on_resume="same", is_shared=True)
@@ -176,6 +177,8 @@ class StudyOptions:
         }
         of_groups = {bounded.quantity.column for bounded in self.bounds}
         aside = tuple(column for column in self.drop if column in of_groups)
+        if self.test_size is not None:
+            shared["splits"] = "ignore"
         return Source(**shared, aside=aside, keeps_ids=self.series is not None)
 
     @property

@@ -132,7 +132,7 @@ def evaluation_setup(
     """
     dataset, options = found.dataset, request.options
     test_size = options.test_size
-    if test_size is None and options.test is None:
+    if test_size is None and dataset.is_test is None:
         test_size = OPTIONS["test_size"].standard
     gap = gap_seconds(options, dataset)
     if gap is not None or dataset.is_test is not None:

@@ -95,8 +95,8 @@ def _usual_values(plan: StudyPlan) -> Mapping[str, Any]:
     is_usual = options.metric in DEFAULT_METRICS.values()
     if is_usual and (plan.predicts is None or not is_default_space):
         usual["metric"] = options.metric
-    if options.test is not None:
-        usual["test_size"] = options.test_size
+    if options.test_size is None:
+        usual["test_size"] = None
     if options.holdout is not None:
         usual["folds"] = options.folds
     if options.trials is not None:

@@ -1,6 +1,7 @@
 """Tables of events and of labels, with any of the column names that MEDS and event logs use."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from math import nan
 from typing import Any
 
@@ -9,7 +10,9 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.csv_dialect import number_with_comma
 from prefect_tune.tasks.data.events import positions
 from prefect_tune.tasks.data.ids import as_ids, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
@@ -29,8 +32,19 @@ from prefect_tune.tasks.data.timestamps import Times, utc_times
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
     "code": ("code", "event_id", "event", "event_code", "concept"),
-    "time": ("time", "timestamp", "datetime", "date", "event_time", "event_date"),
-    "value": ("numeric_value", "value"),
+    "time": (
+        "time",
+        "timestamp",
+        "datetime",
+        "date",
+        "event_time",
+        "event_date",
+        "effectivedatetime",
+    ),
+    "value": ("numeric_value", "value", "valuequantity", "value_quantity"),
+    "text": ("text_value", "value_text", "valuestring", "value_string", "value_as_string"),
+    "answer": ("answer", "value_code", "valuecodeableconcept", "value_codeable_concept"),
+    "unit": ("unit", "units", "value_unit", "valueuom"),
     "prediction_time": (
         "prediction_time",
         "index_time",
@@ -45,16 +59,32 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
 
 LABEL_COLUMNS = ("boolean_value", "integer_value", "categorical_value", "label", "target", "class")
 """Columns that may have a row's class, in upper or lower case; the first non-empty one is used."""
-EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time") for s in SYNONYMS[n])
+EVENT_TEXTS = frozenset(s for n in ("subject_id", "code", "time", "answer") for s in SYNONYMS[n])
 LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SYNONYMS[n])
 """Columns of CSV files to read as texts, because `042` is not 42."""
+
+
+def _is_text_column(kind: pa.DataType) -> bool:
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+_TEXTS = ("text", "answer", "unit")
+_OPTIONAL = ("value", *_TEXTS)
 _USUAL_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "subject_id": pa.types.is_integer,
     "time": pa.types.is_timestamp,
-    "code": lambda kind: is_text(kind.value_type if pa.types.is_dictionary(kind) else kind),
+    "code": _is_text_column,
     "value": lambda kind: pa.types.is_float32(kind) or pa.types.is_float64(kind),
+    **dict.fromkeys(_TEXTS, _is_text_column),
 }
 """Tests, by column, for types whose meaning does not depend on the rest of a file."""
+_HAS_COMMA = re.compile(r"(?![-+]?[1-9]\d{0,2},\d{3}$)[-+]?[\d.]*,\d+")
+"""Pattern of numbers whose comma cannot separate thousands."""
+_LONGEST_TEXT = 64
+_MOST_TEXTS, _MOST_OF_CODE = 10_000, 100
+"""Most texts that become parts of codes, in all and for one code; the most frequent ones do."""
+_MOST_SEEN = 1_000_000
+"""Most different texts that are counted, to bound the memory; later ones count as rare."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
 _PIECE = 1_000_000
 
@@ -70,7 +100,8 @@ def read_events(location: Location) -> Iterator[pd.DataFrame]:
     for shard in shards(location):
         columns = _typed_columns(shard) if shard.is_parquet() else {}
         if columns:
-            yield from read_pieces(shard, columns.values(), columns["code"])
+            texts = [columns[name] for name in ("code", *_TEXTS) if name in columns]
+            yield from read_pieces(shard, columns.values(), texts)
         else:
             yield read_table(shard, columns_called(shard, EVENT_TEXTS))
 
@@ -82,9 +113,10 @@ def _typed_columns(shard: Location) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, is_usual in _USUAL_TYPES.items():
         column = next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
-        if column is not None and is_usual(schema.field(schema.names.index(column)).type):
+        kind = None if column is None else schema.field(schema.names.index(column)).type
+        if column is not None and is_usual(kind):
             found[name] = column
-        elif column is not None or name != "value":
+        elif name not in _OPTIONAL or (kind is not None and kind != pa.null()):
             return {}
     return found if len(set(schema.names)) == len(schema.names) else {}
 
@@ -94,13 +126,17 @@ def event_frame(
     time: pd.Series | None,
     code: pd.Series | str,
     value: pd.Series | float = np.nan,
+    **more: pd.Series,
 ) -> pd.DataFrame:
-    """Make events for `events_table`; events without a time hold at any time."""
+    """Make events for `events_table`; events without a time hold at any time.
+
+    `more` has columns such as `unit`, and `answer` for texts that are never numbers.
+    """
     frame = pd.DataFrame({"subject_id": subject_id})
     frame.attrs = dict(subject_id.attrs)
     frame["time"] = pd.Series(time, index=frame.index, dtype="datetime64[us]")
     frame["code"], frame["numeric_value"] = code, value
-    return frame
+    return frame.assign(**more)
 
 
 def events_table(
@@ -109,10 +145,13 @@ def events_table(
     gaps: Collection[str] = GAPS,
     *,
     are_midnights_dates: bool | None = None,
+    trained: Collection[str] | None = None,
 ) -> tuple[pd.DataFrame, list[str]]:
     """Join tables with any known column names into columns subject_id, time, code, value.
 
-    Times without a zone are UTC; a date without a time counts as the end of that day.
+    Times without a zone are UTC; a date without a time counts as the end of that day. The text of
+    an event without a number becomes part of its code, as in `LAB//X//POSITIVE`. So does the unit
+    of a number if the code has several units.
 
     Args:
         tables: The tables.
@@ -120,6 +159,7 @@ def events_table(
         gaps: Texts that count as missing, for messages.
         are_midnights_dates: Whether times at midnight are dates; None treats them as dates if all
             times of all tables are at midnight.
+        trained: Codes of the training data, which decide about texts and units; None for new codes.
 
     Returns:
         The events, and notes for the user.
@@ -132,7 +172,7 @@ def events_table(
     notes: dict[str, None] = {}
     for table in tables:
         notes.update(dict.fromkeys(table.attrs.get(NOTES, ())))
-        named = name_columns(table, ("subject_id", "code", "time"), where, ("value",))
+        named = name_columns(table, ("subject_id", "code", "time"), where, _OPTIONAL)
         for needed in n_missing:
             n_missing[needed] += int(named[needed].isna().sum())
         if len(named) and not any(n_missing.values()):
@@ -149,7 +189,8 @@ def events_table(
     if are_midnights_dates is None and gathered.are_midnights and not gathered.are_dates:
         note = f"all times of {where} are at midnight, so each counts as the end of its day"
         notes[f"{note}, and events on the day of a prediction do not count for it"] = None
-    return gathered.events(), [*notes]
+    events, more_notes = gathered.events(where, trained)
+    return events, [*notes, *more_notes]
 
 
 class _Gathered:
@@ -161,7 +202,8 @@ class _Gathered:
         self.n = 0
         self._numbers, self._other_ids = _Column(np.int64), list[pd.Series]()
         self._time, self._value = _Column("datetime64[us]"), _Column(np.float64)
-        self._code, self._vocabulary = _Column(np.int32), dict[str, int]()
+        self._code, self._vocabulary = _Column(np.int32), dict[tuple[str, str, str], int]()
+        self._n_rare, self._n_beside, self._comma = 0, 0, ""
         self._dates: list[NDArray[np.int64]] = []
 
     def add(self, named: pd.DataFrame, where: str) -> None:
@@ -177,23 +219,103 @@ class _Gathered:
             self._numbers.add(ids.to_numpy())
         else:
             self._other_ids.append(ids)
-        self._code.add(self._coded(named["code"]))
-        self._value.add(_numbers(named["value"]) if "value" in named else np.full(len(named), nan))
+        number, names = _factorized(named["code"])
+        known = self._vocabulary
+        position = [known.setdefault((name, "", ""), len(known)) for name in names]
+        code = np.array(position, dtype=np.int32)[number]
+        self._value.add(self._valued(named, code))
+        self._code.add(code)
         self.n += len(named)
 
-    def _coded(self, code: pd.Series) -> NDArray[np.int32]:
-        names: list[Any] = []
-        if isinstance(code.dtype, pd.CategoricalDtype):
-            number, names = code.cat.codes.to_numpy(), code.cat.categories.tolist()
-        if not names or not all(isinstance(name, str) for name in names):
-            number, texts = pd.factorize(code.astype(str))
-            names = texts.tolist()
-        known = self._vocabulary
-        position = [known.setdefault(name, len(known)) for name in names]
-        return np.array(position, dtype=np.int32)[number]
+    def _valued(self, named: pd.DataFrame, code: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the number of each event, and refine the codes in place by texts and units."""
+        value, texts = np.full(len(named), nan), []
+        for name in ("value", "text", "answer"):
+            if name not in named:
+                continue
+            if name != "answer" and not _holds_texts(named[name]):
+                value = np.where(np.isnan(value), _numbers(named[name]), value)
+                continue
+            number, names = _factorized(named[name])
+            if name != "answer":
+                read, example = _read_numbers(names)
+                self._comma = self._comma or example
+                value = np.where(np.isnan(value), np.append(read, nan)[number], value)
+                number = np.where(np.isnan(np.append(read, 0.0))[number], number, -1)
+            texts.append((number, names))
+        is_free = np.isnan(value)
+        for number, names in texts:
+            self._n_beside += int(((number >= 0) & ~is_free).sum())
+            is_free &= ~self._refine(code, "text", number, names, is_free)
+        if "unit" in named:
+            number, names = _factorized(named["unit"])
+            lowered = [name.lower() for name in names]
+            self._refine(code, "unit", number, lowered, ~np.isnan(value))
+        return np.where(np.isfinite(value), value, nan)
 
-    def events(self) -> pd.DataFrame:
-        """Return all events by patient and time, in canonical form, and release the memory."""
+    def _refine(
+        self,
+        code: NDArray[np.int32],
+        kind: str,
+        number: NDArray[np.integer[Any]],
+        names: Sequence[str],
+        is_wanted: NDArray[np.bool_],
+    ) -> NDArray[np.bool_]:
+        """Refine the codes of wanted events by their texts; return which of them have a text."""
+        has_text = is_wanted & (number >= 0)
+        if not has_text.any():
+            return has_text
+        known, codes = self._vocabulary, [key[0] for key in self._vocabulary]
+        pair, found = pd.factorize(code[has_text].astype(np.int64) * len(names) + number[has_text])
+        position = []
+        for one in found.tolist():
+            plain, text = one // len(names), names[one % len(names)].strip()
+            key = codes[plain], kind, text
+            is_short = 0 < len(text) <= _LONGEST_TEXT
+            is_kept = is_short and (key in known or len(known) < _MOST_SEEN)
+            position.append(known.setdefault(key, len(known)) if is_kept else plain)
+        refined = np.array(position, dtype=np.int32)[pair]
+        self._n_rare += int((refined == code[has_text]).sum())
+        code[has_text] = refined
+        return has_text
+
+    def _names(
+        self, codes: NDArray[np.int32], where: str, trained: Collection[str] | None
+    ) -> tuple[list[str], list[str]]:
+        """Return the code of each entry of the vocabulary, and notes on texts and units."""
+        entries = pd.DataFrame([*self._vocabulary], columns=["code", "kind", "text"])
+        is_text, is_unit = entries["kind"] == "text", entries["kind"] == "unit"
+        whole = entries["code"] + "//" + entries["text"]
+        count = np.zeros(len(entries), dtype=np.int64)
+        for start in range(0, len(codes) if is_text.any() else 0, _PIECE):
+            count += np.bincount(codes[start : start + _PIECE], minlength=len(entries))
+        if trained is None:
+            order = ["count", "code", "text"]
+            texts = entries[is_text].assign(count=-count[is_text]).sort_values(order)
+            texts = texts[texts.groupby("code").cumcount() < _MOST_OF_CODE][:_MOST_TEXTS]
+            n_units = entries.groupby(["code", "kind"])["text"].transform("size")
+            is_kept = entries.index.isin(texts.index) | (is_unit & (n_units > 1))
+        else:
+            is_kept = (is_text | is_unit) & whole.isin(set(trained))
+        n_rare = self._n_rare + int(count[is_text & ~is_kept].sum())
+        limit = f"{_MOST_OF_CODE} most frequent of a code, {_MOST_TEXTS} in all"
+        why = f"longer than {_LONGEST_TEXT} characters or not among the {limit}"
+        notes = [
+            f"{n_rare} events of {where} keep their code without their text, which is "
+            + (why if trained is None else "not in the training data"),
+            f"{self._n_beside} texts of {where} stand beside a number and are not used",
+            f"values of {where} such as {self._comma} are read with a decimal comma",
+        ]
+        made = [note for note, n in zip(notes, (n_rare, self._n_beside, self._comma)) if n]
+        for kind, how in (("text", "got text values"), ("unit", "was split by unit")):
+            split = entries[is_kept & (entries["kind"] == kind)]
+            if len(split) and trained is None:
+                n, example = split["code"].nunique(), whole[split.index[0]]
+                made.insert(0, f"{counted(n, 'code')} of {where} {how}, such as {example}")
+        return entries["code"].where(~is_kept, whole).tolist(), made
+
+    def events(self, where: str, trained: Collection[str] | None) -> tuple[pd.DataFrame, list[str]]:
+        """Return all events in canonical form and notes, and release the memory."""
         numbers = self._numbers.take()
         ids = joined_ids([*([pd.Series(numbers)] if len(numbers) else []), *self._other_ids])
         del numbers
@@ -208,12 +330,13 @@ class _Gathered:
         columns["time"] = time if order is None else time[order]
         del time
         codes = self._code.take()
-        columns["code"] = _categorical(codes if order is None else codes[order], self._vocabulary)
+        names, notes = self._names(codes, where, trained)
+        columns["code"] = _categorical(codes if order is None else codes[order], names)
         del codes
         value = self._value.take()
         columns["value"] = value if order is None else value[order]
         columns["subject_id"] = columns["subject_id"].reset_index(drop=True)
-        return pd.DataFrame(columns, copy=False)
+        return pd.DataFrame(columns, copy=False), notes
 
 
 class _Column:
@@ -269,14 +392,14 @@ def _order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.integer[A
     return order
 
 
-def _categorical(codes: NDArray[np.int32], vocabulary: Mapping[str, int]) -> pd.Categorical:
+def _categorical(codes: NDArray[np.int32], vocabulary: Sequence[str]) -> pd.Categorical:
     """Return codes with sorted categories, without unused ones."""
     is_used = np.zeros(len(vocabulary), dtype=bool)
     for start in range(0, len(codes), _PIECE):
         is_used[codes[start : start + _PIECE]] = True
-    names = sorted(name for name, position in vocabulary.items() if is_used[position])
-    rank = np.full(len(vocabulary), -1, dtype=np.int32)
-    rank[[vocabulary[name] for name in names]] = np.arange(len(names), dtype=np.int32)
+    names = sorted({vocabulary[position] for position in np.flatnonzero(is_used)})
+    known = {name: rank for rank, name in enumerate(names)}
+    rank = np.array([known.get(name, -1) for name in vocabulary], dtype=np.int32)
     return pd.Categorical.from_codes(rank[codes], categories=pd.Index(names, dtype=object))
 
 
@@ -383,3 +506,30 @@ def _numbers(value: pd.Series) -> NDArray[np.float64]:
     """Return values as finite numbers; anything else becomes a gap."""
     numbers = pd.to_numeric(value, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def _holds_texts(column: pd.Series) -> bool:
+    is_category = isinstance(column.dtype, pd.CategoricalDtype)
+    return is_category or pd.api.types.is_string_dtype(column) or column.dtype == object
+
+
+def _factorized(column: pd.Series) -> tuple[NDArray[np.integer[Any]], list[str]]:
+    """Return the number of each event's text, -1 for a gap, and the texts."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        names = column.cat.categories.tolist()
+        if names and all(isinstance(name, str) for name in names):
+            return column.cat.codes.to_numpy(), names
+    number, texts = pd.factorize(column.astype("string"))
+    return number, texts.tolist()
+
+
+def _read_numbers(texts: Sequence[str]) -> tuple[NDArray[np.float64], str]:
+    """Return the number of each text, NaN for other texts, and an example of a decimal comma."""
+    read = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
+    numbers, example = np.array(read, dtype=np.float64), ""
+    for position in np.flatnonzero(np.isnan(numbers)):
+        text = texts[position].strip()
+        number = number_with_comma(text) if _HAS_COMMA.fullmatch(text) else None
+        if number is not None:
+            numbers[position], example = number, text
+    return numbers, example

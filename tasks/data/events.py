@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.code_table import PARENTS, as_frames, from_frames
 from prefect_tune.tasks.data.ids import like_ids
 
@@ -59,26 +58,21 @@ class EventRows:
         events: pd.DataFrame,
         rows: pd.DataFrame,
         code_table: pd.DataFrame | None = None,
-        *,
-        need_events: bool = True,
     ) -> Self:
         """Sort events by patient and time, and find the events of each row.
+
+        A row that up to its time has only birth and static facts has no events at all.
 
         Args:
             events: Columns subject_id, time, code and value.
             rows: Columns subject_id and prediction_time.
             code_table: Descriptions and ancestors of the codes.
-            need_events: Whether to reject rows that, except for birth and static facts, have no
-                events up to their time. If false, such rows have no events at all.
-
-        Raises:
-            BadInput: If events are needed and a row has none.
         """
         if not _are_ordered(events):
             by = ["subject_id", "time"]
             events = events.sort_values(by, na_position="first", kind="stable")
         rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
-        start, stop = _bounds(events, rows, need_events=need_events)
+        start, stop = _bounds(events, rows)
         events, rows = canonical(events), canonical(rows)
         codes, is_given = events["code"].cat.codes.to_numpy(), np.isnat(events["time"].to_numpy())
         for position, code in enumerate(events["code"].cat.categories):
@@ -86,13 +80,6 @@ class EventRows:
                 is_given |= codes == position
         given = np.flatnonzero(is_given)
         is_empty = stop - start == np.searchsorted(given, stop) - np.searchsorted(given, start)
-        if need_events and is_empty.any():
-            raise BadInput(
-                f"{is_empty.sum()} of {len(rows)} labels have no event of their patient at or "
-                "before their time (birth aside), for instance patient "
-                f"{rows['subject_id'][is_empty].iloc[0]}; drop these labels or bring the patients' "
-                "events"
-            )
         stop = np.where(is_empty, start, stop)
         return cls(events, rows, start, stop, code_table=code_table)
 
@@ -209,7 +196,7 @@ def positions(
 
 
 def _bounds(
-    events: pd.DataFrame, rows: pd.DataFrame, *, need_events: bool = True
+    events: pd.DataFrame, rows: pd.DataFrame
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first event of each row, and one past the last event; both of shape (n,)."""
     ids = events["subject_id"]
@@ -219,13 +206,6 @@ def _bounds(
     boundaries = np.flatnonzero(is_first)
     ends = np.append(boundaries[1:], len(events))
     patient = pd.Index(ids.iloc[boundaries]).get_indexer(rows["subject_id"])
-    if need_events and (patient < 0).any():
-        unknown = rows["subject_id"][patient < 0]
-        raise BadInput(
-            f"{len(unknown)} of {len(rows)} labels are of patients without any event, for instance "
-            f"patient {unknown.iloc[0]} (events have patients such as {ids.iloc[0]}); drop these "
-            "labels or bring the patients' events"
-        )
     times = events["time"].to_numpy().view(np.int64)  # an empty time is the smallest number
     until = rows["prediction_time"].to_numpy().astype(np.int64)
     start, end = boundaries[patient], np.where(patient < 0, boundaries[patient], ends[patient])

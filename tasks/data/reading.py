@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn import datasets
 
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.bad_input import BadInput, shown_columns
+from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.cohort import cohort_named, generate
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.event_tables import (
@@ -26,10 +26,12 @@ from prefect_tune.tasks.data.event_tables import (
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
+from prefect_tune.tasks.data.ids import as_ids, like_ids
+from prefect_tune.tasks.data.label_faults import fault_notes, label_faults
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.data.table import need_targets, target_of
-from prefect_tune.tasks.data.table_files import NOTES, joined
+from prefect_tune.tasks.data.table_files import NOTES, joined, read_table
 from prefect_tune.tasks.data.table_source import (
     FRAME,
     check_apart,
@@ -58,12 +60,61 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
         is_test = np.repeat([False, True], [len(rows), len(test_rows)])
         rows = pd.concat([rows, test_rows], ignore_index=True)
         target = pd.concat([target, test_target], ignore_index=True).rename(str(target.name))
+    if found.splits and (splits := location.below(found.splits)).exists():
+        is_test, more_notes = _held_out(splits, rows, is_test, source)
+        reading_notes += more_notes
     events, notes = events_table(found.frames(location), found.root(location).url, location.gaps)
     table, ignored = found.code_table(location, events["code"].unique().tolist())
     name = location.stem or "data"
     dataset = events_dataset(source, name, events, rows, target, is_test, table)
     notes = [*dataset.notes, *reading_notes, *_unread(source, found, location), *notes, *ignored]
     return replace(dataset, format=found.name, notes=tuple(dict.fromkeys(notes)))
+
+
+def _held_out(
+    splits: Location, rows: pd.DataFrame, is_test: NDArray[np.bool_] | None, source: Source
+) -> tuple[NDArray[np.bool_] | None, list[str]]:
+    """Return whether the patient of each row is held out, and a note; None to draw test rows.
+
+    An option that names test rows has precedence over the table of splits.
+    """
+    if is_test is not None or source.splits == "ignore":
+        options = "--test" if is_test is not None else "--splits ignore or --test-size"
+        return is_test, [f"{splits.url} is not used, because of {options}"]
+    table = read_table(splits, ["subject_id"])
+    for column in ("subject_id", "split"):
+        need_column(column, table.columns, splits.url)
+    ids = as_ids(table["subject_id"], splits.url)
+    split_of = pd.Series(table["split"].to_numpy(), ids)
+    if split_of.index.has_duplicates:
+        example = split_of.index[split_of.index.duplicated()][0]
+        raise BadInput(f"{splits.url} has several rows of a subject, for instance {example}")
+    split = split_of.reindex(like_ids(rows["subject_id"], ids)).fillna("no split").to_numpy()
+    counts = ", ".join(f"{n} of {name}" for name, n in pd.Series(split).value_counts().items())
+    held_out = split == "held_out"
+    if held_out.all():
+        raise BadInput(
+            f"all labels are of held_out subjects in {splits.url}",
+            option="splits",
+            value=source.splits,
+            remedy="use --splits ignore, or bring labels of other subjects",
+        )
+    how = "those of held_out subjects are test rows, and all others, with tuning, training rows"
+    if not held_out.any():
+        how = "no subject is held_out, so test rows are drawn"
+    text = f"labels by split of {splits.url}: {counts}; {how} (--splits ignore draws test rows)"
+    return held_out if held_out.any() else None, [text]
+
+
+def explained_labels(source: Source) -> pd.DataFrame:
+    """Return the labels that cannot be right, see `label_faults`; raise `BadInput` for tables."""
+    location = Location.at(source.data, source.gaps)
+    found = recognise(Given(location, source.target, source.labels), source.format)
+    if found.kind != "events" or source.labels is None:
+        raise BadInput(f"--explain-labels needs events and --labels; {source.data} has none")
+    rows, target, _ = _labels(source, source.labels)
+    events, _ = events_table(found.frames(location), found.root(location).url, location.gaps)
+    return label_faults(EventRows.build(events, rows), target)
 
 
 def _unread(source: Source, found: Format, location: Location) -> list[str]:
@@ -94,9 +145,10 @@ def read_event_rows(
         found.root(location).url,
         location.gaps,
         are_midnights_dates=has_dates_alone(training.events["time"]),
+        trained=training.codes,
     )
     table, ignored = found.code_table(location, events["code"].unique().tolist())
-    made = EventRows.build(events, rows, table, need_events=False)
+    made = EventRows.build(events, rows, table)
     is_empty = made.start == made.stop
     if is_empty.any():
         example = made.rows["subject_id"][is_empty].iloc[0]
@@ -144,8 +196,15 @@ def events_dataset(  # noqa: PLR0917
         BadInput: If events or labels cannot be used.
     """
     where = source.labels or source.data
-    y, classes, notes = target_of(target.reset_index(drop=True), where, source.predicts)
-    X = EventRows.build(events, rows, code_table)
+    X, target = EventRows.build(events, rows, code_table), target.reset_index(drop=True)
+    faults = fault_notes(label_faults(X, target), len(target), where)
+    if not (has_events := X.start < X.stop).all():
+        faults.append(f"{(~has_events).sum()} labels without events are left out")
+        X = EventRows.build(events, rows[has_events].reset_index(drop=True), code_table)
+        target = target[has_events].reset_index(drop=True)
+        is_test = None if is_test is None else is_test[has_events]
+    y, classes, notes = target_of(target, where, source.predicts)
+    notes += faults
     longest = X.longest_history_days()
     if equal := [days for days in _WINDOW_DAYS if longest <= days]:
         notes.append(

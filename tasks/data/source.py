@@ -16,6 +16,7 @@ class Source:
         target: Column of the class.
         labels: File or folder of labels, for events.
         format: Name of one of the `formats`; None to detect the format.
+        splits: Whether a table of splits in DATA decides the test rows: `auto` or `ignore`.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
         group: Column of a table; rows with equal values stay in one fold.
         time: Column of the time of each row; for events, the prediction time of the labels.
@@ -35,6 +36,7 @@ class Source:
     labels: str | None = None
     format: str | None = None
     test: str | None = None
+    splits: Literal["auto", "ignore"] = "auto"
     group: str | None = None
     time: str | None = None
     drop: tuple[str, ...] = ()

@@ -173,7 +173,7 @@ def parquet_schema(location: Location) -> pa.Schema:
 
 
 def read_pieces(
-    location: Location, names: Collection[str], category: str | None = None
+    location: Location, names: Collection[str], categories: Sequence[str] = ()
 ) -> Iterator[pd.DataFrame]:
     """Yield the table in a CSV or Parquet file piece by piece, so that it may exceed memory.
 
@@ -182,7 +182,7 @@ def read_pieces(
     Args:
         location: The file.
         names: Columns to read, in upper or lower case; missing ones are skipped.
-        category: Column of texts without gaps, to read as categories from a Parquet file.
+        categories: Columns of texts to read as categories from a Parquet file.
 
     Raises:
         BadInput: If the file cannot be read.
@@ -190,37 +190,39 @@ def read_pieces(
     names = {name.lower() for name in names}
     try:
         if location.is_parquet():
-            yield from _parquet_pieces(location, names, category)
+            yield from _parquet_pieces(location, names, categories)
             return
-        dialect = Dialect.of(as_utf8(location.head(HEAD_BYTES))[0])
+        head = as_utf8(location.head(HEAD_BYTES))[0]
+        dialect = Dialect.of(head)
+        is_unquoted = dialect.separator == "\t" and not head.startswith(b'"')
         with location.opened() as file:
             yield from pd.read_csv(
                 file,
                 sep=dialect.separator,
-                quoting=csv.QUOTE_NONE if dialect.separator == "\t" else csv.QUOTE_MINIMAL,
+                quoting=csv.QUOTE_NONE if is_unquoted else csv.QUOTE_MINIMAL,
                 skiprows=dialect.skipped or None,
                 chunksize=_PIECE_ROWS,
                 usecols=lambda name: name.lower() in names,
                 dtype_backend="numpy_nullable",
                 keep_default_na=False,
-                na_values=[""],
+                na_values=["", r"\N"],
             )
     except Exception as error:
         raise BadInput(f"{location.url} cannot be read: {error}") from error
 
 
 def _parquet_pieces(
-    location: Location, names: Collection[str], category: str | None
+    location: Location, names: Collection[str], categories: Sequence[str]
 ) -> Iterator[pd.DataFrame]:
     with location.filesystem.open(location.path, "rb") as file:
-        source = pq.ParquetFile(file, read_dictionary=[category] if category else None)
+        source = pq.ParquetFile(file, read_dictionary=categories)
         columns = [n for n in source.schema_arrow.names if n.lower() in names]
         for batch in source.iter_batches(_PIECE_ROWS, columns=columns):
             frame = batch.to_pandas(types_mapper=_NULLABLE.get)
-            if category is not None:
-                column = frame[category].astype("category")
+            for name in categories:
+                column = frame[name].astype("category")
                 gaps = column.cat.categories.intersection(list(location.gaps))
-                frame[category] = column.cat.remove_categories(gaps)
+                frame[name] = column.cat.remove_categories(gaps)
             yield _without_numbers(frame, location.gaps)
 
 

@@ -73,6 +73,7 @@ class Format:
         read: Returns the frames of a file or folder, given the columns to read as texts. Frames of
             events have columns with names in `event_tables`.
         subfolder: Subfolder with its files; empty for the folder itself.
+        splits: Table in a folder with the split of each subject, such as `held_out`; empty if none.
         folder_holds: Files that identify a folder of this format; empty if files have it, too.
         check: Raises `BadInput` if the user names this format for a folder that cannot have it.
         tables: Names of the tables to read in a folder, in lower case; a note lists other tables.
@@ -87,6 +88,7 @@ class Format:
     recognises: Callable[[Given], bool]
     read: Callable[[Location, Sequence[str]], Iterable[pd.DataFrame]]
     subfolder: str = ""
+    splits: str = ""
     folder_holds: str = ""
     check: Callable[[Location], None] | None = None
     tables: frozenset[str] = frozenset()

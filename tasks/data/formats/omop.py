@@ -13,6 +13,7 @@ table belongs to the domain. Names of tables and columns may be in capitals.
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -58,11 +59,15 @@ _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
 _CODE_TABLES = ("concept", "concept_ancestor")
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
 """Endings of the names of columns to read as texts in CSV files, to keep their exact values."""
-_CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://([1-9]\d*))?")
-"""Pattern of a code: its concept and, if it has one, the concept of the answer."""
+_CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://(?:([1-9]\d{0,17})|(.+)))?")
+"""Pattern of a code: its concept and, if it has one, the answer or unit as concept or text."""
 _DOMAINS = {clinical.of.upper() for clinical in _CLINICAL} | {of.upper() for of in _STATIC}
 _VALUE = "value_as_number"
-_ANSWER = "value_as_concept_id"
+_MORE = {
+    "answer": ("value_as_concept_id", "value_as_string"),
+    "unit": ("unit_concept_id", "unit_source_value"),
+}
+"""Columns that refine codes: a concept, or else the text of the source."""
 
 
 def _is_omop(folder: Location) -> bool:
@@ -90,7 +95,7 @@ def _read(folder: Location) -> Iterator[pd.DataFrame]:
 
 def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
     concept, source = f"{clinical.of}_concept_id", f"{clinical.of}_source_value"
-    columns = (concept, source, *clinical.numbers, _ANSWER)
+    columns = (concept, source, *clinical.numbers, *chain(*_MORE.values()))
     tables: Iterable[pd.DataFrame] = _tables(location, clinical.date, columns)
     number = _VALUE
     if clinical.numbers and number not in clinical.numbers:
@@ -159,11 +164,15 @@ def _events(table: pd.DataFrame, clinical: _Clinical, number: str, where: str) -
     value = pd.Series(np.nan, index=table.index)
     if number in table:
         value = pd.to_numeric(table[number], errors="coerce")
-    if _ANSWER in table:
-        answer = _whole(table[_ANSWER], where).fillna(0)
-        is_answer = value.isna() & (answer != 0)
-        codes = codes.mask(is_answer, codes + "//" + answer.astype("string"))
-    return event_frame(table["person_id"], _times(table, clinical.date, where), codes, value)
+    more = {name: pd.Series(pd.NA, table.index, dtype="string") for name in _MORE}
+    for name, (concept, text) in _MORE.items():
+        if text in table:
+            more[name] = table[text].astype("string")
+        if concept in table:
+            concepts = _whole(table[concept], where).fillna(0)
+            more[name] = more[name].mask(concepts != 0, concepts.astype("string"))
+    times = _times(table, clinical.date, where)
+    return event_frame(table["person_id"], times, codes, value, **more)
 
 
 def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
@@ -208,7 +217,7 @@ def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True)
 def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
     found = folder.tables(_CODE_TABLES)
     parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
-    concepts = {int(number) for _, *given in parts.values() for number in given if number}
+    concepts = {int(n) for _, *given, _ in parts.values() for n in given if n}
     ancestors = pd.DataFrame({"ancestor_concept_id": [], "descendant_concept_id": []}, dtype=int)
     where = folder.url
     if "concept_ancestor" in found:
@@ -227,19 +236,19 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
     above = ancestors.groupby("descendant_concept_id")["ancestor_concept_id"].agg(list).to_dict()
     parents: dict[str, list[str]] = {}
     descriptions: dict[str, str] = {}
-    waiting = [(code, prefix, int(concept)) for code, (prefix, concept, _) in parts.items()]
+    waiting = [(code, prefix, int(concept)) for code, (prefix, concept, *_) in parts.items()]
     while waiting:
         code, prefix, concept = waiting.pop()
         if code in parents:
             continue
         higher = {code_of(each, prefix): each for each in above.get(concept, ())}
         question = f"{prefix}//{concept}"
-        answer = parts[code][2] if code in parts else None
-        parents[code] = [*higher, *([question] if answer else [])]
-        texts = (names.get(concept, ""), names.get(int(answer), "") if answer else "")
+        answer, text = parts[code][2:] if code in parts else (None, None)
+        parents[code] = [*higher, *([question] if answer or text else [])]
+        texts = (names.get(concept, ""), text or names.get(int(answer or 0), ""))
         descriptions[code] = ": ".join(filter(None, texts))
         waiting += [(name, name.partition("//")[0], each) for name, each in higher.items()]
-        waiting += [(question, prefix, concept)] if answer else []
+        waiting += [(question, prefix, concept)] if answer or text else []
     return code_table(codes, descriptions, parents, where), []
 
 

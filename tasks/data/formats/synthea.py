@@ -1,8 +1,8 @@
 """CSV exports of Synthea as events.
 
 A row of a table becomes an event with the row's code: `CONDITION//444814009`. Observations have
-their own value, medications the number of dispenses, and supplies the quantity. A text value
-becomes part of the code. The code of an imaging study has modality and body site:
+their own value, medications the number of dispenses, and supplies the quantity. The code of an
+imaging study has modality and body site:
 `IMAGING//CT//51185008`. The table of patients gives static events for gender, race and ethnicity,
 `MEDS_BIRTH` and `MEDS_DEATH`. Data known only later, such as the end of an encounter, is not read.
 """
@@ -89,7 +89,7 @@ def _patients(location: Location) -> Iterator[pd.DataFrame]:
 
 
 def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
-    for table in _tables(location, ("patient", *clinical.codes, clinical.value, *_STARTS)):
+    for table in _tables(location, ("patient", *clinical.codes, clinical.value, "units", *_STARTS)):
         start = next((name for name in _STARTS if name in table), _STARTS[0])
         for needed in ("patient", *clinical.codes, start):
             need_column(needed, table.columns, location.url)
@@ -99,14 +99,10 @@ def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
         codes = pd.Series(clinical.prefix, index=table.index, dtype="string")
         for column in clinical.codes:
             codes += "//" + table[column].astype("string")
-        value = pd.Series(np.nan, index=table.index)
-        if clinical.value in table:
-            given = table[clinical.value]
-            value = pd.to_numeric(given, errors="coerce")
-            is_text = value.isna() & given.notna()
-            codes = codes.mask(is_text, codes + "//" + given.astype("string"))
+        value = table[clinical.value] if clinical.value in table else np.nan
+        unit = {"unit": table["units"]} if "units" in table else {}
         # Observations of the population, such as QALYs, have no code in older versions.
-        yield event_frame(table["patient"], times, codes, value).dropna(subset="code")
+        yield event_frame(table["patient"], times, codes, value, **unit).dropna(subset="code")
 
 
 def _tables(location: Location, columns: Sequence[str]) -> Iterator[pd.DataFrame]:

@@ -61,6 +61,11 @@ def _read_meds_codes(
         if code is not None and text:
             descriptions.setdefault(code, text)
     parents, notes = _meds_parents(table, texts, file.url)
+    for code in {*codes} - (known := {*texts}):
+        base, _, text = code.rpartition("//")  # the text or unit of an event
+        if base in known:
+            parents.setdefault(code, {base})
+            descriptions[code] = ": ".join(filter(None, (descriptions.get(base), text)))
     return code_table(codes, descriptions, parents, file.url), notes
 
 
@@ -103,6 +108,7 @@ MEDS = Format(
     recognises=lambda given: given.is_folder and given.location.below("data").is_folder(),
     read=EVENTS.read,
     subfolder="data",
+    splits="metadata/subject_splits.parquet",
     folder_holds="data/*.parquet (MEDS)",
     check=_need_data,
     read_codes=_read_meds_codes,

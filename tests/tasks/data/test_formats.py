@@ -110,7 +110,7 @@ def as_meds(folder: Path, *, is_older: bool = False) -> None:
     names = {"patient": "subject_id", "date": "time", "value": "numeric_value"}
     if is_older:  # versions before 0.3
         names["patient"] = "patient_id"
-    log = named_and_timed().rename(columns=names).assign(text_value="x", hadm_id=1)
+    log = named_and_timed().rename(columns=names).assign(text_value=None, hadm_id=1)
     for shard in (0, 1):
         part = log[(log[names["patient"]] > 5) == shard]
         part.to_parquet(folder / "data" / f"{shard}.parquet", index=False)
