@@ -307,11 +307,12 @@ class _Gathered:
             f"values of {where} such as {self._comma} are read with a decimal comma",
         ]
         made = [note for note, n in zip(notes, (n_rare, self._n_beside, self._comma)) if n]
-        for kind, how in (("text", "got text values"), ("unit", "was split by unit")):
+        for kind, how in (("text", "text values"), ("unit", "several units")):
             split = entries[is_kept & (entries["kind"] == kind)]
             if len(split) and trained is None:
                 n, example = split["code"].nunique(), whole[split.index[0]]
-                made.insert(0, f"{counted(n, 'code')} of {where} {how}, such as {example}")
+                text = f"{how} of {counted(n, 'code')} of {where} became part of the code"
+                made.insert(0, f"{text}, such as {example}")
         return entries["code"].where(~is_kept, whole).tolist(), made
 
     def events(self, where: str, trained: Collection[str] | None) -> tuple[pd.DataFrame, list[str]]:

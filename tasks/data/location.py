@@ -55,6 +55,7 @@ class Location:
         decimal: Decimal mark that the study learned; empty to detect it.
         folders: Columns and values in the names of the folders above a part of a table, as in
             `site=A/year=2024/part.parquet`; gaps are empty.
+        first_line: Line of column names to read before the file, which has none.
     """
 
     url: str
@@ -63,6 +64,7 @@ class Location:
     gaps: tuple[str, ...] = GAPS
     decimal: str = ""
     folders: tuple[tuple[str, str], ...] = ()
+    first_line: bytes = b""
 
     @classmethod
     def at(cls, url: str, gaps: tuple[str, ...] = GAPS, decimal: str = "") -> Self:
@@ -130,8 +132,10 @@ class Location:
         found: dict[str, Self] = {}
         for child in self.children():
             name = child.table_name
-            if name not in names or not (child.has_suffix(_TABLES) or child.is_folder()):
+            if name not in names or not (child.is_table() or child.is_folder()):
                 continue
+            if name in found and not (child.has_suffix(_TABLES) or child.is_folder()):
+                continue  # a text for people beside the table
             if name in found:
                 raise BadInput(
                     f"{found[name].url} and {child.url} are both the table {name}; remove one"
@@ -190,7 +194,8 @@ class Location:
             io.BufferedReader(file) as buffered,  # some streams cannot seek
             _unpacked(buffered) as unpacked,
         ):
-            yield unpacked
+            first = self.first_line
+            yield io.BufferedReader(_Joined([io.BytesIO(first), unpacked])) if first else unpacked
 
     def head(self, n_bytes: int) -> bytes:
         """Return the first lines, decompressed: about so many bytes, but at least one line."""
@@ -254,6 +259,23 @@ def shards(location: Location) -> list[Location]:
 
 def _has_parquet(location: Location) -> bool:
     return location.is_folder() and any(child.is_parquet() for child in location.children())
+
+
+class _Joined(io.RawIOBase):
+    """Streams one after the other."""
+
+    def __init__(self, streams: Sequence[IO[bytes]]) -> None:
+        self._streams = streams
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        for stream in self._streams:
+            if part := stream.read(len(buffer)):
+                buffer[: len(part)] = part
+                return len(part)
+        return 0
 
 
 def _unpacked(file: "io.BufferedReader[Any]") -> Any:

@@ -29,11 +29,14 @@ from prefect_tune.tasks.data.csv_dialect import (
 )
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
 from prefect_tune.tasks.data.row_reader import joined_name
+from prefect_tune.tasks.data.source import GAPS
 
 NOTES, DECIMAL, INDEX = "notes", "decimal", "index of a DataFrame"
 """Keys of `DataFrame.attrs`: notes for the user on how a table was read, its decimal mark, and its
 columns that were an index, which are features only if an option names them."""
 
+POSTGRES_NULL = r"\N"
+"""Text that PostgreSQL's COPY writes for a gap; it counts as missing by default."""
 _PIECE_ROWS = 1_000_000
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.int8(): pd.Int8Dtype(),
@@ -205,7 +208,7 @@ def read_pieces(
                 usecols=lambda name: name.lower() in names,
                 dtype_backend="numpy_nullable",
                 keep_default_na=False,
-                na_values=["", r"\N"],
+                na_values=["", POSTGRES_NULL],
             )
     except Exception as error:
         raise BadInput(f"{location.url} cannot be read: {error}") from error
@@ -383,7 +386,7 @@ def _read_csv(
         index_col=False,
         dtype_backend="numpy_nullable",
         keep_default_na=False,
-        na_values=list(location.gaps),
+        na_values=[*location.gaps, *([POSTGRES_NULL] if location.gaps == GAPS else [])],
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
