@@ -32,15 +32,7 @@ from prefect_tune.tasks.data.timestamps import Times, utc_times
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
     "code": ("code", "event_id", "event", "event_code", "concept"),
-    "time": (
-        "time",
-        "timestamp",
-        "datetime",
-        "date",
-        "event_time",
-        "event_date",
-        "effectivedatetime",
-    ),
+    "time": ("time", "timestamp", "datetime", "date", "event_time", "event_date"),
     "value": ("numeric_value", "value", "valuequantity", "value_quantity"),
     "text": ("text_value", "value_text", "valuestring", "value_string", "value_as_string"),
     "answer": ("answer", "value_code", "valuecodeableconcept", "value_codeable_concept"),
@@ -80,8 +72,9 @@ _USUAL_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
 """Tests, by column, for types whose meaning does not depend on the rest of a file."""
 _HAS_COMMA = re.compile(r"(?![-+]?[1-9]\d{0,2},\d{3}$)[-+]?[\d.]*,\d+")
 """Pattern of numbers whose comma cannot separate thousands."""
-_LONGEST_TEXT = 64
-_MOST_TEXTS, _MOST_OF_CODE = 10_000, 100
+_LONGEST_TEXT, _UNUSED = 64, "\0"
+"""Longest text that may become part of a code, and the mark of longer ones."""
+_MOST_TEXTS, _MOST_OF_CODE = 20_000, 100
 """Most texts that become parts of codes, in all and for one code; the most frequent ones do."""
 _MOST_SEEN = 1_000_000
 """Most different texts that are counted, to bound the memory; later ones count as rare."""
@@ -203,7 +196,7 @@ class _Gathered:
         self._numbers, self._other_ids = _Column(np.int64), list[pd.Series]()
         self._time, self._value = _Column("datetime64[us]"), _Column(np.float64)
         self._code, self._vocabulary = _Column(np.int32), dict[tuple[str, str, str], int]()
-        self._n_rare, self._n_beside, self._comma = 0, 0, ""
+        self._n_beside, self._comma = 0, ""
         self._dates: list[NDArray[np.int64]] = []
 
     def add(self, named: pd.DataFrame, where: str) -> None:
@@ -223,61 +216,41 @@ class _Gathered:
         known = self._vocabulary
         position = [known.setdefault((name, "", ""), len(known)) for name in names]
         code = np.array(position, dtype=np.int32)[number]
-        self._value.add(self._valued(named, code))
+        self._value.add(self._refined(named, code))
         self._code.add(code)
         self.n += len(named)
 
-    def _valued(self, named: pd.DataFrame, code: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return the number of each event, and refine the codes in place by texts and units."""
-        value, texts = np.full(len(named), nan), []
-        for name in ("value", "text", "answer"):
-            if name not in named:
-                continue
-            if name != "answer" and not _holds_texts(named[name]):
+    def _refined(self, named: pd.DataFrame, code: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the number of each event; add the text or unit to the code of each, in place."""
+        value, part = np.full(len(named), nan), np.full(len(named), -1)
+        parts: list[tuple[str, str]] = []
+        for name in [name for name in _OPTIONAL if name in named]:
+            may_be_number, kind = name in {"value", "text"}, "unit" if name == "unit" else "text"
+            if may_be_number and not _holds_texts(named[name]):
                 value = np.where(np.isnan(value), _numbers(named[name]), value)
                 continue
-            number, names = _factorized(named[name])
-            if name != "answer":
-                read, example = _read_numbers(names)
-                self._comma = self._comma or example
+            number, texts = _factorized(named[name])
+            is_given = number >= 0
+            if may_be_number:
+                read, comma = _read_numbers(texts)
+                self._comma = self._comma or comma
                 value = np.where(np.isnan(value), np.append(read, nan)[number], value)
-                number = np.where(np.isnan(np.append(read, 0.0))[number], number, -1)
-            texts.append((number, names))
-        is_free = np.isnan(value)
-        for number, names in texts:
-            self._n_beside += int(((number >= 0) & ~is_free).sum())
-            is_free &= ~self._refine(code, "text", number, names, is_free)
-        if "unit" in named:
-            number, names = _factorized(named["unit"])
-            lowered = [name.lower() for name in names]
-            self._refine(code, "unit", number, lowered, ~np.isnan(value))
+                is_given &= np.isnan(np.append(read, 0.0))[number]
+            is_used = is_given & (part < 0) & (np.isnan(value) == (kind == "text"))
+            self._n_beside += int((is_given & ~np.isnan(value)).sum()) if kind == "text" else 0
+            part[is_used] = len(parts) + number[is_used]
+            parts += [(kind, text.lower() if kind == "unit" else text) for text in texts]
+        if (is_used := part >= 0).any():
+            known, codes = self._vocabulary, [key[0] for key in self._vocabulary]
+            pair, found = pd.factorize(code[is_used].astype(np.int64) * len(parts) + part[is_used])
+            keys = [(codes[one // len(parts)], *parts[one % len(parts)]) for one in found.tolist()]
+            for i, (plain, kind, text) in enumerate(keys):
+                key = (plain, kind, text.strip())
+                if len(text) > _LONGEST_TEXT or (key not in known and len(known) >= _MOST_SEEN):
+                    key = (plain, kind, _UNUSED)
+                found[i] = known.setdefault(key, len(known))
+            code[is_used] = found[pair]
         return np.where(np.isfinite(value), value, nan)
-
-    def _refine(
-        self,
-        code: NDArray[np.int32],
-        kind: str,
-        number: NDArray[np.integer[Any]],
-        names: Sequence[str],
-        is_wanted: NDArray[np.bool_],
-    ) -> NDArray[np.bool_]:
-        """Refine the codes of wanted events by their texts; return which of them have a text."""
-        has_text = is_wanted & (number >= 0)
-        if not has_text.any():
-            return has_text
-        known, codes = self._vocabulary, [key[0] for key in self._vocabulary]
-        pair, found = pd.factorize(code[has_text].astype(np.int64) * len(names) + number[has_text])
-        position = []
-        for one in found.tolist():
-            plain, text = one // len(names), names[one % len(names)].strip()
-            key = codes[plain], kind, text
-            is_short = 0 < len(text) <= _LONGEST_TEXT
-            is_kept = is_short and (key in known or len(known) < _MOST_SEEN)
-            position.append(known.setdefault(key, len(known)) if is_kept else plain)
-        refined = np.array(position, dtype=np.int32)[pair]
-        self._n_rare += int((refined == code[has_text]).sum())
-        code[has_text] = refined
-        return has_text
 
     def _names(
         self, codes: NDArray[np.int32], where: str, trained: Collection[str] | None
@@ -285,35 +258,35 @@ class _Gathered:
         """Return the code of each entry of the vocabulary, and notes on texts and units."""
         entries = pd.DataFrame([*self._vocabulary], columns=["code", "kind", "text"])
         is_text, is_unit = entries["kind"] == "text", entries["kind"] == "unit"
-        whole = entries["code"] + "//" + entries["text"]
-        count = np.zeros(len(entries), dtype=np.int64)
+        entries["whole"], entries["count"] = entries["code"] + "//" + entries["text"], 0
         for start in range(0, len(codes) if is_text.any() else 0, _PIECE):
-            count += np.bincount(codes[start : start + _PIECE], minlength=len(entries))
+            piece = codes[start : start + _PIECE]
+            entries["count"] += np.bincount(piece, minlength=len(entries))
+        is_short = ~entries["text"].isin(["", _UNUSED])
         if trained is None:
-            order = ["count", "code", "text"]
-            texts = entries[is_text].assign(count=-count[is_text]).sort_values(order)
+            texts = entries[is_text & is_short].sort_values("whole")
+            texts = texts.sort_values("count", ascending=False, kind="stable")
             texts = texts[texts.groupby("code").cumcount() < _MOST_OF_CODE][:_MOST_TEXTS]
-            n_units = entries.groupby(["code", "kind"])["text"].transform("size")
-            is_kept = entries.index.isin(texts.index) | (is_unit & (n_units > 1))
+            of_code = entries["text"].where(is_short).groupby([entries["code"], entries["kind"]])
+            is_split = is_unit & is_short & (of_code.transform("count") > 1)
+            is_kept = entries.index.isin(texts.index) | is_split.to_numpy()
+            why = f"is longer than {_LONGEST_TEXT} characters or rare"
         else:
-            is_kept = (is_text | is_unit) & whole.isin(set(trained))
-        n_rare = self._n_rare + int(count[is_text & ~is_kept].sum())
-        limit = f"{_MOST_OF_CODE} most frequent of a code, {_MOST_TEXTS} in all"
-        why = f"longer than {_LONGEST_TEXT} characters or not among the {limit}"
-        notes = [
-            f"{n_rare} events of {where} keep their code without their text, which is "
-            + (why if trained is None else "not in the training data"),
-            f"{self._n_beside} texts of {where} stand beside a number and are not used",
-            f"values of {where} such as {self._comma} are read with a decimal comma",
-        ]
-        made = [note for note, n in zip(notes, (n_rare, self._n_beside, self._comma)) if n]
-        for kind, how in (("text", "text values"), ("unit", "several units")):
-            split = entries[is_kept & (entries["kind"] == kind)]
-            if len(split) and trained is None:
-                n, example = split["code"].nunique(), whole[split.index[0]]
-                text = f"{how} of {counted(n, 'code')} of {where} became part of the code"
-                made.insert(0, f"{text}, such as {example}")
-        return entries["code"].where(~is_kept, whole).tolist(), made
+            is_kept = (is_short & entries["whole"].isin(set(trained))).to_numpy()
+            why = "is not in the training data"
+        n_left = entries["count"][is_text & ~is_kept].sum()
+        notes = {
+            f"{n_left} events of {where} keep their code without their text, which {why}": n_left,
+            f"{self._n_beside} texts of {where} next to a number are not used": self._n_beside,
+            f"values of {where} such as {self._comma} have a decimal comma": self._comma,
+        }
+        for what, is_what in (("text values", is_text), ("several units", is_unit)):
+            if (is_kept & is_what).any() and trained is None:
+                split = entries[is_kept & is_what]
+                text = f"{what} of {counted(split['code'].nunique(), 'code')} of {where} became"
+                notes[f"{text} part of the code, such as {split['whole'].iloc[0]}"] = True
+        names = entries["whole"].where(is_kept, entries["code"]).tolist()
+        return names, [note for note, applies in notes.items() if applies]
 
     def events(self, where: str, trained: Collection[str] | None) -> tuple[pd.DataFrame, list[str]]:
         """Return all events in canonical form and notes, and release the memory."""
@@ -398,7 +371,7 @@ def _categorical(codes: NDArray[np.int32], vocabulary: Sequence[str]) -> pd.Cate
     is_used = np.zeros(len(vocabulary), dtype=bool)
     for start in range(0, len(codes), _PIECE):
         is_used[codes[start : start + _PIECE]] = True
-    names = sorted({vocabulary[position] for position in np.flatnonzero(is_used)})
+    names = sorted({vocabulary[position] for position in np.flatnonzero(is_used).tolist()})
     known = {name: rank for rank, name in enumerate(names)}
     rank = np.array([known.get(name, -1) for name in vocabulary], dtype=np.int32)
     return pd.Categorical.from_codes(rank[codes], categories=pd.Index(names, dtype=object))
@@ -528,7 +501,7 @@ def _read_numbers(texts: Sequence[str]) -> tuple[NDArray[np.float64], str]:
     """Return the number of each text, NaN for other texts, and an example of a decimal comma."""
     read = pd.to_numeric(pd.Series(texts, dtype=object), errors="coerce")
     numbers, example = np.array(read, dtype=np.float64), ""
-    for position in np.flatnonzero(np.isnan(numbers)):
+    for position in np.flatnonzero(np.isnan(numbers)).tolist():
         text = texts[position].strip()
         number = number_with_comma(text) if _HAS_COMMA.fullmatch(text) else None
         if number is not None:

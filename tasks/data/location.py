@@ -195,7 +195,7 @@ class Location:
             _unpacked(buffered) as unpacked,
         ):
             first = self.first_line
-            yield io.BufferedReader(_Joined([io.BytesIO(first), unpacked])) if first else unpacked
+            yield io.BufferedReader(_Joined(first, unpacked)) if first else unpacked
 
     def head(self, n_bytes: int) -> bytes:
         """Return the first lines, decompressed: about so many bytes, but at least one line."""
@@ -262,20 +262,19 @@ def _has_parquet(location: Location) -> bool:
 
 
 class _Joined(io.RawIOBase):
-    """Streams one after the other."""
+    """A line and the content of a file."""
 
-    def __init__(self, streams: Sequence[IO[bytes]]) -> None:
-        self._streams = streams
+    def __init__(self, line: bytes, file: IO[bytes]) -> None:
+        self._line, self._file = line, file
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        for stream in self._streams:
-            if part := stream.read(len(buffer)):
-                buffer[: len(part)] = part
-                return len(part)
-        return 0
+        part = self._line[: len(buffer)] or self._file.read(len(buffer))
+        self._line = self._line[len(part) :]
+        buffer[: len(part)] = part
+        return len(part)
 
 
 def _unpacked(file: "io.BufferedReader[Any]") -> Any:

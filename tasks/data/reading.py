@@ -85,25 +85,17 @@ def _held_out(
     for column in ("subject_id", "split"):
         need_column(column, table.columns, splits.url)
     ids = as_ids(table["subject_id"], splits.url)
-    split_of = pd.Series(table["split"].to_numpy(), ids)
-    if split_of.index.has_duplicates:
-        example = split_of.index[split_of.index.duplicated()][0]
-        raise BadInput(f"{splits.url} has several rows of a subject, for instance {example}")
-    split = split_of.reindex(like_ids(rows["subject_id"], ids)).fillna("no split").to_numpy()
-    counts = ", ".join(f"{n} of {name}" for name, n in pd.Series(split).value_counts().items())
-    held_out = split == "held_out"
+    split_of = dict(zip(ids, table["split"], strict=True))
+    split = like_ids(rows["subject_id"], ids).map(split_of).fillna("no split")
+    counts = ", ".join(f"{n} of {name}" for name, n in split.value_counts().items())
+    held_out = (split == "held_out").to_numpy()
+    text = f"labels by split of {splits.url}: {counts}"
     if held_out.all():
-        raise BadInput(
-            f"all labels are of held_out subjects in {splits.url}",
-            option="splits",
-            value=source.splits,
-            remedy="use --splits ignore, or bring labels of other subjects",
-        )
-    how = "those of held_out subjects are test rows, and all others, with tuning, training rows"
+        raise BadInput(f"{text}; no label is left to learn from", remedy="use --splits ignore")
     if not held_out.any():
-        how = "no subject is held_out, so test rows are drawn"
-    text = f"labels by split of {splits.url}: {counts}; {how} (--splits ignore draws test rows)"
-    return held_out if held_out.any() else None, [text]
+        return None, [f"{text}; no subject is held_out, so test rows are drawn"]
+    how = "those of held_out subjects are test rows, and all others, with tuning, training rows"
+    return held_out, [f"{text}; {how} (--splits ignore draws test rows)"]
 
 
 def explained_labels(source: Source) -> pd.DataFrame:

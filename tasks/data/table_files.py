@@ -37,7 +37,7 @@ columns that were an index, which are features only if an option names them."""
 
 POSTGRES_NULL = r"\N"
 """Text that PostgreSQL's COPY writes for a gap; it counts as missing by default."""
-_PIECE_ROWS = 1_000_000
+_PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.int8(): pd.Int8Dtype(),
     pa.int16(): pd.Int16Dtype(),
@@ -220,7 +220,10 @@ def _parquet_pieces(
     with location.filesystem.open(location.path, "rb") as file:
         source = pq.ParquetFile(file, read_dictionary=categories)
         columns = [n for n in source.schema_arrow.names if n.lower() in names]
-        for batch in source.iter_batches(_PIECE_ROWS, columns=columns):
+        about = source.metadata
+        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+        n_rows = min(_PIECE_ROWS, max(1, _PIECE_BYTES * about.num_rows // max(size, 1)))
+        for batch in source.iter_batches(n_rows, columns=columns):
             frame = batch.to_pandas(types_mapper=_NULLABLE.get)
             for name in categories:
                 column = frame[name].astype("category")

@@ -24,6 +24,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "target": ("target", "count"),
     "labels": ("labels.csv",),
     "test": ("table.csv",),
+    "splits": ("ignore",),
     "test_size": ("0.3",),
     "folds": ("2",),
     "holdout": ("0.3",),

@@ -14,6 +14,7 @@ from prefect_tune.flows.tuning import tune
 _DEFAULTS = {name: p.default for name, p in signature(tune.fn).parameters.items()}
 _USUAL: dict[str, tuple[Any, ...]] = {
     "target": ("target", "count", "a", "colour"),
+    "splits": ("ignore",),
     "test_size": (0.1, 0.5),
     "folds": (2, 5),
     "holdout": (0.3,),

@@ -44,54 +44,43 @@ class _Clinical:
         date: Column of the date; the column of the time has the same name plus `time`.
         numbers: Columns that may have the value. `value_as_number` is always used; otherwise the
             first amount that is not zero in all rows, because all zeros mean an unknown amount.
-        more: Names of the columns after the time in files without names, as far as they are needed.
     """
 
     table: str
     of: str
     date: str
     numbers: tuple[str, ...] = ()
-    more: str = ""
 
 
 _CLINICAL = (
     _Clinical("condition_occurrence", "condition", "condition_start_date"),
-    _Clinical(
-        "drug_exposure",
-        "drug",
-        "drug_exposure_start_date",
-        ("quantity", "days_supply"),
-        "end_date end_datetime verbatim_end_date type stop_reason refills quantity days_supply",
-    ),
+    _Clinical("drug_exposure", "drug", "drug_exposure_start_date", ("quantity", "days_supply")),
     _Clinical("procedure_occurrence", "procedure", "procedure_date", ("quantity",)),
     _Clinical("device_exposure", "device", "device_exposure_start_date", ("quantity",)),
-    _Clinical(
-        "measurement",
-        "measurement",
-        "measurement_date",
-        ("value_as_number",),
-        "time type operator value_as_number value_as_concept_id unit_concept_id",
-    ),
-    _Clinical(
-        "observation",
-        "observation",
-        "observation_date",
-        ("value_as_number",),
-        "type value_as_number value_as_string value_as_concept_id qualifier unit_concept_id",
-    ),
+    _Clinical("measurement", "measurement", "measurement_date", ("value_as_number",)),
+    _Clinical("observation", "observation", "observation_date", ("value_as_number",)),
     _Clinical("visit_occurrence", "visit", "visit_start_date"),
 )
 _STATIC = ("gender", "race", "ethnicity")
 _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
 _CODE_TABLES = ("concept", "concept_ancestor")
+_MORE_NAMES = {
+    "drug_exposure": "end_date end_time verbatim type stop_reason refills quantity days_supply",
+    "measurement": "time type operator value_as_number value_as_concept_id unit_concept_id",
+    "observation": "type value_as_number value_as_string value_as_concept_id qualifier "
+    "unit_concept_id",
+}
 _NAMES = {
     "person": "person_id gender_concept_id year_of_birth month_of_birth day_of_birth "
     "birth_datetime race_concept_id ethnicity_concept_id",
     "death": "person_id death_date death_datetime",
     "concept": "concept_id concept_name domain_id",
     "concept_ancestor": "ancestor_concept_id descendant_concept_id",
-} | {c.table: f"id person_id {c.of}_concept_id {c.date} {c.date}time {c.more}" for c in _CLINICAL}
-"""First columns of each table, which are the same in all versions from 5.3."""
+} | {
+    c.table: f"id person_id {c.of}_concept_id {c.date} {c.date}time {_MORE_NAMES.get(c.table, '')}"
+    for c in _CLINICAL
+}
+"""First columns of each table, in the order of all versions from 5.3 on."""
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
 """Endings of the names of columns to read as texts in CSV files, to keep their exact values."""
 _CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://(?:([1-9]\d{0,17})|(.+)))?")
@@ -152,7 +141,7 @@ def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
 
 def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     needed = {"person_id", date, f"{date}time", *columns}
-    for shard in map(_with_names, shards(location)):
+    for shard in _named_shards(location):
         texts = columns_called(shard, [n for n in needed if n.endswith(_AS_TEXTS)])
         table = read_table(shard, texts, only=needed)
         table.columns = table.columns.str.lower()
@@ -163,18 +152,19 @@ def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[p
         yield table
 
 
-def _with_names(shard: Location) -> Location:
-    """Give a file without column names, such as a dump of PostgreSQL, the names of the model."""
-    known = _NAMES[shard.table_name].split()
-    first = [] if shard.is_parquet() else column_names(shard)
-    if not first or not first[0].isdecimal() or set(map(str.lower, first)) & set(known):
-        return shard
-    more = [f"column {number}" for number in range(len(first))]
-    head = as_utf8(shard.head(HEAD_BYTES))[0]
-    quote = '"' if head.startswith(b'"') else ""
-    names = [f"{quote}{name}{quote}" for name in [*known, *more][: len(first)]]
-    line = Dialect.of(head).separator.join(names)
-    return replace(shard, first_line=f"{line}\n".encode())
+def _named_shards(location: Location) -> Iterator[Location]:
+    """Yield the files of a table; one without column names, as COPY writes it, gets the model's."""
+    known = _NAMES[location.table_name].split()
+    for shard in shards(location):
+        first = [] if shard.is_parquet() else column_names(shard)
+        if not first or not first[0].isdecimal() or set(map(str.lower, first)) & set(known):
+            yield shard
+            continue
+        head = as_utf8(shard.head(HEAD_BYTES))[0]
+        quote = '"' if head.startswith(b'"') else ""
+        names = [*known, *(f"column {number}" for number in range(len(first)))][: len(first)]
+        line = Dialect.of(head).separator.join(f"{quote}{name}{quote}" for name in names)
+        yield replace(shard, first_line=f"{line}\n".encode())
 
 
 def _persons(location: Location) -> Iterator[pd.DataFrame]:
@@ -342,7 +332,7 @@ def _numbers(
     Raises:
         BadInput: If a column of numbers is missing or has other values.
     """
-    for shard in map(_with_names, shards(location)):
+    for shard in _named_shards(location):
         for piece in read_pieces(shard, (*numbers, *texts)):
             piece.columns = piece.columns.str.lower()
             for name in numbers:

@@ -99,7 +99,7 @@ def _events(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]:
         codes = pd.Series(clinical.prefix, index=table.index, dtype="string")
         for column in clinical.codes:
             codes += "//" + table[column].astype("string")
-        value = table[clinical.value] if clinical.value in table else np.nan
+        value = table.get(clinical.value, np.nan)
         unit = {"unit": table["units"]} if "units" in table else {}
         # Observations of the population, such as QALYs, have no code in older versions.
         yield event_frame(table["patient"], times, codes, value, **unit).dropna(subset="code")

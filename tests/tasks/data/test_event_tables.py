@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inputs import write_meds, write_omop_log
+from inputs import write_meds, write_omop_log, written
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
@@ -125,3 +125,75 @@ def test_a_frame_in_canonical_form_is_not_copied() -> None:
     unsorted = frame.assign(code=frame["code"].cat.reorder_categories(["C//é", "B", "A"]))
     for other in (unused, unsorted):
         pd.testing.assert_frame_equal(canonical(other), frame)
+
+
+def results(n: int = 60) -> pd.DataFrame:
+    """Results of a test: a word for two in three patients, a number with one of two units else."""
+    who = np.arange(n)
+    is_number = who % 3 == 2
+    return pd.DataFrame(
+        {
+            "subject_id": who,
+            "time": pd.Timestamp(2024, 5, 1, 8),
+            "code": np.where(who % 2, "LAB//X", "LAB//Y"),
+            "numeric_value": np.where(is_number, 1.5, np.nan),
+            "text_value": pd.Series(np.where(who % 3, "POSITIVE", "negative ")).mask(is_number),
+            "unit": pd.Series(np.where(who % 4 < 2, "mg/dL", "mmol/L")).mask(who % 2 == 0, "MG/dL"),
+        }
+    )
+
+
+def merged(frame: pd.DataFrame) -> pd.DataFrame:
+    """The same events with numbers and words in one column of texts."""
+    words = frame["numeric_value"].astype("string").fillna(frame["text_value"])
+    return frame.drop(columns=["numeric_value", "text_value"]).assign(value=words)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+@pytest.mark.parametrize("change", [pd.DataFrame.copy, merged])
+def test_texts_and_several_units_become_part_of_the_code(
+    tmp_path, monkeypatch, change, suffix
+) -> None:
+    monkeypatch.setattr(table_files, "_PIECE_ROWS", 7)
+    location = Location.at(written(change(results()), tmp_path / f"log.{suffix}"))
+    events, notes = events_table(read_events(location), "log")
+    assert events["code"].cat.categories.tolist() == [
+        "LAB//X//POSITIVE", "LAB//X//mg/dl", "LAB//X//mmol/l", "LAB//X//negative",
+        "LAB//Y", "LAB//Y//POSITIVE", "LAB//Y//negative",
+    ]  # fmt: skip
+    assert set(events["value"][events["code"].isin(["LAB//X//mg/dl", "LAB//Y"])]) == {1.5}
+    assert any("several units of 1 code" in note for note in notes)
+    assert any("text values of 2 codes" in note for note in notes)
+    known = events["code"].cat.categories
+    for who in (1, 5):
+        log = change(results()[lambda frame, who=who: frame["subject_id"] == who])
+        alone, _ = events_table([log.assign(text_value=log.get("text_value"))], "", trained=known)
+        assert alone["code"].tolist() == events["code"][events["subject_id"] == who].tolist()
+
+
+def test_rare_long_and_unknown_texts_are_counted(monkeypatch) -> None:
+    monkeypatch.setattr(event_tables, "_MOST_OF_CODE", 2)
+    texts = ["often"] * 3 + ["b"] * 2 + ["a", "x" * 65]
+    frame = pd.DataFrame({"patient": 1, "time": "2020-01-01", "code": "C", "value_text": texts})
+    events, [count, note] = events_table([frame], "log")
+    assert events["code"].value_counts().to_dict() == {"C//often": 3, "C//b": 2, "C": 2}
+    assert count.startswith("2 events of log keep their code")
+    assert "text values of 1 code of log" in note
+    _, [unknown] = events_table([frame], "log", trained=["C//b"])
+    assert unknown.startswith("5 events") and "not in the training data" in unknown  # noqa: PT018
+
+
+@pytest.mark.parametrize(
+    ("texts", "numbers", "codes"),
+    [
+        (["3,5", "7,25", "1.234,5"], [3.5, 7.25, 1234.5], {"C"}),
+        (["1,234", "5"], [np.nan, 5.0], {"C", "C//1,234"}),
+        (["inf", "<0.1"], [np.nan, np.nan], {"C", "C//<0.1"}),
+    ],
+)
+def test_texts_that_are_numbers_are_values(texts, numbers, codes) -> None:
+    frame = pd.DataFrame({"patient": 1, "time": "2020-01-01", "code": "C", "value": texts})
+    events, notes = events_table([frame], "log")
+    np.testing.assert_array_equal(events["value"], numbers)
+    assert set(events["code"]) == codes
+    assert any("decimal comma" in note for note in notes) == ("3,5" in texts)

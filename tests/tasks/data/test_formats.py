@@ -1,5 +1,6 @@
 """Patient events in any format: what they are taken for, and which events a label sees."""
 
+import csv
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import date
@@ -24,9 +25,11 @@ from inputs import (
     written,
 )
 
+from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.formats import omop
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
@@ -481,8 +484,9 @@ def test_ids_with_and_without_leading_zeros_are_different_patients(tmp_path) -> 
     events, labels = log()
     labels.loc[3, "patient"] = "003"
     paths = written(events, tmp_path / "e.parquet"), written(labels, tmp_path / "l.csv")
-    with pytest.raises(BadInput, match="patient 003"):
-        read_source(Source(paths[0], labels=paths[1]))
+    dataset = read_source(Source(paths[0], labels=paths[1]))
+    assert len(dataset) == 19
+    assert any("patient 003" in note for note in dataset.notes)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -667,3 +671,86 @@ def test_windows_that_no_history_fills_are_noted(tmp_path, days, equal) -> None:
     notes = [note for note in dataset.notes if "history" in note]
     assert len(notes) == bool(equal)
     assert all(f"windows of {equal}" in note for note in notes)
+
+
+def dump(folder: Path, sep: str, quoting: int, *, head: bool, suffix: str) -> Dataset:
+    """Twenty persons as COPY of PostgreSQL writes them; drugs tell the class, and units differ."""
+    folder.mkdir()
+    null, who = r"\N", np.arange(20)
+    is_odd = who % 2 == 1
+    drug = [who, who, np.where(is_odd, 7, 8), "2021-02-03", "2021-02-03 00:00:00", *[null] * 6, 30]
+    value = np.where(who % 3, "1.5", null)
+    answer = np.where(who % 3, null, "9191")
+    lab = [who, who, 3000, "2021-02-04", null, null, 1, null, value, answer, 8840 + is_odd]
+    tables = {
+        "person": [who, 8507, 1960, *[null] * 3, 0, null],
+        "drug_exposure": drug,
+        "measurement": lab,
+        "concept": [[3000, 9191], ["glucose", "positive"], "Measurement"],
+        "concept_ancestor": [[5], [3000]],
+    }
+    for name, columns in tables.items():
+        frame = pd.DataFrame(dict(enumerate(columns)))
+        names = [*omop._NAMES[name].split(), "x"][: frame.shape[1]]
+        frame.to_csv(
+            folder / f"{name}{suffix}", sep=sep, quoting=quoting, index=False,
+            header=names if head else False,
+        )  # fmt: skip
+    labels = pd.DataFrame({"person_id": who, "prediction_time": "2021-03-01", "label": is_odd})
+    return read(folder, labels=written(labels, folder / "labels.csv"))
+
+
+@pytest.mark.parametrize("head", [True, False])
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize(
+    ("sep", "suffix"), [(",", ".csv"), ("\t", ".txt"), ("\t", ".csv.gz"), ("|", ".csv")]
+)
+def test_a_dump_of_postgresql_is_read(tmp_path, sep, quoting, head, suffix) -> None:
+    plain = dump(tmp_path / "plain", ",", csv.QUOTE_MINIMAL, head=True, suffix=".csv")
+    assert plain.X.codes == [
+        "DRUG//7", "DRUG//8", "GENDER//8507",
+        *(f"MEASUREMENT//3000//{n}" for n in (8840, 8841, 9191)), "MEDS_BIRTH",
+    ]  # fmt: skip
+    assert plain.X.descriptions()["MEASUREMENT//3000//9191"] == "glucose: positive"
+    assert plain.X.parents()["MEASUREMENT//3000//8840"] == ("CONCEPT//5", "MEASUREMENT//3000")
+    found = dump(tmp_path / "cdm", sep, quoting, head=head, suffix=suffix)
+    assert found.digest() == plain.digest()
+    assert found.X.descriptions() == plain.X.descriptions()
+    assert any("no column names" in note for note in found.notes) != head
+
+
+def with_splits(folder: Path, **splits: range) -> Path:
+    write_meds(folder)
+    (folder / "metadata").mkdir()
+    pairs = [(who, split) for split, subjects in splits.items() for who in subjects]
+    frame = pd.DataFrame(pairs, columns=["subject_id", "split"])
+    frame.to_parquet(folder / "metadata" / "subject_splits.parquet")
+    return folder
+
+
+def test_the_splits_of_meds_decide_the_test_rows(tmp_path) -> None:
+    splits = {"train": range(100, 120), "tuning": range(120, 130), "held_out": range(130, 139)}
+    folder = with_splits(tmp_path / "meds", **splits)
+    subject = (found := read(folder, labels="labels/task")).X.rows["subject_id"]
+    assert set(subject[found.is_test]) == set(range(130, 139))
+    [note] = [note for note in found.notes if "subject_splits" in note]
+    assert "18 of held_out" in note
+    assert "2 of no split" in note
+    assert StudyOptions(test_size=0.3).source.splits == "ignore"
+    ignored = read(folder, labels="labels/task", splits="ignore")
+    assert ignored.is_test is None
+    assert any("not used" in note for note in ignored.notes)
+    first, rest = (subject < 110).to_numpy(), (subject >= 110).to_numpy()
+    rows = found.X.rows.assign(label=np.arange(len(found)) % 2)
+    paths = [written(rows[part], tmp_path / f"{n}.csv") for n, part in enumerate((rest, first))]
+    given = read(folder, labels=paths[0], test=paths[1])
+    assert set(given.X.rows["subject_id"][given.is_test]) == set(range(100, 110))
+    assert any("--test" in note for note in given.notes)
+
+
+def test_splits_that_leave_no_row_to_learn_from_or_to_test(tmp_path) -> None:
+    with pytest.raises(BadInput, match="--splits ignore"):
+        read(with_splits(tmp_path / "a", held_out=range(100, 200)), labels="labels/task")
+    untested = read(with_splits(tmp_path / "b", train=range(100, 200)), labels="labels/task")
+    assert untested.is_test is None
+    assert any("are drawn" in note for note in untested.notes)

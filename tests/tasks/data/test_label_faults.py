@@ -1,0 +1,77 @@
+"""Labels that cannot be right are counted, listed, and refused if they are many."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import CommandLine
+from inputs import written
+
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.reading import explained_labels, read_source
+from prefect_tune.tasks.data.source import Source
+
+LATER = pd.Timestamp.now() + pd.Timedelta(days=900)
+FAULTS = {
+    1: ("2021-01-01", "of patients without any event"),
+    2: ("2020-01-01", "without an event"),
+    3: ("1949-01-01", "before the birth"),
+    4: ("2022-01-01", "after the death"),
+    5: (f"{LATER:%Y-%m-%d}", "in the future"),
+    6: ("2021-01-01", "that contradict"),
+}
+"""Time and fault of a label of each patient."""
+
+
+def source(folder: Path, n: int = 40, shift: str = "0d") -> Source:
+    """Events of patients 2 to n, their labels, and the labels with faults."""
+    rows = [(who, "2020-06-01", "A") for who in range(2, n)] + [(3, "1948-01-01", "OLD")]
+    rows += [(who, "1950-01-01", "MEDS_BIRTH") for who in range(2, n)]
+    rows += [(4, "2021-06-01", "MEDS_DEATH")]
+    events = pd.DataFrame(rows, columns=["patient", "time", "code"])
+    labels = [(who, "2021-01-01", who % 2) for who in range(7, n)] + [(6, "2021-01-01", 1)]
+    labels += [(who, time, 0) for who, (time, _) in FAULTS.items()]
+    given = pd.DataFrame(labels, columns=["patient", "prediction_time", "label"])
+    for frame, name in ((events, "time"), (given, "prediction_time")):
+        frame[name] = pd.to_datetime(frame[name]) + pd.Timedelta(shift)
+    paths = (written(events, folder / "e.csv"), written(given, folder / "l.csv"))
+    return Source(paths[0], labels=paths[1])
+
+
+def test_labels_that_cannot_be_right_are_counted_and_listed(tmp_path) -> None:
+    given = source(tmp_path)
+    faults = explained_labels(given)
+    for who, (_, why) in FAULTS.items():
+        assert any(why in fault for fault in faults["fault"][faults["subject_id"] == who]), why
+    assert set(faults["subject_id"]) == {*FAULTS}
+    dataset = read_source(given)
+    [note] = [note for note in dataset.notes if "cannot be right" in note]
+    assert note.startswith("7 of 40 labels")
+    assert all(why in note for _, why in FAULTS.values())
+    assert set(dataset.X.rows["subject_id"]) == {*range(3, 40)}
+    assert "2 labels without events are left out" in dataset.notes
+
+
+def test_labels_are_refused_if_half_of_them_cannot_be_right(tmp_path) -> None:
+    with pytest.raises(BadInput, match=r"7 of 12 labels .*--explain-labels"):
+        read_source(source(tmp_path, 12))
+
+
+def test_dates_that_were_shifted_to_the_future_are_no_fault(tmp_path) -> None:
+    faults = explained_labels(source(tmp_path, shift="40000d"))
+    assert not faults["fault"].str.contains("future").any()
+
+
+def test_the_command_lists_faults_and_starts_nothing(tmp_path) -> None:
+    given, run = source(tmp_path), CommandLine(tmp_path / "home")
+    found = run("run", given.data, "--labels", given.labels, "--explain-labels", "--json")
+    assert found.exit_code == 0, found.stderr
+    assert {row["subject_id"] for row in json.loads(found.stdout)} == {*FAULTS}
+    assert "subject_id,prediction_time,label,fault" in (
+        run("run", given.data, "--labels", given.labels, "--explain-labels").stdout
+    )
+    refused = run("run", written(pd.DataFrame({"x": np.arange(9)}), tmp_path / "t.csv"),
+                  "--target", "x", "--explain-labels")  # fmt: skip
+    assert refused.exit_code == 2
