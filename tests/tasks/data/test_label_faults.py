@@ -25,7 +25,7 @@ FAULTS = {
 """Time and fault of a label of each patient."""
 
 
-def source(folder: Path, n: int = 40, shift: str = "0d") -> Source:
+def source(folder: Path, n: int = 40, shift: str = "0D") -> Source:
     """Events of patients 2 to n, their labels, and the labels with faults."""
     rows = [(who, "2020-06-01", "A") for who in range(2, n)] + [(3, "1948-01-01", "OLD")]
     rows += [(who, "1950-01-01", "MEDS_BIRTH") for who in range(2, n)]
@@ -60,7 +60,7 @@ def test_labels_are_refused_if_half_of_them_cannot_be_right(tmp_path) -> None:
 
 
 def test_dates_that_were_shifted_to_the_future_are_no_fault(tmp_path) -> None:
-    faults = explained_labels(source(tmp_path, shift="40000d"))
+    faults = explained_labels(source(tmp_path, shift="40000D"))
     assert not faults["fault"].str.contains("future").any()
 
 
