@@ -33,11 +33,7 @@ from prefect_tune.deployments.views.console import echo, echo_as_is
 @add_options(OPTIONS)
 @JSON
 @click.option("--json-lines", is_flag=True, help="Print each finished trial as a line of JSON.")
-@click.option(
-    "--explain-labels",
-    is_flag=True,
-    help="List the labels of events that cannot be right, each with the reason, and start no run.",
-)
+@click.option("--explain-labels", is_flag=True, help="List labels that cannot be right, and exit.")
 @QUIET
 @KEEP_SERVER
 def run(
@@ -75,8 +71,7 @@ def run(
             from prefect_tune.tasks.data.reading import explained_labels
 
             faults = explained_labels(options.source)
-            records = faults.to_json(orient="records", date_format="iso")
-            echo_as_is(records if as_json else faults.to_csv(index=False))
+            echo_as_is(faults.to_json(orient="records") if as_json else faults.to_csv(index=False))
             return
 
     def prepare_study() -> "PreparedStudy":

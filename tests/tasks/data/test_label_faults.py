@@ -33,6 +33,7 @@ def source(folder: Path, n: int = 40, shift: str = "0D") -> Source:
     events = pd.DataFrame(rows, columns=["patient", "time", "code"])
     labels = [(who, "2021-01-01", who % 2) for who in range(7, n)] + [(6, "2021-01-01", 1)]
     labels += [(who, time, 0) for who, (time, _) in FAULTS.items()]
+    labels += [(7, "2021-01-01", 1)]  # the same label again
     given = pd.DataFrame(labels, columns=["patient", "prediction_time", "label"])
     for frame, name in ((events, "time"), (given, "prediction_time")):
         frame[name] = pd.to_datetime(frame[name]) + pd.Timedelta(shift)
@@ -48,14 +49,14 @@ def test_labels_that_cannot_be_right_are_counted_and_listed(tmp_path) -> None:
     assert set(faults["subject_id"]) == {*FAULTS}
     dataset = read_source(given)
     [note] = [note for note in dataset.notes if "cannot be right" in note]
-    assert note.startswith("7 of 40 labels")
+    assert note.startswith("7 of 41 labels")
     assert all(why in note for _, why in FAULTS.values())
     assert set(dataset.X.rows["subject_id"]) == {*range(3, 40)}
     assert "2 labels without events are left out" in dataset.notes
 
 
 def test_labels_are_refused_if_half_of_them_cannot_be_right(tmp_path) -> None:
-    with pytest.raises(BadInput, match=r"7 of 12 labels .*--explain-labels"):
+    with pytest.raises(BadInput, match=r"7 of 13 .*--explain-labels"):
         read_source(source(tmp_path, 12))
 
 
