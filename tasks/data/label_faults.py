@@ -58,13 +58,13 @@ def _first_times(X: EventRows, patients: pd.Series, code: str) -> NDArray[np.dat
 
 
 def fault_notes(faults: pd.DataFrame, n_rows: int, where: str) -> list[str]:
-    """Return a note on the labels that cannot be right; raise `BadInput` if half are so."""
+    """Return a note on the labels that cannot be right; raise `BadInput` if most are so."""
     counts = [
         f"{len(part)} {fault}, such as patient {part['subject_id'].iloc[0]}"
         for fault, part in faults.groupby("fault", sort=False)
     ]
     n_faulty = faults.index.nunique()
     text = f"{n_faulty} of {n_rows} labels of {where} cannot be right: {'; '.join(counts)}"
-    if n_faulty and n_faulty >= _HALF * n_rows:
+    if n_faulty > _HALF * n_rows:
         raise BadInput(text, remedy="correct the labels, which --explain-labels lists")
     return [f"{text} (--explain-labels lists them)"] if n_faulty else []

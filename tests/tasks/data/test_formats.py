@@ -270,7 +270,7 @@ def omop_with(name: str, **columns: Any) -> Callable[[Path], Path]:
 
 def omop_labelled(time: str) -> Callable[[Path], Path]:
     def write(folder: Path) -> Path:
-        text = f"subject_id,prediction_time,label\n{BIG},{time},0\n{BIG + 1},2022-01-01,1\n"
+        text = f"subject_id,prediction_time,label\n{BIG},{time},0\n{BIG + 1},{time},1\n"
         (write_omop(folder) / "labels.csv").write_text(text)
         return folder
 

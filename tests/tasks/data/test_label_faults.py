@@ -1,4 +1,4 @@
-"""Labels that cannot be right are counted, listed, and refused if they are many."""
+"""Labels that cannot be right are counted, listed, and refused if most labels are such."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_labels_that_cannot_be_right_are_counted_and_listed(tmp_path) -> None:
     assert "2 labels without events are left out" in dataset.notes
 
 
-def test_labels_are_refused_if_half_of_them_cannot_be_right(tmp_path) -> None:
+def test_labels_are_refused_if_most_of_them_cannot_be_right(tmp_path) -> None:
     with pytest.raises(BadInput, match=r"7 of 13 .*--explain-labels"):
         read_source(source(tmp_path, 12))
 
