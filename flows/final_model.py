@@ -129,6 +129,7 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
 
 _NOT_TESTED = {
     "test_loss": None,
+    "equal_rows": None,
     "test_loss_undefined": None,
     "single_best_test_loss": None,
     "single_best_test_loss_undefined": None,
@@ -154,6 +155,7 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
         is_scored=model.is_final and alone.is_final,
         usefulness=_usefulness(study, model.usefulness),
         test_loss=model.loss,
+        equal_rows=None if model.equal is None else to_document(model.equal),
         test_loss_undefined=model.undefined or None,
         single_best_test_loss=alone.loss,
         single_best_test_loss_undefined=alone.undefined or None,
@@ -165,6 +167,8 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
             observer.note(f"{whose}{losses.name} on the test rows {losses.of(test.loss)}")
         elif test.undefined:
             observer.note(f"{whose}{losses.name} on the test rows is undefined: {test.undefined}")
+    if model.equal is not None:
+        observer.note(LossWords(study.plan.metric).without_equal(model.equal))
 
 
 def _usefulness(study: Study, test: Usefulness | None) -> dict[str, Any] | None:

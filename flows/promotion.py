@@ -175,7 +175,7 @@ class _Promotion:
         self, champion: Champion, plan: StudyPlan, level: float, night: int
     ) -> ModelComparison:
         terms = Terms(
-            tuple(self.held.read().question.get("identity", ())),
+            plan.fixed_test or (),
             champion.is_selected,
             plan.options.margin or 0.0,
             level,

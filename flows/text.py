@@ -14,6 +14,7 @@ from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.objective.declaration import EqualRows as EqualRows  # noqa: PLC0414
 from prefect_tune.tasks.objective.declaration import LossWords as LossWords  # noqa: PLC0414
 from prefect_tune.tasks.objective.declaration import number_text as number_text  # noqa: PLC0414
 

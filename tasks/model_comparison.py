@@ -23,7 +23,11 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import Dataset, Label, label_text, load_dataset
-from prefect_tune.tasks.data.row_ids import identity_columns, row_ids
+from prefect_tune.tasks.data.row_ids import (
+    common_columns,
+    row_ids,
+    settled_columns,
+)
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
 from prefect_tune.tasks.final_model import REFIT_TIMES
@@ -128,7 +132,11 @@ def fresh_rows(
     Rows with the ids of training rows are known to a model as well as these.
     """
     now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
-    split, names = load_split(store, challenger.split), terms.identity or _common(before, now)
+    split, names = (
+        load_split(store, challenger.split),
+        terms.identity or common_columns(before, now),
+    )
+    names = settled_columns(before, now, names)
     all_ids, known = row_ids(now, names), row_ids(before, names)
     if not terms.excludes_test_rows:
         known = known[load_split(store, champion.split).fold != TEST]
@@ -136,12 +144,6 @@ def fresh_rows(
     # Given test rows may equal rows that the challenger was trained on.
     is_fresh = ~np.isin(all_ids[rows], np.append(known, all_ids[split.is_training]))
     return rows[is_fresh], all_ids[rows][is_fresh]
-
-
-def _common(one: Dataset, other: Dataset) -> list[str]:
-    """Return the columns that identify the rows of both; all of them would not find equal rows."""
-    names = set(identity_columns(other))
-    return [name for name in identity_columns(one) if name in names]
 
 
 def _model(store: ArtifactStore, model: StudyModel) -> Any:
@@ -184,11 +186,16 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
     A class that was not learned has probability 0. A learned class that is not among the other ones
     is dropped: the other probabilities of a row are scaled to sum to 1.
 
-    Raises `ValueError` if a dropped class is predicted without scores.
+    Raises `ValueError` if a dropped class is predicted without scores, or all classes differ.
     """
     if tuple(learned) == tuple(classes) and [*map(type, learned)] == [*map(type, classes)]:
         return found
     place = _places(learned, classes)
+    if (place < 0).all():
+        shown, now = (", ".join(map(str, labels[:_SHOWN_CLASSES])) for labels in (learned, classes))
+        raise ValueError(
+            f"it knows none of the classes: it learned {shown}, and the data has {now}"
+        )
     label, is_known = place[found.label], place >= 0
     if found.score is None:
         if (label < 0).any():
@@ -210,6 +217,10 @@ def _places(learned: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.in
     """Return the position of each learned class, -1 if it is none."""
     known = {label_text(label): position for position, label in enumerate(classes)}
     return np.array([known.get(label_text(label), -1) for label in learned], dtype=np.int32)
+
+
+_SHOWN_CLASSES = 5
+"""Most classes that a message names."""
 
 
 def _line(error: Exception) -> str:

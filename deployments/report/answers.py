@@ -108,6 +108,8 @@ def loss_answer(summary: StudyView, members: Members, auroc: str) -> Answer:
         parts.append(Text([reason], is_quiet=True))
     elif test is None and summary.incumbent:
         subtitle += "; not scored on test rows"
+    if summary.equal_rows is not None:
+        parts.append(Text([words.without_equal(summary.equal_rows)], is_quiet=True))
     if auroc:
         parts.append(Text([f"{auroc} on the test rows"], is_quiet=True))
     if recall := summary.rare_recall:

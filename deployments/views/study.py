@@ -161,6 +161,8 @@ def _undefined(view: StudyView) -> Iterator[str]:
         yield f"{name} on the test rows is undefined: {reason}"
     if alone and alone != reason:
         yield f"{name} of the best trial on the test rows is undefined: {alone}"
+    if view.equal_rows is not None:
+        yield view.losses.without_equal(view.equal_rows)
 
 
 def _finalists(view: StudyView) -> Iterator[str]:

@@ -169,6 +169,8 @@ def _about_model(view: StudyView) -> Iterator[str]:
     if view.test_loss_undefined:
         reason = escaped(view.test_loss_undefined)
         yield f"{escaped(losses.name)} on the test rows is undefined: {reason}"
+    if view.equal_rows is not None:
+        yield escaped(losses.without_equal(view.equal_rows))
 
 
 def _curve(page_state: PageState) -> Iterator[str]:

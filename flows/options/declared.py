@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from prefect_tune.flows.options.values import (
     ASSIGNED,
+    COLUMNS,
     CONSTRAINTS,
     DURATION,
     ENSEMBLE,
@@ -114,6 +115,7 @@ class StudyOptions:
     trial_memory: int | None = declare("Memory limit per trial, such as 4GB. A trial over the limit fails.", group="Budget", metavar="SIZE", default_text="the machine's memory, shared by the workers", examples=("4GB",), on_resume="changed", is_shared=True, written=MEMORY)
     series: str | None = declare("Series that the study belongs to: studies of one question over time. Each run starts from the results of the earlier ones, and its model replaces the champion of the series only if it is better.", group="Series", metavar="NAME", pattern=_SERIES_NAME, why=_OF_SERIES_NAMES, examples=("nightly",), on_resume="same", in_compare=False)
     if_unchanged: Literal["resume", "skip"] = declare("What a run of a series does if data, space, objective and options are the same as in its last study: `resume` resumes that study if the budget has grown, `skip` ends the run.", group="Series", metavar="WHAT", default="resume", default_text="resume", on_resume="anew", in_compare=False, is_stored=False)
+    key: tuple[str, ...] | None = declare("Columns that identify a row in all data of a series, separated by commas (repeatable). By default, a row is identified by its values.", group="Series", metavar="COLUMN[,COLUMN]", examples=("patient,visit",), written=COLUMNS, on_resume="same", in_compare=False)
     promotion: Literal["better", "always", "never"] = declare("When the model of a study becomes the champion of its series: if it is `better` by a paired test on fresh test rows, `always`, or `never`.", group="Series", metavar="WHEN", default="better", default_text="better", on_resume="changed", in_compare=False)
     margin: float | None = declare("Least improvement of the loss for a promotion, in the unit of the metric.", group="Series", metavar="LOSS", default_text="0", standard=0.0, at_least=0, on_resume="changed", in_compare=False)
     study: str | None = declare("Name of the study. An existing study of that name is resumed.", group="Where", metavar="NAME", default_text="made from data, method and time", pattern=_NAME, why=_OF_NAMES, on_resume="anew", in_compare=False, is_stored=False)
@@ -141,7 +143,7 @@ class StudyOptions:
                     f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
                 )
         if options.series is None and options.study is None:  # a study may belong to a series
-            for name in ("if_unchanged", "promotion", "margin"):
+            for name in ("key", "if_unchanged", "promotion", "margin"):
                 if options.is_given(name):
                     raise BadInput(
                         "only runs of a series have this option",

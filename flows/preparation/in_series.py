@@ -23,6 +23,7 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.row_ids import settled_columns
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.source_state import NO_FILES, SourceStates
 from prefect_tune.tasks.objective.metric import metric_named
@@ -43,6 +44,7 @@ class NextStudy:
         note: Reason; None for the first study.
         data: Data of a new study.
         changes: Differences of this data from the data of the last study.
+        fixed_test: Columns of the ids that fix the test rows; empty if the first data decides.
         flow_run_id: None for a command, which prepares before its flow run.
     """
 
@@ -54,17 +56,13 @@ class NextStudy:
     note: Note | None = None
     data: Dataset | None = None
     changes: Changes | None = None
+    fixed_test: tuple[str, ...] = ()
     flow_run_id: str | None = None
 
     @property
     def study(self) -> str:
         """Name of the study."""
         return _study_name(self.held.name, self.number)
-
-    @property
-    def fixed_test(self) -> tuple[str, ...]:
-        """Columns of the ids that fix the test rows; empty if the first data decides."""
-        return () if self.series is None else Question.from_json(self.series.question).identity
 
     @contextmanager
     def released_on_error(self) -> Iterator[None]:
@@ -213,16 +211,21 @@ class _Run:
     def _new(
         self, request: StudyRequest, number: int, last: StudyPlan | None = None, reason: str = ""
     ) -> NextStudy:
-        store, changes = self.held.store, None
+        store, changes, identity = self.held.store, None, tuple[str, ...]()
         dataset = self.reader.read(request.source)
         if self.series is not None:
-            Question.from_json(self.series.question).check_data(self.series.name, dataset)
+            question = Question.from_json(self.series.question)
+            question.check_data(self.series.name, dataset)
+            identity = question.identity
             _check_champion(self.series, store, dataset)
         if last is not None:
+            identity = last.fixed_test or ()
             with suppress(RecordDamaged):  # then the changes are unknown
-                changes = changes_between(load_dataset(store, last.problem.dataset), dataset)
+                before = load_dataset(store, last.problem.dataset)
+                changes = changes_between(before, dataset)
+                identity = settled_columns(before, dataset, identity)
             if dataset.digest() != last.problem.dataset:
-                reason = "; ".join(filter(None, (reason, _of_data(changes))))
+                reason = "; ".join(filter(None, (reason, _of_data(changes, len(dataset)))))
         names = set(Ledger(store.database).study_names())
         # Studies of a removed series, or by hand, may have such names.
         near = range(number, number + _NEAR_NUMBERS)
@@ -236,6 +239,7 @@ class _Run:
             note=Note(reason, "series", self.held.name) if reason else None,
             data=dataset,
             changes=changes,
+            fixed_test=identity,
             flow_run_id=self.flow_run_id,
         )
 
@@ -248,11 +252,22 @@ def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
     return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
 
 
-def _of_data(changes: Changes | None) -> str:
+def _of_data(changes: Changes | None, n_rows: int) -> str:
     if changes is None:
         return "the data changed"
     texts = ", ".join(changes.texts()) or "the same rows in another order or form"
-    return f"the data changed: {texts}"
+    growth = changes.rows_added - changes.rows_removed
+    if changes.rows_removed <= _REPLACED_SHARE * (n_rows - growth) or not changes.rows_added:
+        return f"the data changed: {texts}"
+    return (
+        f"the data changed: {texts}; {changes.rows_added:,} of {n_rows:,} rows are new, although "
+        f"the number of rows changed by {growth:+,}: if known rows have changed, name the columns "
+        "that identify a row with --key COLUMN in a new series"
+    )
+
+
+_REPLACED_SHARE = 0.2
+"""Share of removed rows above which added rows may be known rows that changed."""
 
 
 _NEAR_NUMBERS = 1000

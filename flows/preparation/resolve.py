@@ -155,6 +155,12 @@ def evaluation_setup(
     if holdout and options.holdout is None:
         text = f"the data is large: one holdout of {holdout:.1%} of the training rows replaces"
         notes = [*notes, Note(f"{text} {_DEFAULT_FOLDS} folds (override with --folds)", "holdout")]
+    if split.n_copied:
+        text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
+        notes.append(Note(f"{text}; equal rows are in one fold, or all are test rows"))
+    if split.equal is not None:
+        text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows equal a training"
+        notes.append(Note(f"{text} row; the test loss is measured with and without these"))
     notes += [
         *_rare_notes(dataset, split),
         *_metric_notes(dataset, split, metric),

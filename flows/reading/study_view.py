@@ -16,7 +16,7 @@ from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.finalists import Look
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import LossWords, counted, number_text
+from prefect_tune.flows.text import EqualRows, LossWords, counted, number_text
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
@@ -179,6 +179,7 @@ class StudyView:
         model_subset: Share of the training rows the model was fitted on.
         test_loss: Loss of the model on the test rows.
         test_loss_undefined: Reason for an undefined test loss.
+        equal_rows: Test rows that equal training rows, and the loss without them.
         single_best_test_loss: Test loss of the best trial alone.
         single_best_test_loss_undefined: Reason if the test loss of the best trial is undefined.
         usefulness: Comparison of the model with a constant prediction, if it has been made.
@@ -213,6 +214,7 @@ class StudyView:
     model_subset: float
     test_loss: float | None
     test_loss_undefined: str | None
+    equal_rows: EqualRows | None
     single_best_test_loss: float | None
     single_best_test_loss_undefined: str | None
     usefulness: ModelCheck | None = None
@@ -421,6 +423,7 @@ def _place(store: ArtifactStore, plan: StudyPlan, name: str) -> SeriesPlace | No
 def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a view that describe the final model and its test losses."""
     ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
+    equal = result.get("equal_rows")
     alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
     check = result.get("usefulness")
     return {
@@ -432,6 +435,7 @@ def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
         "usefulness": None if check is None else from_document(ModelCheck, check),
         "test_loss": test_loss,
         "test_loss_undefined": result.get("test_loss_undefined"),
+        "equal_rows": None if equal is None else from_document(EqualRows, equal),
         "single_best_test_loss": alone,
         "single_best_test_loss_undefined": result.get("single_best_test_loss_undefined"),
     }

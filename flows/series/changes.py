@@ -1,5 +1,6 @@
 """Differences between the data of two studies of a series, and the needs of its champion."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,13 @@ from prefect_tune.flows.text import counted
 from prefect_tune.tasks.bad_input import BadInput, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset, label_text
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.row_ids import (
+    common_columns,
+    content_ids,
+    row_ids,
+    settled_columns,
+    value_bits,
+)
 
 _NAMED = 10
 """Most codes named in a message."""
@@ -20,7 +28,9 @@ _NEEDED_SHARE = 0.5
 
 def changes_between(old: Dataset, new: Dataset) -> Changes:
     """Return the differences of a new data set from an old one of the same kind."""
-    added, removed, relabelled = _row_changes(old, new)
+    common = common_columns(old, new)
+    settled = settled_columns(old, new, common)
+    added, removed, relabelled = _row_changes(old, new, settled)
     columns = _column_names(old), _column_names(new)
     codes = _codes(old), _codes(new)
     classes = [[label_text(label) for label in dataset.classes] for dataset in (old, new)]
@@ -34,6 +44,7 @@ def changes_between(old: Dataset, new: Dataset) -> Changes:
         Names.missing(codes[1], set(codes[0])),
         Names.missing(codes[0], set(codes[1])),
         relabelled,
+        Names.missing((c.removesuffix(".days") for c in common if c not in settled), ()),
     )
 
 
@@ -77,22 +88,22 @@ def _codes(dataset: Dataset) -> list[str]:
     return dataset.X.codes if isinstance(dataset.X, EventRows) else []
 
 
-def _row_changes(old: Dataset, new: Dataset) -> tuple[int, int, int]:
+def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[int, int, int]:
     """Return the numbers of added rows, of removed rows, and of rows with another target.
 
-    Equal rows count as often as they occur.
+    Equal rows count as often as they occur. `columns` identify the rows of a table without a key.
     """
     if isinstance(old.X, EventRows) and isinstance(new.X, EventRows):
         both = [_event_row_hashes(old.X), _event_row_hashes(new.X)]
     elif isinstance(old.X, pd.DataFrame) and isinstance(new.X, pd.DataFrame):
-        common = [name for name in old.X.columns if name in new.X.columns]
-        both = [_table_row_hashes(frame[common]) for frame in (old.X, new.X)]
+        # The ids of groups are not those of their rows.
+        has_key = old.groups is None and old.ids is not None and new.ids is not None
+        both = [row_ids(one) if has_key else content_ids(one, columns) for one in (old, new)]
     else:
         return len(new), len(old), 0
     added, removed = _differences(*both)
     labelled = [
-        _hashes(pd.DataFrame({"row": rows, "target": _targets(dataset)}))
-        for rows, dataset in zip(both, (old, new), strict=True)
+        rows ^ value_bits(_targets(dataset)) for rows, dataset in zip(both, (old, new), strict=True)
     ]
     return added, removed, _differences(*labelled)[0] - added
 
@@ -105,17 +116,12 @@ def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int,
     return int(np.maximum(n_new - n_old, 0).sum()), int(np.maximum(n_old - n_new, 0).sum())
 
 
-def _targets(dataset: Dataset) -> NDArray[Any]:
+def _targets(dataset: Dataset) -> "pd.Series[Any]":
     """Return the name of the class, or the number, of each row, shape (n,)."""
-    names = np.array([label_text(label) for label in dataset.classes], dtype=object)
-    return names[dataset.y] if dataset.classes else dataset.y
-
-
-def _table_row_hashes(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    """Return a hash of each row, shape (n,); whole and fractional numbers hash alike."""
-    numbers = frame.select_dtypes("number").columns
-    plain = frame.astype(dict.fromkeys(numbers, np.float64))
-    return _hashes(plain)
+    names = pd.Index([label_text(label) for label in dataset.classes])
+    if not dataset.classes:
+        return pd.Series(dataset.y)
+    return pd.Series(pd.Categorical.from_codes(dataset.y, names))
 
 
 def _event_row_hashes(X: EventRows) -> NDArray[np.uint64]:

@@ -10,7 +10,7 @@ from prefect_tune.optimizers.converter import from_document, json_values, to_doc
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 
-_FIXED = ("target", "metric", "positive", "group", "time", "test_size")
+_FIXED = ("target", "metric", "positive", "group", "key", "time", "test_size")
 """Options with the same value in all studies; a run that omits one has the value of the series."""
 _FREE = frozenset(
     {"data", "labels", "test", "trials", "budget", "promotion", "margin", "series", "no_cache"}
@@ -27,7 +27,7 @@ class Question:
         predicts: Kind of the target.
         has_test: Whether test rows come from a file of their own.
         looks_forward: Whether test rows are the newest ones.
-        identity: Columns of the first study that identify a row, if no group does.
+        identity: Columns of the first study that identify a row, if no group or key does.
     """
 
     kind: str
@@ -36,6 +36,7 @@ class Question:
     target: str | None = None
     positive: str | None = None
     group: str | None = None
+    key: tuple[str, ...] | None = None
     time: str | None = None
     test_size: float | None = None
     has_test: bool = False
@@ -55,6 +56,7 @@ class Question:
             target=options.target,
             positive=positive,
             group=options.group,
+            key=options.key,
             time=options.time,
             test_size=options.test_size,
             has_test=options.test is not None,

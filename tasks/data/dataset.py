@@ -51,7 +51,8 @@ class Dataset:
             columns are all plain numbers and categories.
         times: Time of each row, shape (n,), if folds look forward: datetime64 in UTC, or numbers
             without a unit. None for events, which have prediction times.
-        ids: Hash of the group of each row, shape (n,), the same on every day; None unless needed.
+        ids: Hash of the group or key of each row, shape (n,), the same on every day; None unless
+            needed.
         notes: Notes for the user on what was done to the input.
         format: Name of the input's format, see `formats.FORMATS`; empty if loaded from a store.
     """

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.equal_rows import equal_test_rows
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.row_ids import FixedTestRows, fixed_test_rows
 from prefect_tune.tasks.data.row_times import time_text
@@ -57,11 +58,15 @@ def study_split(  # noqa: PLR0917 - the options of a split
     `fixed`, a hash fixes the test rows, unless they are given or are the newest.
     """
     if gap_seconds is not None:
-        return _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
-    if fixed is not None and dataset.is_test is None and test_size:
+        split = _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
+    elif fixed is not None and dataset.is_test is None and test_size:
         is_test = fixed_test_rows(dataset, fixed.columns, test_size)
-        dataset, test_size = replace(dataset, is_test=is_test), None
-    return make_split(dataset, n_folds, test_size, seed, holdout)
+        split = make_split(replace(dataset, is_test=is_test), n_folds, None, seed, holdout)
+    else:
+        split = make_split(dataset, n_folds, test_size, seed, holdout)
+    if dataset.is_test is None and gap_seconds is None:
+        return split  # chance alone deals equal rows to both sides, if any
+    return replace(split, equal=equal_test_rows(dataset, split.fold == TEST, split.is_training))
 
 
 def another_split(dataset: Dataset, split: Split) -> Split:

@@ -1,12 +1,13 @@
 """Ids of rows that stay the same on every later data set, and the test rows they fix.
 
-An id is a hash of a row's group or patient, or else of its content and time. The order of rows,
-the format of the file, the type of numbers and the other rows do not matter. A row whose hash lies
-in the first `test_size` of all hashes is a test row, so a training row never becomes one.
+An id is a hash of a row's group, key or patient, or else of its content and time as the schema
+reads them. The order of rows, the format of the file, the type of numbers and the other rows do
+not matter. A row whose hash lies in the first `test_size` of all hashes is a test row, so a
+training row never becomes one.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -25,10 +26,25 @@ Hashes = NDArray[np.uint64]
 
 _POINT_ZERO = re.compile(r"(-?\d+)\.0+")
 _AT_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?")
+_TRUTHS = {"true": "1", "false": "0"}
 _ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
 _NO_VALUE = 0x7FF8000000000000
 """Bits of a missing number; a missing category has the same."""
+SINGLE, SIX_DIGITS = 0, 6
+"""Precisions of fractional numbers: that of 32-bit floats, and significant digits."""
+_POWERS = np.append(10.0 ** np.arange(309), np.append(np.zeros(30), 10.0 ** np.arange(-308, 0)))
+"""Powers of 10 by their exponent, also a negative one."""
+_SHARE = 0.1
+"""Least share of rows that both data sets must have for a column to identify them, relative to the
+share without the column."""
+_UNIQUE_SHARE, _FOUND_SHARE = 0.95, 0.2
+"""Least shares of different rows that the remaining columns tell apart, and that both data sets
+have. By chance, rows that are so rarely equal inside a data set are not equal in two."""
+_SAMPLED = 20_000
+"""Rows that are compared; both data sets take those with the same values of one column."""
+_ATTEMPTS = 3
+"""Columns tried as the first column of the ids, because the first one is never found to differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +60,22 @@ class FixedTestRows:
 
 
 def identity_columns(dataset: Dataset) -> tuple[str, ...]:
-    """Return the columns by which later data find their rows; empty for groups and patients."""
-    if dataset.groups is not None or not isinstance(dataset.X, pd.DataFrame):
+    """Return the columns by which later data find their rows; empty for groups, keys, patients.
+
+    The days of a date stand for its other parts, which depend on whether any date has a clock.
+    """
+    if dataset.groups is not None or dataset.ids is not None or dataset.row_reader is None:
         return ()
-    return tuple(map(str, dataset.X.columns))
+    columns = dataset.row_reader.columns
+    return tuple(
+        name for c in columns for name in (c.features[:1] if c.kind == "date" else c.features)
+    )
+
+
+def common_columns(one: Dataset, other: Dataset) -> tuple[str, ...]:
+    """Return the columns that identify the rows of both; all of them would not find equal rows."""
+    names = set(identity_columns(other))
+    return tuple(name for name in identity_columns(one) if name in names)
 
 
 def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
@@ -58,23 +86,72 @@ def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
     """
     if isinstance(dataset.X, EventRows):
         return value_ids(dataset.X.rows["subject_id"])
-    if dataset.groups is not None:
-        if dataset.ids is None:
-            raise ValueError(f"data set {dataset.name} was read without ids of its groups")
+    if dataset.ids is not None:
         return dataset.ids
-    names = sorted(columns or identity_columns(dataset))
+    if dataset.groups is not None:
+        raise ValueError(f"data set {dataset.name} was read without ids of its groups")
+    return content_ids(dataset, columns or identity_columns(dataset))
+
+
+def content_ids(dataset: Dataset, columns: Iterable[str], precision: int | None = SINGLE) -> Hashes:
+    """Return a hash of the time and of some features of each row of a table, shape (n,).
+
+    `precision` is `SINGLE`, `SIX_DIGITS` or None, for numbers as they are. Raises `BadInput` if a
+    column is missing.
+    """
     ids = np.zeros(len(dataset), dtype=np.uint64)
     if dataset.times is not None:
         ids = _mixed(np.ascontiguousarray(dataset.times).view(np.uint64))
-    for name in names:
-        if name not in dataset.X:
-            raise BadInput(
-                f"{dataset.name} has no feature {name!r}, by which the series recognizes its rows",
-                remedy="bring the column back with its former kind (numbers, categories or free "
-                "text), or start another --series",
-            )
-        ids = _mixed(ids ^ _mixed(_bits(dataset.X[name]) ^ np.uint64(_hash(name))))
-    return ids
+    for name in columns:
+        ids += column_hashes(dataset, name, precision)
+    return _mixed(ids)
+
+
+def column_hashes(dataset: Dataset, name: str, precision: int | None = SINGLE) -> Hashes:
+    """Return a hash of a feature of each row, shape (n,), as part of `content_ids`."""
+    if name not in dataset.X:
+        raise BadInput(
+            f"{dataset.name} has no feature {name!r}, by which the series recognizes its rows",
+            remedy="bring the column back with its former kind (numbers, categories or free "
+            "text), or start another --series",
+        )
+    if name.endswith(".days"):  # 32 bits would make one time of all times of a minute
+        precision = None
+    return _mixed(value_bits(dataset.X[name], precision) ^ np.uint64(_hash(name)))
+
+
+def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that identify rows, without those that differ in nearly all known rows.
+
+    Such a column is the date of a snapshot. Columns are added to an id one by one, those with most
+    values first. If the share of rows that both data sets have then nearly vanishes, the last
+    column differs. If the others do not identify rows either, all columns stay.
+    """
+    if not columns:
+        return ()
+    all_ids = row_ids(now, columns)
+    is_fresh = ~np.isin(all_ids, row_ids(before, columns))
+    if 2 * is_fresh.sum() < min(len(now), len(before)):
+        return tuple(columns)
+    order = sorted(columns, key=lambda name: -before.X[name].iloc[:_SAMPLED].nunique())
+    n_parts = np.uint64(max(1, len(now) // _SAMPLED))
+    for start in range(min(_ATTEMPTS, len(order))):
+        first = order[start]
+        is_old = column_hashes(before, first) % n_parts == 0
+        is_new = is_fresh & (column_hashes(now, first) % n_parts == 0)
+        kept, share, ids = list[str](), 1.0, (np.zeros(1, np.uint64), np.zeros(1, np.uint64))
+        for name in order[start:] + order[:start]:
+            old = ids[0] + column_hashes(before, name)[is_old]
+            new = ids[1] + column_hashes(now, name)[is_new]
+            n_values = [len(np.unique(one)) for one in (old, new)]
+            found = len(np.intersect1d(old, new)) / max(1, min(n_values))
+            if found >= _SHARE * share:
+                kept, share, ids = [*kept, name], found, (old, new)
+        n_ids = len(np.unique(all_ids[is_new]))
+        is_identity = len(np.unique(ids[1])) >= _UNIQUE_SHARE * n_ids and share >= _FOUND_SHARE
+        if is_identity and 2 * len(kept) >= len(columns):
+            return tuple(name for name in columns if name in kept)
+    return tuple(columns)
 
 
 def fixed_test_rows(
@@ -87,10 +164,17 @@ def fixed_test_rows(
 def value_ids(column: pd.Series) -> Hashes:
     """Return the hash of each group or patient, shape (n,); 7 and 7.0 are equal, 07 is not."""
     number, values = pd.factorize(category_texts(column))
-    return np.array([_hash(_plain(str(value))) for value in values], dtype=np.uint64)[number]
+    return np.array([_hash(plain_text(str(value))) for value in values], dtype=np.uint64)[number]
 
 
-def _plain(text: str) -> str:
+def plain_text(text: str) -> str:
+    """Return one text for all spellings of a whole number, a midnight or a truth value.
+
+    >>> plain_text("7.0"), plain_text("TRUE"), plain_text("1"), plain_text("07")
+    ('7', '1', '1', '07')
+    """
+    if text.casefold() in _TRUTHS:
+        return _TRUTHS[text.casefold()]
     if found := _POINT_ZERO.fullmatch(text) or _AT_MIDNIGHT.fullmatch(text):
         return found[1]
     return text
@@ -100,21 +184,36 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _bits(column: pd.Series) -> Hashes:
+def value_bits(column: pd.Series, precision: int | None = SINGLE) -> Hashes:
     """Return equal bits for equal values, shape (n,): numbers as floats, other texts by hash."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
-        return _number_bits(column.to_numpy(dtype=np.float64))
+        return _number_bits(column.to_numpy(dtype=np.float64), precision)
     texts = [str(category) for category in column.cat.categories]
     numbers = np.array([read_number(text) for text in texts], dtype=np.float64)
     of_texts = np.array([_hash(text) for text in texts], dtype=np.uint64)
-    bits = np.where(np.isfinite(numbers), _number_bits(numbers), of_texts)
+    bits = np.where(np.isfinite(numbers), _number_bits(numbers, precision), of_texts)
     return np.append(bits, np.uint64(_NO_VALUE)).astype(np.uint64)[column.cat.codes.to_numpy()]
 
 
-def _number_bits(numbers: NDArray[np.float64]) -> Hashes:
+def _number_bits(numbers: NDArray[np.float64], precision: int | None) -> Hashes:
+    if precision is not None:
+        is_fraction = np.isfinite(numbers) & (numbers != np.trunc(numbers))
+        numbers = numbers.copy()
+        numbers[is_fraction] = _rounded(numbers[is_fraction], precision)
     bits = (numbers + 0.0).view(np.uint64)  # the sum turns -0.0 into 0.0
     bits[np.isnan(numbers)] = _NO_VALUE
     return bits
+
+
+def _rounded(numbers: NDArray[np.float64], precision: int) -> NDArray[np.float64]:
+    with np.errstate(all="ignore"):
+        if precision == SINGLE:
+            rounded = numbers.astype(np.float32).astype(np.float64)
+        else:
+            exponent = np.floor(np.log10(np.abs(numbers))).astype(np.intp)
+            scale = _POWERS[precision - 1 - exponent]
+            rounded = np.round(numbers * scale) / scale
+    return np.where(np.isfinite(rounded) & (rounded != 0), rounded, numbers)
 
 
 def _mixed(bits: Hashes) -> Hashes:

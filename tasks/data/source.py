@@ -19,6 +19,7 @@ class Source:
         splits: Whether a table of splits in DATA decides the test rows: `auto` or `ignore`.
         test: File of the test rows: a table like `data`, or for events labels like `labels`.
         group: Column of a table; rows with equal values stay in one fold.
+        key: Columns whose values identify a row in the data sets of a series.
         time: Column of the time of each row; for events, the prediction time of the labels.
         drop: Columns to skip.
         categorical: Columns to treat as categories.
@@ -28,7 +29,8 @@ class Source:
         predicts: Kind of the target, classes or numbers; None to detect it.
         texts: Columns of texts in earlier studies of a series, with numbers of hashed words, 0 for
             categories: later studies read them alike.
-        keeps_ids: Whether the data set stores ids of its groups, for the test rows of a series.
+        keeps_ids: Whether the data set stores ids of its groups or keys, for the test rows of a
+            series.
     """
 
     data: str
@@ -38,6 +40,7 @@ class Source:
     test: str | None = None
     splits: Literal["auto", "ignore"] = "auto"
     group: str | None = None
+    key: tuple[str, ...] | None = None
     time: str | None = None
     drop: tuple[str, ...] = ()
     categorical: tuple[str, ...] = ()

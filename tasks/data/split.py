@@ -7,7 +7,8 @@ only. Nested, stratified subsets of the training rows are the fidelity `Query.su
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
 from typing import Any
@@ -29,6 +30,7 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.equal_rows import copied_rows
 
 Groups = NDArray[np.int64] | None
 """Group of each row, shape (n,), if rows of a group stay together; otherwise None."""
@@ -96,6 +98,9 @@ class Split:
         trains: Whether each row trains each fold, shape (n, n_folds), if folds look forward in
             time. None if a fold trains on all training rows that it does not hold out.
         gap_seconds: Time between training and held-out rows; None unless folds look forward.
+        equal: Whether each row is a test row that equals a training row, shape (n,); None unless
+            chance does not explain them, see `equal_test_rows`.
+        n_copied: Number of rows that repeat another row and stay on its side, in a new split.
     """
 
     fold: Folds
@@ -103,12 +108,16 @@ class Split:
     seed: int
     trains: NDArray[np.bool_] | None = None
     gap_seconds: float | None = None
+    equal: NDArray[np.bool_] | None = None
+    n_copied: int = 0
 
     def digest(self) -> str:
         """Return the digest of the content."""
         parts = [self.fold.astype("<i2").tobytes(), str(self.seed).encode()]
         if self.trains is not None:
             parts += [f"gap {self.gap_seconds}".encode(), np.packbits(self.trains).tobytes()]
+        if self.equal is not None:
+            parts += [b"equal", np.packbits(self.equal).tobytes()]
         return content_digest("split", parts)
 
     @property
@@ -175,7 +184,7 @@ def make_split(
     seed: int,
     holdout: float | None = None,
 ) -> Split:
-    """Make a stratified split; rows of one group stay together.
+    """Make a stratified split; rows of one group, and copies of one row, stay together.
 
     Args:
         dataset: The rows; rows given as test rows become the test part.
@@ -192,6 +201,12 @@ def make_split(
             f"--folds {n_folds} with --holdout {holdout}: hold rows out by cross-validation or "
             "once; use only one of them"
         )
+    if (copied := _distinct(dataset)) is not None:
+        distinct, number = copied
+        with suppress(BadInput):  # of too few distinct rows; copies are then dealt like other rows
+            split = make_split(distinct, n_folds, test_size, seed, holdout)
+            n_copied = len(number) - len(distinct)
+            return replace(split, fold=split.fold[number], n_copied=n_copied)
     needed, parts = _needed(dataset, n_folds, test_size)
     rare = _scarce_classes(dataset, needed)
     while True:  # until each fold learns all classes
@@ -261,6 +276,12 @@ def split_again(dataset: Dataset, split: Split) -> Split:
     Raises:
         BadInput: If a fold would not learn a class, or the groups cannot be dealt differently.
     """
+    if (copied := _distinct(dataset)) is not None:
+        distinct, number = copied
+        first = np.unique(number, return_index=True)[1]
+        if np.array_equal(split.fold[first][number], split.fold):
+            again = split_again(distinct, replace(split, fold=split.fold[first], equal=None))
+            return replace(again, fold=again.fold[number])
     fold = split.fold.copy()
     rare = split.rare_classes(dataset.strata) if dataset.classes else np.empty(0, dtype=np.int32)
     rows = _without_classes(dataset, np.flatnonzero(fold != TEST), rare)
@@ -274,6 +295,16 @@ def split_again(dataset: Dataset, split: Split) -> Split:
         raise BadInput(f"a fold would not learn class {dataset.classes[position]!r}")
     _check_parts(dataset, fold)
     return Split(fold, split.n_folds, split.seed)
+
+
+def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
+    """Return the distinct rows, and the number of the distinct row that each row is, if copied."""
+    if dataset.groups is not None or (number := copied_rows(dataset)) is None:
+        return None
+    first = np.unique(number, return_index=True)[1]
+    parts = {"y": dataset.y, "is_test": dataset.is_test, "times": dataset.times}
+    taken = {name: None if part is None else part[first] for name, part in parts.items()}
+    return replace(dataset, X=dataset.rows(first), aside=None, ids=None, **taken), number
 
 
 def _dealt_again(
@@ -329,6 +360,8 @@ def import_split(split: Split, store: ArtifactStore) -> str:
         if split.trains is not None:
             about["gap_seconds"] = split.gap_seconds
             parts["trains"] = canonical(split.trains)
+        if split.equal is not None:
+            parts["equal"] = canonical(split.equal)
         store.records.put(record, parts)
     return digest
 
@@ -341,7 +374,8 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
     parts = store.records.get(split_record(digest))
-    return Split(parts["fold"], trains=parts.get("trains"), **parts["about"])
+    masks = {name: parts.get(name) for name in ("trains", "equal")}
+    return Split(parts["fold"], **masks, **parts["about"])
 
 
 def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:

@@ -115,10 +115,11 @@ def table_dataset(
         features, dropped, source.categorical, where, source.gaps, source.aside, source.texts
     )
     notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
-    target, is_test = frame[source.target], None
+    target, is_test, tests = frame[source.target], None, list[pd.DataFrame]()
     if source.test is not None:
         test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
         notes += more_notes
+        tests = [test]
         is_test = np.repeat([False, True], [len(frame), len(test)])
         target = pd.concat([target, test[source.target]], ignore_index=True)
         if group is not None:
@@ -130,6 +131,9 @@ def table_dataset(
     notes += more_notes
     groups = None if group is None else groups_of(group, where)
     ids = value_ids(group) if group is not None and source.keeps_ids else None
+    if source.key:
+        ids, more_notes = _key_ids(pd.concat([frame, *tests], ignore_index=True), source, where)
+        notes += more_notes
     if groups is not None and is_test is not None:
         check_apart(groups, is_test, f"values of {source.group}")
     X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
@@ -141,6 +145,29 @@ def table_dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
         None if reader.is_plain else reader, times, ids, (*notes, *feature_notes), "table",
     )  # fmt: skip
+
+
+def _key_ids(
+    frame: pd.DataFrame, source: Source, where: str
+) -> tuple[NDArray[np.uint64], list[str]]:
+    """Return the hash of the key of each row, shape (n,), and a note if rows share a key."""
+    ids, names = np.zeros(len(frame), dtype=np.uint64), list(source.key or ())
+    for name in names:
+        need_column(name, frame.columns, where)
+        column = _without_gaps(frame[name], source)
+        if column.isna().any():
+            row = int(column.isna().argmax()) + 1
+            raise BadInput(f"row {row} of {where} has no {name!r}, which is part of its --key")
+        ids = ids * np.uint64(31) + value_ids(column)
+    shared = pd.Series(ids).duplicated(keep=False)
+    if not shared.any():
+        return ids, []
+    rows = np.flatnonzero(ids == ids[shared.argmax()])
+    value = ", ".join(f"{name} {frame[name].iloc[rows[0]]}" for name in names)
+    shown = " and ".join(str(row + 1) for row in rows[:2])
+    return ids, [
+        f"{shared.sum():,} rows share a key and count as one row, such as {value} in rows {shown}"
+    ]
 
 
 def _times(frame: pd.DataFrame, source: Source, where: str) -> tuple[RowTimes | None, list[str]]:
@@ -199,6 +226,7 @@ def _with_flat_names(source: Source) -> Source:
         source,
         target=source.target and flat_name(source.target),
         group=source.group and flat_name(source.group),
+        key=source.key and flat(source.key),
         time=source.time and flat_name(source.time),
         drop=flat(source.drop),
         categorical=flat(source.categorical),
@@ -241,6 +269,11 @@ def _with_target(
 
 
 def _check_roles(source: Source) -> None:
+    if source.key and source.group is not None:
+        raise BadInput(
+            f"--key {','.join(source.key)} with --group {source.group}: rows of known groups are "
+            "never fresh, so use only one of them"
+        )
     used: dict[str, str] = {}
     named = {
         "target": [source.target],

@@ -1,7 +1,7 @@
 """Scoring of the stored final model on the test rows; after a failure, the model stays."""
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT, Split
+from prefect_tune.tasks.objective.declaration import EqualRows
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.objective.usefulness import Usefulness, usefulness
@@ -31,6 +32,7 @@ class LossOnTest:
     undefined: str = ""
     is_final: bool = True
     usefulness: Usefulness | None = field(default=None, compare=False)
+    equal: EqualRows | None = None
 
 
 def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
@@ -49,6 +51,27 @@ def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> 
         predictions = predicted(model, dataset, rows)
     except Exception as error:  # any kind: the model may be a user's own
         return LossOnTest(None, f"the model cannot predict the test rows: {_line(error)}")
+    if split.equal is None:
+        return _loss(dataset, split, rows, predictions, metric)
+    is_equal = split.equal[rows]
+    other_rows = np.flatnonzero(~is_equal)
+    other = _loss(dataset, split, rows[other_rows], predictions.take(other_rows), metric)
+    whole = _loss(dataset, split, rows, predictions, metric)
+    are_left_out = dataset.is_test is not None and 2 * is_equal.sum() > len(rows)
+    shown, beside = (other, whole) if are_left_out else (whole, other)
+    equal = EqualRows(int(is_equal.sum()), len(rows), beside.loss, are_left_out)
+    return replace(shown, equal=equal)
+
+
+def _loss(
+    dataset: Dataset,
+    split: Split,
+    rows: NDArray[np.intp],
+    predictions: Predictions,
+    metric: Metric,
+) -> LossOnTest:
+    if not len(rows):
+        return LossOnTest(None, "all test rows equal a training row")
     y, n_classes = dataset.y[rows], len(dataset.classes)
     missing = _missing_classes(y, dataset.classes)
     try:

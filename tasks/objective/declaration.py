@@ -274,6 +274,32 @@ class LossWords:
         """Return the name of the loss and a loss with its unit."""
         return f"{self.name} {self.of(loss)}"
 
+    def without_equal(self, equal: "EqualRows") -> str:
+        """Return a sentence on test rows that equal training rows."""
+        text = f"{equal.n_equal:,} of {equal.n_rows:,} test rows equal a training row"
+        if equal.are_left_out:
+            return f"{text} and are left out of the test loss; {self.named(equal.loss)} with them"
+        if equal.loss is None:
+            return f"{text}; {self.name} cannot be measured without them"
+        return f"{text}; {self.named(equal.loss)} without them"
+
+
+@dataclass(frozen=True, slots=True)
+class EqualRows:
+    """Test rows that equal a training row to six digits, more of them than chance explains.
+
+    Attributes:
+        loss: Loss on the test rows without them, or with them if they `are_left_out` of the loss of
+            the model; None if undefined.
+        are_left_out: Whether they are left out, because most rows of a test file equal training
+            rows.
+    """
+
+    n_equal: int
+    n_rows: int
+    loss: float | None
+    are_left_out: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
