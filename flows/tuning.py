@@ -172,6 +172,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     trial_memory: str | None = None,
     series: str | None = None,
     if_unchanged: str | None = None,
+    key: list[str] | None = None,
     promotion: str | None = None,
     margin: float | None = None,
     study: str | None = None,

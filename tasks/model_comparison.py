@@ -25,6 +25,7 @@ from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import Dataset, Label, label_text, load_dataset
 from prefect_tune.tasks.data.row_ids import (
     common_columns,
+    identity_columns,
     row_ids,
     settled_columns,
 )
@@ -132,10 +133,9 @@ def fresh_rows(
     Rows with the ids of training rows are known to a model as well as these.
     """
     now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
-    split, names = (
-        load_split(store, challenger.split),
-        terms.identity or common_columns(before, now),
-    )
+    split, names = load_split(store, challenger.split), terms.identity
+    if not names and identity_columns(now):  # if nothing fixes the test rows
+        names = common_columns(before, now)
     names = settled_columns(before, now, names)
     all_ids, known = row_ids(now, names), row_ids(before, names)
     if not terms.excludes_test_rows:

@@ -28,7 +28,8 @@ _NEEDED_SHARE = 0.5
 
 def changes_between(old: Dataset, new: Dataset) -> Changes:
     """Return the differences of a new data set from an old one of the same kind."""
-    common = common_columns(old, new)
+    has_key = old.groups is None and old.ids is not None
+    common = () if has_key else common_columns(old, new)
     settled = settled_columns(old, new, common)
     added, removed, relabelled = _row_changes(old, new, settled)
     columns = _column_names(old), _column_names(new)
@@ -96,9 +97,7 @@ def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[in
     if isinstance(old.X, EventRows) and isinstance(new.X, EventRows):
         both = [_event_row_hashes(old.X), _event_row_hashes(new.X)]
     elif isinstance(old.X, pd.DataFrame) and isinstance(new.X, pd.DataFrame):
-        # The ids of groups are not those of their rows.
-        has_key = old.groups is None and old.ids is not None and new.ids is not None
-        both = [row_ids(one) if has_key else content_ids(one, columns) for one in (old, new)]
+        both = [content_ids(one, columns) if columns else row_ids(one) for one in (old, new)]
     else:
         return len(new), len(old), 0
     added, removed = _differences(*both)
@@ -121,7 +120,7 @@ def _targets(dataset: Dataset) -> "pd.Series[Any]":
     names = pd.Index([label_text(label) for label in dataset.classes])
     if not dataset.classes:
         return pd.Series(dataset.y)
-    return pd.Series(pd.Categorical.from_codes(dataset.y, names))
+    return pd.Series(pd.Categorical.from_codes(dataset.y.astype(np.intp), names))
 
 
 def _event_row_hashes(X: EventRows) -> NDArray[np.uint64]:

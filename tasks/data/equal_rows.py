@@ -41,7 +41,7 @@ def copied_rows(dataset: Dataset) -> NDArray[np.intp] | None:
     is_repeated = counts > 1
     if counts[is_repeated].sum() < _REPEATED_SHARE * len(ids):
         return None
-    hashes = [column_hashes(dataset, name, None)[first] for name in dataset.X]
+    hashes = [column_hashes(dataset, str(name), None)[first] for name in dataset.X]
     hashes.append(_target_bits(dataset, None)[first])
     is_near = np.zeros(len(first), dtype=bool)
     for one in hashes:

@@ -60,22 +60,19 @@ class FixedTestRows:
 
 
 def identity_columns(dataset: Dataset) -> tuple[str, ...]:
-    """Return the columns by which later data find their rows; empty for groups, keys, patients.
-
-    The days of a date stand for its other parts, which depend on whether any date has a clock.
-    """
-    if dataset.groups is not None or dataset.ids is not None or dataset.row_reader is None:
-        return ()
-    columns = dataset.row_reader.columns
-    return tuple(
-        name for c in columns for name in (c.features[:1] if c.kind == "date" else c.features)
-    )
+    """Return the columns by which later data find their rows; empty for groups, keys, patients."""
+    is_named = dataset.groups is not None or dataset.ids is not None
+    return () if is_named else common_columns(dataset, dataset)
 
 
 def common_columns(one: Dataset, other: Dataset) -> tuple[str, ...]:
-    """Return the columns that identify the rows of both; all of them would not find equal rows."""
-    names = set(identity_columns(other))
-    return tuple(name for name in identity_columns(one) if name in names)
+    """Return the features of two tables that make up the content of a row; empty for events.
+
+    The days of a date stand for its other parts, which depend on whether any date has a clock.
+    """
+    columns = [] if one.row_reader is None else one.row_reader.columns
+    names = (n for c in columns for n in (c.features[:1] if c.kind == "date" else c.features))
+    return tuple(name for name in names if name in set(_frame(other).columns))
 
 
 def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
@@ -109,7 +106,7 @@ def content_ids(dataset: Dataset, columns: Iterable[str], precision: int | None 
 
 def column_hashes(dataset: Dataset, name: str, precision: int | None = SINGLE) -> Hashes:
     """Return a hash of a feature of each row, shape (n,), as part of `content_ids`."""
-    if name not in dataset.X:
+    if name not in (X := _frame(dataset)):
         raise BadInput(
             f"{dataset.name} has no feature {name!r}, by which the series recognizes its rows",
             remedy="bring the column back with its former kind (numbers, categories or free "
@@ -117,7 +114,11 @@ def column_hashes(dataset: Dataset, name: str, precision: int | None = SINGLE) -
         )
     if name.endswith(".days"):  # 32 bits would make one time of all times of a minute
         precision = None
-    return _mixed(value_bits(dataset.X[name], precision) ^ np.uint64(_hash(name)))
+    return _mixed(value_bits(X[name], precision) ^ np.uint64(_hash(name)))
+
+
+def _frame(dataset: Dataset) -> pd.DataFrame:
+    return dataset.X if isinstance(dataset.X, pd.DataFrame) else pd.DataFrame()
 
 
 def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tuple[str, ...]:
@@ -129,11 +130,12 @@ def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tu
     """
     if not columns:
         return ()
-    all_ids = row_ids(now, columns)
-    is_fresh = ~np.isin(all_ids, row_ids(before, columns))
+    all_ids = content_ids(now, columns)
+    is_fresh = ~np.isin(all_ids, content_ids(before, columns))
     if 2 * is_fresh.sum() < min(len(now), len(before)):
         return tuple(columns)
-    order = sorted(columns, key=lambda name: -before.X[name].iloc[:_SAMPLED].nunique())
+    n_distinct = _frame(before)[list(columns)].iloc[:_SAMPLED].nunique()
+    order = sorted(columns, key=lambda name: -n_distinct[name])
     n_parts = np.uint64(max(1, len(now) // _SAMPLED))
     for start in range(min(_ATTEMPTS, len(order))):
         first = order[start]

@@ -302,9 +302,9 @@ def _distinct(dataset: Dataset) -> tuple[Dataset, Rows] | None:
     if dataset.groups is not None or (number := copied_rows(dataset)) is None:
         return None
     first = np.unique(number, return_index=True)[1]
-    parts = {"y": dataset.y, "is_test": dataset.is_test, "times": dataset.times}
-    taken = {name: None if part is None else part[first] for name, part in parts.items()}
-    return replace(dataset, X=dataset.rows(first), aside=None, ids=None, **taken), number
+    is_test = None if dataset.is_test is None else dataset.is_test[first]
+    X, y = dataset.rows(first), dataset.y[first]
+    return replace(dataset, X=X, y=y, is_test=is_test, times=None, aside=None, ids=None), number
 
 
 def _dealt_again(
@@ -374,8 +374,8 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
     parts = store.records.get(split_record(digest))
-    masks = {name: parts.get(name) for name in ("trains", "equal")}
-    return Split(parts["fold"], **masks, **parts["about"])
+    trains, equal = parts.get("trains"), parts.get("equal")
+    return Split(parts["fold"], trains=trains, equal=equal, **parts["about"])
 
 
 def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:

@@ -19,7 +19,7 @@ OF_FIT = {"data", "target"}
 BY_ANOTHER_NAME = {"seed"}
 OF_FILES = {"labels", "format", "test", "splits", "drop_missing_target"}
 """Options that say how files are read, and a search has X and y."""
-OF_SERIES = {"series", "if_unchanged", "promotion", "margin"}
+OF_SERIES = {"series", "if_unchanged", "key", "promotion", "margin"}
 """Options of studies that are repeated on data that grow, which a search of one X and y is not."""
 
 
