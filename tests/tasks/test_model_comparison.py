@@ -140,6 +140,16 @@ def test_rows_are_known_to_the_champion_although_its_data_has_fewer_columns(seri
     assert rows.min() >= 2_000
 
 
+def test_rows_of_a_snapshot_of_another_day_are_known_to_the_champion(series: Series) -> None:
+    data, names = frame(2_000), ("a", "b", "day.days")
+    old = series.study("old", data[:1_500].assign(day="2024-05-01"), LogisticRegression())
+    new = series.study("new", data.assign(day="2024-05-02"), LogisticRegression(), seed=3)
+    terms = replace(TERMS, identity=names, excludes_test_rows=True)
+    rows, _ = fresh_rows(series.store, old.problem, new.problem, terms)
+    assert 50 < len(rows) < 150
+    assert rows.min() >= 1_500
+
+
 def test_test_rows_equal_to_training_rows_of_the_challenger_are_not_compared(
     series: Series,
 ) -> None:
@@ -231,6 +241,11 @@ def test_classes_are_matched_by_their_text(learned: tuple, classes: tuple) -> No
     assert same.label.tolist() == [1, 0]
     assert same.score is not None
     assert same.score.tolist() == [[0.2, 0.8], [1.0, 0.0]]
+
+
+def test_a_champion_that_knows_no_class_is_not_judged() -> None:
+    with pytest.raises(ValueError, match="learned a, b, and the data has 0, 1"):
+        matched(Predictions(np.array([0, 1])), ("a", "b"), (0, 1))
 
 
 def test_a_class_that_the_data_has_lost_is_dropped() -> None:

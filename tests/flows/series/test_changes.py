@@ -82,6 +82,37 @@ def test_many_names_are_counted_and_the_first_are_named() -> None:
     assert text.endswith(", ...)")
 
 
+def test_ten_snapshots_in_changed_forms_have_exactly_their_new_rows() -> None:
+    rng, rows, before = np.random.default_rng(0), table(200).assign(ok=True), None
+    forms = [
+        lambda f: f,
+        lambda f: f.astype({"a": np.float32, "b": np.float32, "c": np.float32}),
+        lambda f: f.assign(ok=f["ok"].map({True: "TRUE", False: "FALSE"})),
+        lambda f: f.assign(ok=f["ok"].astype(int), count=f["count"].astype(float)),
+        lambda f: f[f.columns[::-1]].sample(frac=1, random_state=0),
+        lambda f: f.assign(more=np.arange(len(f)) % 3),
+    ]
+    for night in range(10):
+        n_new = int(rng.integers(1, 60))
+        more = table(n_new, seed=night + 1).assign(ok=np.arange(n_new) % 2 == 0)
+        rows = pd.concat([rows, more], ignore_index=True)
+        now = data(forms[night % len(forms)](rows).assign(exported=f"2024-05-{night + 1:02}"))
+        if before is not None:
+            changes = changes_between(before, now)
+            assert (changes.rows_added, changes.rows_removed) == (n_new, 0)
+            assert changes.targets_changed == 0
+            assert list(changes.texts())[-1].startswith("exported differs")
+        before = now
+
+
+def test_targets_in_another_form_have_not_changed() -> None:
+    frame = table(60).assign(target=lambda f: (f["target"] == "yes").astype(int))
+    for form in (bool, float, str):
+        assert changes_between(data(frame), data(frame.astype({"target": form}))) == Changes()
+    truths = frame["target"].map({0: "FALSE", 1: "TRUE"})
+    assert changes_between(data(frame), data(frame.assign(target=truths))) == Changes()
+
+
 def test_codes_and_rows_with_other_events_are_found() -> None:
     told, labels = events()
     old = of_events(told, labels)

@@ -18,7 +18,13 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.forward_split import study_split
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns, row_ids, value_ids
+from prefect_tune.tasks.data.row_ids import (
+    FixedTestRows,
+    identity_columns,
+    row_ids,
+    settled_columns,
+    value_ids,
+)
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST
 from prefect_tune.tasks.data.table_source import frame_dataset
@@ -168,3 +174,78 @@ def test_a_given_or_newest_test_part_is_not_replaced_by_the_hash() -> None:
     timed = replace(data, times=np.arange(150.0))
     newest = study_split(timed, 3, 0.2, 0, gap_seconds=0.0, fixed=fixed)
     assert np.flatnonzero(newest.fold == TEST).tolist() == list(range(120, 150))
+
+
+FORMS = {
+    "float32": lambda f: f.astype({"a": np.float32, "b": np.float32}),
+    "truths as texts": lambda f: f.assign(ok=np.where(f["ok"], "true", "false")),
+    "truths as numbers": lambda f: f.assign(ok=f["ok"].astype(int)),
+    "order": lambda f: f[f.columns[::-1]].sample(frac=1, random_state=0),
+    "new column": lambda f: f.assign(more=np.arange(len(f)) % 7),
+    "days with a clock": lambda f: f.assign(day=f["day"] + " 00:00:00"),
+    "snapshot": lambda f: f.assign(exported="2024-05-02"),
+    "history": lambda f: pd.concat([known_rows(), f.assign(exported="2024-05-02")]),
+    "age": lambda f: f.assign(exported="2024-05-02", age=f["age"] + 1),
+    "row number": lambda f: f.sample(frac=1, random_state=0).assign(number=np.arange(len(f))),
+}
+"""Changed forms of a table."""
+DIFFER = {"snapshot": {"exported.days"}, "history": {"exported.days"},
+          "age": {"exported.days", "age"}, "row number": {"number"}}  # fmt: skip
+
+
+def known_rows(n: int = 300, seed: int = 1) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    return table(n, seed).assign(
+        ok=rng.random(n) < 0.5,
+        age=rng.integers(20, 90, n),
+        day=rng.choice(["2023-01-01", "2023-02-01"], n),
+        number=np.arange(n),
+        exported="2024-05-01",
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_in_another_form_are_the_same(form: str) -> None:
+    more = known_rows(90, seed=2).assign(number=np.arange(300, 390))
+    now = FORMS[form](pd.concat([known_rows(), more], ignore_index=True))
+    one, other = of_frame(known_rows()), of_frame(now)
+    columns = identity_columns(one)
+    settled = settled_columns(one, other, columns)
+    assert set(columns) - set(settled) == DIFFER.get(form, set())
+    assert (~np.isin(row_ids(other, settled), row_ids(one, settled))).sum() == 90
+
+
+def test_new_rows_are_new_in_each_column() -> None:
+    one, other = (of_frame(known_rows(seed=seed).drop(columns="number")) for seed in (1, 2))
+    columns = identity_columns(one)
+    assert settled_columns(one, other, columns) == columns
+    half = pd.concat([known_rows()[200:], known_rows(200, seed=2)])
+    assert settled_columns(of_frame(known_rows()), of_frame(half), columns) == columns
+
+
+def test_a_key_decides_which_rows_are_the_same() -> None:
+    frame = table().assign(visit=np.arange(150) // 2, part=np.arange(150) % 2)
+    keyed = {"key": ("visit", "part")}
+    one = of_frame(frame, **keyed)
+    changed = frame.assign(a=0.0, visit=frame["visit"].astype(float))[::-1]
+    assert identity_columns(one) == ()
+    assert (row_ids(of_frame(changed, **keyed))[::-1] == row_ids(one)).all()
+    assert len(np.unique(row_ids(one))) == 150
+    (note,) = (note for note in of_frame(frame, key=("visit",)).notes if "key" in note)
+    assert "150 rows share a key" in note
+    assert "visit 0 in rows 1 and 2" in note
+
+
+@pytest.mark.parametrize(
+    ("key", "group", "told"),
+    [
+        (("none",), None, "none"),
+        (("gap",), None, "row 4 .* 'gap'"),
+        (("a",), "visit", "use only one"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_refused(key: tuple, group: str | None, told: str) -> None:
+    frame = table().assign(visit=np.arange(150) // 2, gap=np.arange(150.0))
+    frame.loc[3, "gap"] = np.nan
+    with pytest.raises(BadInput, match=told):
+        of_frame(frame, key=key, group=group)

@@ -82,6 +82,7 @@ def test_a_score_that_one_class_leaves_undefined_is_no_number(name) -> None:
 class LastRows:
     """A split whose test rows are the last ten."""
 
+    equal = None
     seed = 0
     is_training = np.arange(30) < 20
 
