@@ -86,6 +86,7 @@ class ChangedData:
     codes_added: tuple[str, ...] = ()
     codes_removed: tuple[str, ...] = ()
     targets_changed: int = 0
+    columns_differing: tuple[str, ...] = ()
 
     event: ClassVar[str] = "data-changed"
 

@@ -53,7 +53,7 @@ class Changes:
     """Differences of a data set from an earlier one.
 
     A row is identified by its key, or else by its values in the columns that both have, without the
-    target and the columns that `differ` in nearly all rows; a row of events by patient, prediction
+    target and the columns that differ in nearly all rows; a row of events by patient, prediction
     time and events. A changed row counts as removed and added, unless only its target changed.
     """
 
@@ -66,7 +66,7 @@ class Changes:
     codes_added: Names = Names()
     codes_removed: Names = Names()
     targets_changed: int = 0
-    differ: Names = Names()
+    columns_differing: Names = Names()
 
     def texts(self) -> Iterator[str]:
         """Yield the changes in a few words each, such as `+12 rows` and `-1 column (age)`."""
@@ -81,8 +81,8 @@ class Changes:
                     yield f"{sign}{number} ({names})"
         if self.targets_changed:
             yield f"{counted(self.targets_changed, 'target')} changed"
-        if self.differ.count:
-            yield f"{self.differ} differs in nearly all rows and does not identify them"
+        if self.columns_differing.count:
+            yield f"{self.columns_differing} differs in nearly all rows and does not identify them"
 
 
 @dataclass(frozen=True, slots=True)
