@@ -214,7 +214,7 @@ class StudyView:
     model_subset: float
     test_loss: float | None
     test_loss_undefined: str | None
-    equal_rows: EqualRows | None
+    equal_rows: EqualRows | None = None
     single_best_test_loss: float | None
     single_best_test_loss_undefined: str | None
     usefulness: ModelCheck | None = None

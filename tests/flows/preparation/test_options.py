@@ -392,6 +392,7 @@ FULL = changed(
     gap=86_400.0,
     series="nightly",
     promotion="always",
+    key=("a b", "c"),
     margin=0.5,
 )  # fmt: skip
 
