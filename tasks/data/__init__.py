@@ -8,5 +8,5 @@ reads rows accordingly, `row_times` reads their times, and `table` has the targe
 a `code_table` of descriptions and ancestors; `label_faults` are labels that cannot be right.
 `code_coverage` counts the patients of each code. A study keeps its `dataset` and `split`, and
 `source_state` detects changes of its input. A `forward_split` holds out newer rows than it trains
-on, and `row_ids` fix the test rows of a series.
+on, `row_ids` fix the test rows of a series, and `equal_rows` finds copies of rows.
 """
