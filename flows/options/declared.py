@@ -148,7 +148,9 @@ class StudyOptions:
                     raise BadInput(
                         "only runs of a series have this option",
                         option=name.replace("_", "-"),
-                        value=getattr(options, name),
+                        value=" ".join(
+                            word or "" for _, word in OPTIONS[name].words(getattr(options, name))
+                        ),
                         remedy="name the series with --series, or omit the option",
                     )
         return options

@@ -57,7 +57,7 @@ def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> 
     other_rows = np.flatnonzero(~is_equal)
     other = _loss(dataset, split, rows[other_rows], predictions.take(other_rows), metric)
     whole = _loss(dataset, split, rows, predictions, metric)
-    are_left_out = dataset.is_test is not None and 2 * is_equal.sum() > len(rows)
+    are_left_out = dataset.is_test is not None and bool(2 * is_equal.sum() > len(rows))
     shown, beside = (other, whole) if are_left_out else (whole, other)
     equal = EqualRows(int(is_equal.sum()), len(rows), beside.loss, are_left_out)
     return replace(shown, equal=equal)

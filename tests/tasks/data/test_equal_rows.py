@@ -113,7 +113,7 @@ def test_equal_test_rows_are_scored_apart(tmp_path) -> None:
         found = loss_on_test(model, data, split, metric_named("error"))
         assert found.equal is not None
         assert (found.equal.n_equal, found.equal.n_rows) == (n, 100)
-        assert found.equal.are_left_out == is_left_out
+        assert found.equal.are_left_out is is_left_out
         whole, other = found.loss, found.equal.loss
         if is_left_out:
             whole, other = other, whole
