@@ -70,6 +70,15 @@ def test_studies_are_numbered(night) -> None:
     assert [run.rows for run in find_series(second.store, "n").runs] == [100, 120]
 
 
+def test_more_new_rows_than_the_table_has_grown_by_are_noted(night) -> None:
+    end(night())
+    frame = pd.read_csv("train.csv")
+    frame.assign(a=frame["b"][::-1], b=frame["c"] + 1, c=0.5).to_csv("train.csv", index=False)
+    note = night().night.note.reason
+    assert "100 of 100 rows are new" in note
+    assert "--key" in note
+
+
 def test_unchanged_data_is_not_read_and_the_run_is_skipped(night, monkeypatch) -> None:
     end(night())
     unread = InputReader(read=lambda source: pytest.fail(f"{source.data} was read"))
