@@ -26,7 +26,6 @@ Hashes = NDArray[np.uint64]
 
 _POINT_ZERO = re.compile(r"(-?\d+)\.0+")
 _AT_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?")
-_TRUTHS = {"true": "1", "false": "0"}
 _ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
 _NO_VALUE = 0x7FF8000000000000
@@ -166,17 +165,10 @@ def fixed_test_rows(
 def value_ids(column: pd.Series) -> Hashes:
     """Return the hash of each group or patient, shape (n,); 7 and 7.0 are equal, 07 is not."""
     number, values = pd.factorize(category_texts(column))
-    return np.array([_hash(plain_text(str(value))) for value in values], dtype=np.uint64)[number]
+    return np.array([_hash(_plain(str(value))) for value in values], dtype=np.uint64)[number]
 
 
-def plain_text(text: str) -> str:
-    """Return one text for all spellings of a whole number, a midnight or a truth value.
-
-    >>> plain_text("7.0"), plain_text("TRUE"), plain_text("1"), plain_text("07")
-    ('7', '1', '1', '07')
-    """
-    if text.casefold() in _TRUTHS:
-        return _TRUTHS[text.casefold()]
+def _plain(text: str) -> str:
     if found := _POINT_ZERO.fullmatch(text) or _AT_MIDNIGHT.fullmatch(text):
         return found[1]
     return text
