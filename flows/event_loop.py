@@ -54,7 +54,7 @@ def loop_safe_flow(
     """Return a decorator that makes functions flows which can be called inside an event loop."""
 
     def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
-        return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False)
+        return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False, retries=0)
 
     return made
 

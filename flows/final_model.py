@@ -28,6 +28,7 @@ from prefect_tune.flows.study.ensemble import (
     MOST_REFITS,
     ChosenEnsemble,
     choose_ensemble,
+    choosing_seconds,
     stored_predictions,
 )
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
@@ -75,7 +76,9 @@ def fit_final_model(
     """
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
-    choice = _choice(study, incumbent, restore)
+    left = seconds_left()
+    after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, left)
+    choice = _choice(study, incumbent, restore, left - after)
     is_short = awaits_refit(study.result)
     if not is_short and _is_replaced(study, choice):
         if not _is_scored(study):
@@ -112,19 +115,34 @@ def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     An ensemble is assumed to cost a fixed multiple of the best trial. To stay within
     `most_seconds`, fewer rows are fitted, or the models of the folds are averaged.
     """
-    best, plan, optimizer = study.incumbent, study.plan, study.optimizer
+    plan, optimizer = study.plan, study.optimizer
+    if picks_single_trial(plan, optimizer):
+        choice = recheck_seconds(finalists_of(plan, optimizer, n_slots), n_slots)
+    else:
+        rule = _rule(study) or EnsembleRule("single")
+        choice = choosing_seconds(study, rule.kind, rule.size)
+    choice = min(choice, _CHOICE_SHARE * most_seconds)
+    return choice + _fitting_seconds(study, n_slots, most_seconds - choice)
+
+
+def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
+    """Return the predicted seconds of the final model and its scores, up to `most_seconds`.
+
+    A short refit is always included.
+    """
+    best, plan = study.incumbent, study.plan
     if best is None:
         return _AFTER_SECONDS
-    few = finalists_of(plan, optimizer, n_slots)
-    members = [best] * (1 if picks_single_trial(plan, optimizer) else MOST_REFITS)
-    scored = members[:_SCORED]
+    members = [best] * (1 if picks_single_trial(plan, study.optimizer) else MOST_REFITS)
     n_scorings = 1 if plan.options.series is None else 2  # one more to compare with the champion
-    scoring = n_scorings * scoring_seconds(study, scored)
-    around = recheck_seconds(few, n_slots) + _AFTER_SECONDS + scoring
-    subset = subset_in_time(study, members, n_slots, most_seconds - around)
+    scoring = n_scorings * scoring_seconds(study, members[:_SCORED])
+    around = min(_AFTER_SECONDS + scoring, most_seconds)
+    short = max(_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE * (plan.options.budget or 0.0))
+    room = max(most_seconds - around, short)
+    subset = subset_in_time(study, members, n_slots, room)
     if not subset and can_average_folds(study, [best]):
-        return min(around + _AVERAGING_SECONDS, most_seconds)
-    return min(around + refit_seconds(study, members, n_slots, subset or 1.0), most_seconds)
+        return around + _AVERAGING_SECONDS
+    return around + min(refit_seconds(study, members, n_slots, subset or 1.0), room)
 
 
 _NOT_TESTED = {
@@ -226,19 +244,29 @@ class _Choice:
         return {"kind": "method", "members": self.members} if self.is_ensemble else None
 
 
-def _choice(study: Study, incumbent: Trial, restore: Callable[[Sequence[Trial]], None]) -> _Choice:
-    """Choose the members of the final model by the user's rule, or else by the method's."""
+def _rule(study: Study) -> EnsembleRule | None:
+    """Return the user's rule for ensembles, or else the method's."""
     declared, options = study.optimizer.method.ensemble, study.plan.options
     if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
         declared = None
-    rule = options.ensemble or (EnsembleRule(declared) if declared else None)
+    return options.ensemble or (EnsembleRule(declared) if declared else None)
+
+
+def _choice(
+    study: Study,
+    incumbent: Trial,
+    restore: Callable[[Sequence[Trial]], None],
+    seconds: float,
+) -> _Choice:
+    """Choose the members of the final model by the user's rule, or else by the method's."""
+    rule = _rule(study)
     if picks_single_trial(study.plan, study.optimizer):
         return _Choice(((incumbent, 1.0),), rule)
     if rule is None:
         weights = study.optimizer.weights or {incumbent.number: 1.0}
         numbers = sorted(weights, key=lambda number: (-weights[number], number))
         return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
-    chosen = None if rule.kind == "single" else _ensemble(study, incumbent, rule, restore)
+    chosen = None if rule.kind == "single" else _ensemble(study, incumbent, rule, restore, seconds)
     if chosen is None or chosen.kind == "single":
         return _Choice(((incumbent, 1.0),), rule, chosen)
     return _Choice(chosen.members, rule, chosen)
@@ -249,11 +277,12 @@ def _ensemble(
     incumbent: Trial,
     rule: EnsembleRule,
     restore: Callable[[Sequence[Trial]], None],
+    seconds: float,
 ) -> ChosenEnsemble | None:
     """Choose an ensemble; on any error, fall back to the best trial."""
     try:
         with one_thread():
-            return choose_ensemble(study, rule.kind, rule.size, restore)
+            return choose_ensemble(study, rule.kind, rule.size, restore, seconds)
     except (StoreLost, StoreRefused):
         raise
     except Exception as error:  # of any kind, such as too little memory
@@ -267,6 +296,12 @@ def _ensemble(
 
 _AFTER_SECONDS = 2.0
 """Seconds reserved for the summary and the end of the process, after fitting and scoring."""
+_GRACE_SECONDS = 3.0
+"""Seconds by which a refit may delay the end of the command."""
+_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE = 5.0, 1 / 20
+"""Refits up to these seconds, or this share of the budget if longer, have their time reserved."""
+_CHOICE_SHARE = 0.5
+"""Largest share of the reserved time for re-evaluating finalists or choosing an ensemble."""
 _SCORED = 2
 """Number of members whose scoring time is reserved."""
 _AVERAGING_SECONDS = 1.0
@@ -282,7 +317,7 @@ class _Refits:
 
     Attributes:
         subset: Share of the training rows the last model was fitted on.
-        after_seconds: Seconds reserved for the work after the fit.
+        after_seconds: Seconds reserved for the work after the fit, less the grace.
     """
 
     study: Study
@@ -302,7 +337,8 @@ class _Refits:
             return refit_model(self.study, self.running, self.context, weighted)
         n_slots, most = self.running.n_slots, max(trial.query.subset for trial in trials)
         needed = format_seconds(refit_seconds(self.study, trials, n_slots))
-        self.after_seconds = _AFTER_SECONDS + scoring_seconds(self.study, trials)
+        scoring = scoring_seconds(self.study, trials)
+        self.after_seconds = _AFTER_SECONDS + scoring - _GRACE_SECONDS
         left = (self.seconds_left() - self.after_seconds) * (_HOPE if most == 1 else 1.0)
         self.subset = subset_in_time(self.study, trials, n_slots, left)
         can_average = can_average_folds(self.study, trials)

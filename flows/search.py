@@ -246,7 +246,7 @@ class _Search:
         if (seconds := self.stop_rule.seconds) is None:
             return inf
         left, most = seconds - self.study.seconds(), _MOST_RESERVED * seconds
-        return left if left > most else left - self.reserve(most)
+        return left if left > 2 * most else left - self.reserve(most)
 
     def _is_spent(self) -> bool:
         """Return whether the time is used up; a study without a result may wait for one."""

@@ -135,7 +135,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         return self.validate_parameters(dict(bound.arguments))
 
 
-@partial(TuneFlow, name="tune", persist_result=False)
+@partial(TuneFlow, name="tune", persist_result=False, retries=0)
 @documented
 def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     data: str = "cohort:demo",

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 from prefect import task
-from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
@@ -32,6 +31,7 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.flows.workers.task_run_states import close_previous_flow_run, finish_task_runs
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.trial.evaluate import SHOWN
 
 _TICK_SECONDS = 0.5
 
@@ -180,10 +180,7 @@ def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replica
         ended.result()  # raises an error of Prefect's engine
 
 
-@task(
-    name="run", task_run_name="{label}, repeat {repeat}", cache_policy=NO_CACHE,
-    persist_result=False,
-)  # fmt: skip
+@task(name="run", task_run_name="{label}, repeat {repeat}", **SHOWN)
 def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa: ARG001 - names
     """Search with one method in one repeat, then score its incumbents on the test rows."""
     session = job.session

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +22,7 @@ from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.ensembling.choosing import (
     CANDIDATES,
     MOST_PICKS,
+    ChoiceCosts,
     FitLimit,
     Kind,
     best_kind,
@@ -29,6 +32,7 @@ from prefect_tune.tasks.ensembling.choosing import (
 )
 from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.threads import one_thread
 
 _STREAM = 0x656E7365
 """Random stream of the study's seed, separate from all other draws."""
@@ -76,6 +80,7 @@ def choose_ensemble(
     kind: EnsembleKind,
     size: int | None = None,
     restore: Callable[[Sequence[Trial]], None] = lambda _: None,
+    seconds: float = inf,
 ) -> ChosenEnsemble | None:
     """Choose an ensemble of full trials that meet the constraints, by stored predictions.
 
@@ -89,24 +94,27 @@ def choose_ensemble(
             bootstraps; `auto` for the kind with the best nested estimate.
         size: Maximum picks of greedy selection, 32 by default, and at most the number of trials.
         restore: Recomputes missing predictions of trials, best first, as far as possible.
+        seconds: Time for the choice. If a choice among all candidates is predicted to take longer,
+            only half, a quarter, ... of them are considered, the best ones.
     """
-    history = study.optimizer.history
-    feasible = sorted(
-        (t for t in history.complete if history.violation(t) <= 0),
-        key=lambda t: (t.loss, t.number),
-    )
+    feasible = study.optimizer.history.best(BEST_OF_ENSEMBLES)
     if not feasible:
         return None
-    if kind == "single":
-        return _alone(feasible[0])
     if (best := study.incumbent) is not None and not best.query.is_full:
         return _alone(best, [f"trial {best.number} is ahead of all full trials"])
-    candidates = feasible[: CANDIDATES if kind == "greedy" else BEST_OF_ENSEMBLES]
+    best, candidates = feasible[0], feasible[: CANDIDATES if kind == "greedy" else None]
+    n = len(candidates)
+    while seconds < inf and n > 1 and choosing_seconds(study, kind, size, n) > seconds:
+        n //= 2
+    short = [f"too little time to choose from {len(candidates)} trials; using the best {n}"]
+    short, candidates = short if n < len(candidates) else [], candidates[:n]
+    if kind == "single" or (short and n == 1):
+        return _alone(best, short)
     restore([trial for trial in candidates if _has_lost_predictions(study, trial)])
     trials, held_out = stored_predictions(study, candidates)
-    notes = _notes(kind, held_out, len(candidates) - len(trials))
+    notes = [*short, *_notes(kind, held_out, len(candidates) - len(trials))]
     if not trials:
-        return _alone(feasible[0], notes)
+        return _alone(best, notes)
     picks, bootstraps = min(size or MOST_PICKS, len(feasible)), _bootstraps(study)
     limit = _fit_limit(trials) if kind == "auto" else None
     nested: Mapping[Kind, float] = {}
@@ -119,11 +127,36 @@ def choose_ensemble(
         notes.append(_TOO_FEW_ROWS)
     rng = np.random.default_rng(_sequence(study, 0))
     choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
-    is_better = choice.losses[-1] < _loss(feasible[0])  # may have lost its predictions
+    is_better = choice.losses[-1] < _loss(best)  # may have lost its predictions
     if choice.kind == "single" or (choice.kind == "greedy" and not is_better):
-        return _alone(feasible[0], notes, nested)
+        return _alone(best, notes, nested)
     members = tuple((trials[i], weight) for i, weight in choice.weights.items())
     return ChosenEnsemble(choice.kind, members, choice.losses, nested, tuple(notes))
+
+
+def choosing_seconds(
+    study: Study, kind: EnsembleKind, size: int | None, n: int | None = None
+) -> float:
+    """Return the predicted seconds of choosing an ensemble of n trials, by default all.
+
+    The prediction is based on times measured once, on the predictions of the best trial.
+    """
+    candidates = study.optimizer.history.best(BEST_OF_ENSEMBLES)
+    if kind == "single" or not candidates:
+        return 0.0
+    bootstraps = _bootstraps(study)
+    if study.choice_costs is None:
+        try:
+            with one_thread():
+                stored_predictions(study, candidates[:1])  # loads the data
+                begun = perf_counter()
+                _, held_out = stored_predictions(study, candidates[:1])
+                seconds = perf_counter() - begun
+                study.choice_costs = ChoiceCosts.measured(held_out, bootstraps.share, seconds)
+        except Exception:  # of any kind, such as too little memory; the choice reports it
+            study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0, 0.0)
+    n = len(candidates) if n is None else n
+    return study.choice_costs.seconds(kind, n, size or MOST_PICKS, bootstraps.n)
 
 
 def _fit_limit(trials: Sequence[Trial]) -> FitLimit:

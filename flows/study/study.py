@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect_tune.flows.study.finalists import Look, chosen_look, picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
@@ -35,6 +35,9 @@ from prefect_tune.tasks.fitting.versions import session_versions
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 
+if TYPE_CHECKING:
+    from prefect_tune.tasks.ensembling.choosing import ChoiceCosts
+
 _PIN_SECONDS = 86_400.0
 """Lifetime of pins, in case a session is killed."""
 
@@ -54,6 +57,7 @@ class Study:
         former_bounds: Constraints recorded in the ledger.
         task_run_ids: Task run ids of ended trials by number, if any.
         result: Result so far, as in the ledger.
+        choice_costs: Measured seconds of choosing an ensemble; None if not measured yet.
     """
 
     def __init__(self, store: ArtifactStore, name: str, plan: StudyPlan | None = None) -> None:
@@ -79,6 +83,7 @@ class Study:
         self.optimizer, self.trials = replayed.optimizer, replayed.trials
         self.ask_seconds, self.asking_seconds = replayed.ask_seconds, sum(replayed.ask_seconds)
         self.task_run_ids, self.curve = replayed.task_run_ids, replayed.curve
+        self.choice_costs: ChoiceCosts | None = None
         self._pinned: int | None = None
         self._rung_pins: RungPins | None = None
         self._kept: KeptPredictions | None = None

@@ -13,7 +13,8 @@ estimate builds each kind on four parts of the held-out rows and judges it on th
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from time import perf_counter
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -245,6 +246,44 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
     """
     is_best = is_least(np.array([losses[kind] for kind in KINDS]))
     return KINDS[int(is_best.argmax())]
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceCosts:
+    """Measured seconds of the parts of a choice.
+
+    Attributes:
+        of_candidate: Seconds to load the predictions of a candidate.
+        of_loss: Seconds to blend an ensemble and compute its loss.
+        of_draw: Seconds to draw a bootstrap.
+        of_risk: Seconds of a candidate's loss in a bootstrap.
+    """
+
+    of_candidate: float
+    of_loss: float
+    of_draw: float
+    of_risk: float
+
+    @classmethod
+    def measured(cls, held_out: HeldOut, share: float, of_candidate: float) -> Self:
+        """Measure the parts on the first candidate, with bootstraps of a `share` of the rows."""
+        first, rng, few = held_out.predictions[0], np.random.default_rng(0), Bootstraps(4, share)
+        held_out.fold_losses(first)  # the first call imports
+        begun = perf_counter()
+        held_out.fold_losses(held_out.by_fold(held_out.contributed(0)))
+        scored = perf_counter()
+        drawn = Resampling.of(held_out.dataset, held_out.split, held_out.metric, few, rng)
+        resampled = perf_counter()
+        drawn.risks(first)
+        of_draw, of_risk = (resampled - scored) / few.n, (perf_counter() - resampled) / few.n
+        return cls(of_candidate, scored - begun, of_draw, of_risk)
+
+    def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
+        """Return the predicted seconds of a choice among n candidates, nested for `auto`."""
+        greedy = self.of_loss * (min(size, n) * min(n, CANDIDATES) + 2 * n)
+        agnostic = n_bootstraps * (self.of_draw + n * self.of_risk) + n * self.of_loss
+        built = {"greedy": greedy, "agnostic": agnostic, "auto": N_PARTS * greedy + 2 * agnostic}
+        return n * self.of_candidate + built.get(kind, 0.0)
 
 
 def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:

@@ -188,6 +188,7 @@ _BOOTSTRAP_LOSSES: Mapping[str, str] = {
     "neg_root_mean_squared_error": "root_squared",
     "neg_root_mean_squared_log_error": "root_squared_log",
     "r2": "unexplained",
+    "average_precision": "missed_precisions",
     "roc_auc": "missed_areas",  # two classes only, as in scikit-learn
     **{name: f"CONFUSIONS.{name}" for name in _CONFUSIONS},
 }

@@ -219,6 +219,33 @@ def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array)
         return beaten / (weighted.sum(axis=0) * below[-1])
 
 
+def missed_precisions(
+    y: Targets, predictions: Predictions, n_classes: int, weights: Array
+) -> Array:
+    """Return 1 - average precision; with several classes, the mean over those with weight."""
+    score = predictions.score
+    if score is None:
+        raise ValueError(f"the metric needs probabilities, and {predictions.why_no_probabilities}")
+    if n_classes == 2:
+        return 1 - weighted_precisions(score[:, 1], y == 1, weights)
+    each = [weighted_precisions(score[:, c], y == c, weights) for c in range(n_classes)]
+    is_there = [weights[:, y == c].any(axis=1) for c in range(n_classes)]
+    return 1 - np.sum(each, axis=0) / np.sum(is_there, axis=0)
+
+
+def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
+    """Return the average precision in each bootstrap, shape (N,); arguments as `weighted_areas`.
+
+    Rows with equal scores share one threshold, so each counts the precision below the last of them.
+    """
+    order = np.argsort(-score, kind="stable")
+    columns, positive = weights.T[order], is_positive[order, None]
+    hit = np.cumsum(columns * positive, axis=0)
+    last = np.searchsorted(-score[order], -score[order][is_positive[order]], "right") - 1
+    precision = _ratio(hit[last], np.cumsum(columns, axis=0)[last])
+    return _ratio((columns[is_positive[order]] * precision).sum(axis=0), hit[-1])
+
+
 def is_quick(metric: Metric) -> bool:
     """Return whether the metric declares losses that cover all bootstraps at once."""
     return bool(metric.declared.bootstrap_losses or metric.declared.row_losses)

@@ -48,6 +48,7 @@ from prefect_tune.tasks.worker.trial_note import note_waits, this_worker, trial_
 SHOWN: Mapping[str, Any] = {
     "cache_policy": NO_CACHE,
     "persist_result": False,
+    "retries": 0,  # regardless of Prefect's setting: a failure is an outcome
     "log_prints": False,  # regardless of Prefect's setting: prints belong to the trial
 }
 """Options of tasks that Prefect only shows."""

@@ -224,10 +224,8 @@ def test_classes_that_nobody_predicts_or_nobody_has(name: str) -> None:
     n_classes = 2 if name in OF_ONE_CLASS else 4
     y = np.arange(40, dtype=np.int32) % min(n_classes, 3)  # of four classes, one has no rows
     y[:30] = 0
-    for predicted in (
-        Predictions(np.zeros(40, dtype=np.int32)),
-        Predictions(np.arange(40, dtype=np.int32)[::-1] % n_classes),
-    ):
+    for label in (np.zeros(40, dtype=np.int32), np.arange(40, dtype=np.int32)[::-1] % n_classes):
+        predicted = Predictions(label, np.eye(n_classes)[label])
         check_risks(name, y, predicted, n_classes, bootstraps=Bootstraps(20, 0.2))
 
 
