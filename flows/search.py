@@ -128,6 +128,8 @@ class _Search:
     time_limit: TimeLimit
     requests: RunRequests
     waits: bool = False
+    n_passed_over: int = 0
+    is_late: bool = False
     reported: set[str] = field(default_factory=set)
     remaining_time: RemainingTime = field(init=False)
 
@@ -152,10 +154,23 @@ class _Search:
             if reason and self.study.next_waiting(self.only) is not None:
                 reason = ""  # a worker died, and its trial was requeued
             self.observer.tick(self._progress())
+            self._note_overtime()
             if self._is_spent():
                 for trial in self.running.cut("the study's time budget is used up"):
                     self.study.requeue(trial)
                 return _TIME_USED
+
+    def _note_overtime(self) -> None:
+        """Report once that the first result comes after the end of the budget."""
+        left = [t.limit_seconds - t.seconds for t in self.running.running_trials]
+        if self.is_late or not left or self._seconds_left() > 0 or self._has_result:
+            return
+        self.is_late = True
+        if self.time_limit.lifted is None:  # else it was reported with its seconds
+            self.observer.note(
+                "the time budget is used up, and no trial has finished: waiting up to "
+                f"{format_seconds(max(left))} for the first result"
+            )
 
     def _obey(self) -> None:
         """Wait without counting time if the run is paused; raise if it should end."""
@@ -179,12 +194,26 @@ class _Search:
         return ""
 
     def _start(self, trial: Trial) -> None:
-        """Start a trial, after a pilot if its cost is unknown."""
+        """Start a trial, after a pilot if its cost is unknown, unless its turn is later."""
+        if self._is_passed_over(trial):
+            self.n_passed_over += 1
+            message = "not started: its algorithm exceeded the limit before, and others are untried"
+            self._settle(Ended(trial, None, Failure(FailureKind.TIMEOUT, message)))
+            return
         budget = self._budget()
         seconds = self.time_limit.seconds(trial, budget)
         pilot_seconds = self.time_limit.pilot_seconds(trial, budget)
         started = self.study.start(trial)
         self.running.submit(started, self.pace.report, seconds, pilot_seconds=pilot_seconds)
+
+    def _is_passed_over(self, trial: Trial) -> bool:
+        """Return whether another algorithm is next, because this one has only exceeded limits."""
+        costs = self.study.optimizer.costs
+        if self._has_result or trial.attempts or self.n_passed_over == _MOST_UNENDED:
+            return False
+        late = {costs.model_of(other.query.configuration) for other in self._unended()}
+        is_late = costs.model_of(trial.query.configuration) in late
+        return is_late and self.only is None and not costs.models <= costs.seen
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial or the reason to end; return neither while the method waits."""
@@ -312,8 +341,9 @@ class _Search:
     def _run_cheapest(self) -> None:
         """Rerun the cheapest trial without a limit if no trial would finish within the limit.
 
-        The limit is lifted once ten trials have timed out, all models have been tried, no new trial
-        may start, or the budget would soon be too short for the cheapest trial.
+        The limit is lifted once ten trials have timed out, or all models have been tried. After two
+        timeouts, it is also lifted if no new trial may start, or the budget would soon be too short
+        for the cheapest trial.
         """
         costs = self.study.optimizer.costs
         if self.only is not None or self.time_limit.lifted is not None or self._has_result:
@@ -326,7 +356,8 @@ class _Search:
         is_last = self._trials_left() == 0 or self._seconds_left() <= 0
         is_over = is_last and not self.running.n_running
         is_due = self._seconds_left() <= _DUE_TIMES * seconds
-        if not (is_over or is_due or len(late) >= _MOST_UNENDED or costs.models <= costs.seen):
+        is_tried = costs.models <= costs.seen or len(late) >= _MOST_UNENDED
+        if not (is_tried or (len(late) > 1 and (is_over or is_due))):
             return
         self.observer.note(
             f"no trial finishes within its limit, so trial {cheapest.number}, the cheapest, runs "
@@ -348,8 +379,8 @@ class _Search:
         return totals.told > totals.failed
 
     def _unended(self) -> list[Trial]:
-        """Return trials that exceeded their limit, or were predicted to exceed it."""
-        failed = (t for t in self.study.trials.values() if t.failure is not None)
+        """Return trials that exceeded their limit, or whose pilots predicted that they would."""
+        failed = (t for t in self.study.trials.values() if t.failure is not None and t.attempts)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
 
     def _requeue_lost(self, trial: Trial, outcome: TrialOutcome) -> None:
