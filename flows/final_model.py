@@ -78,7 +78,7 @@ def fit_final_model(
     restore = partial(restore_predictions, study, running, context, observer)
     left = seconds_left()
     after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, left)
-    choice = _choice(study, incumbent, restore, left - after)
+    choice = _choice(study, incumbent, restore, max(left - after, _LEAST_CHOICE_SECONDS))
     is_short = awaits_refit(study.result)
     if not is_short and _is_replaced(study, choice):
         if not _is_scored(study):
@@ -300,8 +300,9 @@ _GRACE_SECONDS = 3.0
 """Seconds by which a refit may delay the end of the command."""
 _SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE = 5.0, 1 / 20
 """Refits up to these seconds, or this share of the budget if longer, have their time reserved."""
-_CHOICE_SHARE = 0.5
-"""Largest share of the reserved time for re-evaluating finalists or choosing an ensemble."""
+_CHOICE_SHARE, _LEAST_CHOICE_SECONDS = 0.5, 1.0
+"""Largest share of the reserved time for re-evaluating finalists or choosing an ensemble, and the
+seconds that a choice may take even after the end of the budget."""
 _SCORED = 2
 """Number of members whose scoring time is reserved."""
 _AVERAGING_SECONDS = 1.0

@@ -168,7 +168,7 @@ class _Search:
         self.is_late = True
         if self.time_limit.lifted is None:  # else it was reported with its seconds
             self.observer.note(
-                "the time budget is used up, and no trial has finished: waiting up to "
+                "the time budget is used up, and no trial has finished: waiting about "
                 f"{format_seconds(max(left))} for the first result"
             )
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +113,10 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int
         asked: list[tuple[str, int | None]] = []
 
         def chosen(
-            study: Study, kind_asked: str, size: int | None, restore: object
+            study: Study, kind_asked: str, size: int | None, restore: object, seconds: float
         ) -> ChosenEnsemble:
             assert callable(restore)
+            assert seconds == inf
             asked.append((kind_asked, size))
             members = tuple((study.trials[int(n[1:])], w) for n, w in weights.items())
             return ChosenEnsemble(kind, members, (10.0, 9.0))

@@ -110,7 +110,7 @@ def looked_at(folder: Path) -> Ended:
 
 
 def test_without_time_for_a_refit_the_model_is_the_mean_of_the_folds(ended) -> None:
-    summary = ended.end(1.0)
+    summary = ended.end(-2.0)
     assert summary["model_of_folds"]
     assert summary["test_loss"] is not None
     assert ended.workers.begun == ["refit", "score"]
@@ -123,20 +123,20 @@ def test_without_time_for_a_refit_the_model_is_the_mean_of_the_folds(ended) -> N
 
 
 def test_a_refit_that_takes_too_long_is_ended_and_the_folds_take_its_place(ended) -> None:
-    summary = ended.end(1e3, 1e3, 2.0)
+    summary = ended.end(1e3, 1e3, 1e3, -1.0)
     assert summary["model_of_folds"]
     assert summary["test_loss"] is not None
 
 
 def test_a_later_session_with_time_refits_what_was_a_mean_of_folds(ended) -> None:
-    ended.end(1.0)
+    ended.end(-2.0)
     summary = ended.end(1e3)
     assert not summary["model_of_folds"]
     assert isinstance(final_model(ended.store, ended.name)[0], Pipeline)
 
 
 def test_members_of_an_ensemble_are_means_of_their_folds(ended) -> None:
-    summary = ended.end(1.0, ensemble=EnsembleRule("agnostic"))
+    summary = ended.end(-2.0, ensemble=EnsembleRule("agnostic"))
     model, about = final_model(ended.store, ended.name)
     assert summary["model_of_folds"]
     assert len(model.members_) == len(about["members"]) > 1
@@ -145,14 +145,14 @@ def test_members_of_an_ensemble_are_means_of_their_folds(ended) -> None:
 
 
 def test_a_mean_of_folds_is_exported_like_any_model(ended) -> None:
-    ended.end(1.0)
+    ended.end(-2.0)
     exported = export(ended.store, ended.name, "pickle")
     assert exported.n_checked > 0
 
 
 def test_where_the_cache_has_lost_a_model_the_refit_takes_its_time(ended) -> None:
     ended.store.prune(0)
-    summary = ended.end(1.0)
+    summary = ended.end(-2.0)
     assert not summary["model_of_folds"]
     assert isinstance(final_model(ended.store, ended.name)[0], Pipeline)
 
@@ -212,6 +212,22 @@ def test_time_for_a_refit_is_held_back_only_where_it_fits(ended) -> None:
         assert ending.ending_seconds(study, 1, 20.0) == 20
 
 
+def test_time_for_a_short_refit_and_the_choice_of_an_ensemble_is_held_back(
+    ended, monkeypatch
+) -> None:
+    for module in (ending, refitting):
+        monkeypatch.setattr(module, "refit_seconds", lambda *_: 4.5)
+    monkeypatch.setattr(ending, "choosing_seconds", lambda *_: 7.0)
+    with Study.opened(ended.store, ended.name) as study:
+        assert 6.5 <= ending.ending_seconds(study, 1, 2.0) < 7  # more than the share it may have
+        study.plan = changed(study.plan, budget=200.0)
+        monkeypatch.setattr(refitting, "refit_seconds", lambda *_: 9.0)
+        monkeypatch.setattr(ending, "refit_seconds", lambda *_: 9.0)
+        assert 11 <= ending.ending_seconds(study, 1, 2.0) < 12
+        study.plan = changed(study.plan, budget=60.0, ensemble=EnsembleRule("agnostic"))
+        assert 18 <= ending.ending_seconds(study, 1, 20.0) < 19
+
+
 @pytest.mark.usefixtures("slow_refits")
 def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -> None:
     monkeypatch.setattr(Costs, "held_out_seconds", lambda *_: 16.0)
@@ -222,7 +238,7 @@ def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -
 
 @pytest.mark.usefixtures("slow_refits")
 def test_where_folds_may_not_be_averaged_the_refit_takes_its_time(ended) -> None:
-    summary = ended.end(1.0, no_cache=True)
+    summary = ended.end(-2.0, no_cache=True)
     assert (summary["model_of_folds"], summary["model_subset"]) == (False, 1.0)
 
 

@@ -429,7 +429,7 @@ def test_a_first_result_after_the_budget_is_announced_once_with_its_seconds() ->
     done = Searched(fates, heard=heard, seconds=5, raises=KeyboardInterrupt)
     assert done.study.n_asked == 2
     (note,) = done.heard.notes
-    assert "no trial has finished: waiting up to 8.0s" in note
+    assert "no trial has finished: waiting about 8.0s" in note
 
 
 def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter, sleep
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from worlds import evaluation
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.study import ensemble
 from prefect_tune.flows.study import retention as kept_predictions
-from prefect_tune.flows.study.ensemble import choose_ensemble
+from prefect_tune.flows.study.ensemble import choose_ensemble, choosing_seconds
 from prefect_tune.flows.study.retention import KeptPredictions
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Trial
@@ -26,6 +27,8 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.ensembling.choosing import ChoiceCosts
+from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
@@ -111,6 +114,35 @@ def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study, monke
     least = min(chosen.nested, key=chosen.nested.__getitem__)
     expected = choose_ensemble(study, least)
     assert chosen.to_json() == {**expected.to_json(), "nested": chosen.nested}
+
+
+def test_a_choice_that_would_take_too_long_considers_only_the_best_trials(
+    study, monkeypatch
+) -> None:
+    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(0.1, 0.0, 0.0, 0.0))
+    ranked = [trial.number for trial in study.optimizer.history.best(N_TRIALS)]
+    chosen = choose_ensemble(study, "agnostic", seconds=0.7)
+    assert set(weights_of(chosen)) <= set(ranked[: N_TRIALS // 2])
+    (note,) = chosen.notes
+    assert note == f"too little time to choose from {N_TRIALS} trials; using the best 6"
+    alone = choose_ensemble(study, "auto", seconds=0.0)
+    assert weights_of(alone) == {best(study).number: 1.0}
+    assert choose_ensemble(study, "agnostic", seconds=1.3).notes == ()
+
+
+def test_the_seconds_of_a_choice_are_predicted_from_the_metric_at_work(study, monkeypatch) -> None:
+    fold_losses = HeldOut.fold_losses
+
+    def slow(*arguments) -> np.ndarray:
+        sleep(0.005)
+        return fold_losses(*arguments)
+
+    monkeypatch.setattr(HeldOut, "fold_losses", slow)
+    monkeypatch.setattr(study, "choice_costs", None)
+    predicted = choosing_seconds(study, "greedy", 8)
+    began = perf_counter()
+    choose_ensemble(study, "greedy", 8)
+    assert 0.5 * (perf_counter() - began) < predicted < 4 * (perf_counter() - began)
 
 
 def test_what_auto_builds_is_fitted_in_a_few_times_what_the_best_takes(study, monkeypatch) -> None:
