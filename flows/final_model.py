@@ -1,14 +1,14 @@
 """Final model of a study: refits the chosen trials on all training rows and scores the result."""
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from math import inf
 from typing import Any
 
-from prefect_tune.flows.options.values import EnsembleRule
+from prefect_tune.flows.options.values import EnsembleKind, EnsembleRule
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.reevaluation import restore_predictions
 from prefect_tune.flows.refitting import (
@@ -78,7 +78,9 @@ def fit_final_model(
     restore = partial(restore_predictions, study, running, context, observer)
     left = seconds_left()
     after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, left)
-    choice = _choice(study, incumbent, restore, max(left - after, _LEAST_CHOICE_SECONDS))
+    for_choice = max(left - after, _LEAST_CHOICE_SECONDS)
+    choose = partial(choose_ensemble, restore=restore, seconds=for_choice)
+    choice = _choice(study, incumbent, choose)
     is_short = awaits_refit(study.result)
     if not is_short and _is_replaced(study, choice):
         if not _is_scored(study):
@@ -252,12 +254,11 @@ def _rule(study: Study) -> EnsembleRule | None:
     return options.ensemble or (EnsembleRule(declared) if declared else None)
 
 
-def _choice(
-    study: Study,
-    incumbent: Trial,
-    restore: Callable[[Sequence[Trial]], None],
-    seconds: float,
-) -> _Choice:
+_Choose = Callable[[Study, EnsembleKind, int | None], ChosenEnsemble | None]
+"""`choose_ensemble` of a study, a kind and a size."""
+
+
+def _choice(study: Study, incumbent: Trial, choose: _Choose) -> _Choice:
     """Choose the members of the final model by the user's rule, or else by the method's."""
     rule = _rule(study)
     if picks_single_trial(study.plan, study.optimizer):
@@ -266,23 +267,19 @@ def _choice(
         weights = study.optimizer.weights or {incumbent.number: 1.0}
         numbers = sorted(weights, key=lambda number: (-weights[number], number))
         return _Choice(tuple((study.trials[number], weights[number]) for number in numbers))
-    chosen = None if rule.kind == "single" else _ensemble(study, incumbent, rule, restore, seconds)
+    chosen = None if rule.kind == "single" else _ensemble(study, incumbent, rule, choose)
     if chosen is None or chosen.kind == "single":
         return _Choice(((incumbent, 1.0),), rule, chosen)
     return _Choice(chosen.members, rule, chosen)
 
 
 def _ensemble(
-    study: Study,
-    incumbent: Trial,
-    rule: EnsembleRule,
-    restore: Callable[[Sequence[Trial]], None],
-    seconds: float,
+    study: Study, incumbent: Trial, rule: EnsembleRule, choose: _Choose
 ) -> ChosenEnsemble | None:
     """Choose an ensemble; on any error, fall back to the best trial."""
     try:
         with one_thread():
-            return choose_ensemble(study, rule.kind, rule.size, restore, seconds)
+            return choose(study, rule.kind, rule.size)
     except (StoreLost, StoreRefused):
         raise
     except Exception as error:  # of any kind, such as too little memory

@@ -226,11 +226,10 @@ def missed_precisions(
     score = predictions.score
     if score is None:
         raise ValueError(f"the metric needs probabilities, and {predictions.why_no_probabilities}")
-    if n_classes == 2:
-        return 1 - weighted_precisions(score[:, 1], y == 1, weights)
-    each = [weighted_precisions(score[:, c], y == c, weights) for c in range(n_classes)]
-    is_there = [weights[:, y == c].any(axis=1) for c in range(n_classes)]
-    return 1 - np.sum(each, axis=0) / np.sum(is_there, axis=0)
+    classes = [1] if n_classes == 2 else range(n_classes)
+    each = [weighted_precisions(score[:, c], y == c, weights) for c in classes]
+    n_there = np.sum([weights[:, y == c].any(axis=1) for c in classes], axis=0)
+    return 1 - np.sum(each, axis=0) / np.maximum(n_there, 1)
 
 
 def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
@@ -239,11 +238,11 @@ def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: A
     Rows with equal scores share one threshold, so each counts the precision below the last of them.
     """
     order = np.argsort(-score, kind="stable")
-    columns, positive = weights.T[order], is_positive[order, None]
-    hit = np.cumsum(columns * positive, axis=0)
-    last = np.searchsorted(-score[order], -score[order][is_positive[order]], "right") - 1
+    columns, hits, falling = weights.T[order], (weights * is_positive).T[order], -score[order]
+    last = np.searchsorted(falling, falling, "right") - 1
+    hit = np.cumsum(hits, axis=0)
     precision = _ratio(hit[last], np.cumsum(columns, axis=0)[last])
-    return _ratio((columns[is_positive[order]] * precision).sum(axis=0), hit[-1])
+    return _ratio((hits * precision).sum(axis=0), hit[-1])
 
 
 def is_quick(metric: Metric) -> bool:

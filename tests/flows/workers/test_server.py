@@ -1,5 +1,8 @@
 """What a Prefect server is told of trials, how fast, and what sessions leave behind on it."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 from uuid import uuid4
 
@@ -195,3 +198,30 @@ def test_a_server_that_is_gone_is_a_warning_and_no_error(caplog) -> None:
         assert close_open_runs(uuid4(), CRASHED) == 0
         end_task_run(uuid4(), uuid4(), evaluate, "trial 0", CRASHED)
     assert caplog.text.count("could not be set to Crashed") == 2
+
+
+@pytest.mark.slow
+def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None:
+    """In a process of its own, because Prefect reads its settings on import."""
+    code = """if True:
+        from prefect import flow, task
+        from prefect_tune.flows.comparing import compare
+        from prefect_tune.flows.comparison.session import search_replicate
+        from prefect_tune.flows.tuning import retry, tune
+        from prefect_tune.tasks import final_model, model_comparison
+        from prefect_tune.tasks.trial.evaluate import evaluate, step_task
+        def theirs(): pass
+        assert task(theirs).retries == flow(theirs).retries == 3
+        ours = [value for module in (final_model, model_comparison)
+                for value in vars(module).values() if isinstance(value, type(evaluate))]
+        assert len(ours) > 3
+        ours += [evaluate, step_task("impute"), search_replicate, tune, retry, compare]
+        print({one.retries for one in ours}, tune.with_options(retries=2).retries)
+    """
+    kinds = ("TASK", "TASKS", "FLOW", "FLOWS")
+    of_site = {f"PREFECT_{kind}_DEFAULT_RETRIES": "3" for kind in kinds}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **of_site}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("{0} 2\n", 0), done.stderr
