@@ -1,9 +1,9 @@
 """An ensemble of a study's trials, chosen by held-out predictions after the search."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
-from time import perf_counter
+from time import monotonic, perf_counter
 from types import MappingProxyType
 from typing import Any
 
@@ -96,6 +96,9 @@ def choose_ensemble(
         restore: Recomputes missing predictions of trials, best first, as far as possible.
         seconds: Time for the choice. If a choice among all candidates is predicted to take longer,
             only half, a quarter, ... of them are considered, the best ones.
+
+    Raises:
+        TimeoutError: If the choice takes longer nevertheless.
     """
     feasible = study.optimizer.history.best(BEST_OF_ENSEMBLES)
     if not feasible:
@@ -111,7 +114,9 @@ def choose_ensemble(
     if kind == "single" or (short and n == 1):
         return _alone(best, short)
     restore([trial for trial in candidates if _has_lost_predictions(study, trial)])
+    until = monotonic() + seconds
     trials, held_out = stored_predictions(study, candidates)
+    held_out = replace(held_out, until=until)
     notes = [*short, *_notes(kind, held_out, len(candidates) - len(trials))]
     if not trials:
         return _alone(best, notes)

@@ -112,8 +112,11 @@ def bootstraps_for(metric: Metric) -> Bootstraps:
 def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
     """Return the agnostic weights of the candidates, shape (n,), which sum to 1."""
     resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
-    risks = np.array([resampling.risks(predicted) for predicted in held_out.predictions])
-    return frequencies_of_few(risks, MOST_MEMBERS)
+    risks = []
+    for predicted in held_out.predictions:
+        held_out.check_time()
+        risks.append(resampling.risks(predicted))
+    return frequencies_of_few(np.array(risks), MOST_MEMBERS)
 
 
 Kind = Literal["single", "greedy", "agnostic"]
@@ -248,6 +251,20 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
     return KINDS[int(is_best.argmax())]
 
 
+_TIMED_SECONDS = 0.1
+"""Time to measure calls; it spans several turns of other processes on a busy machine."""
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    """Return the mean seconds of calls after the first, which may import."""
+    work()
+    n, begun = 0, perf_counter()
+    while perf_counter() - begun < _TIMED_SECONDS:
+        work()
+        n += 1
+    return (perf_counter() - begun) / n
+
+
 @dataclass(frozen=True, slots=True)
 class ChoiceCosts:
     """Measured seconds of the parts of a choice.
@@ -267,16 +284,19 @@ class ChoiceCosts:
     @classmethod
     def measured(cls, held_out: HeldOut, share: float, of_candidate: float) -> Self:
         """Measure the parts on the first candidate, with bootstraps of a `share` of the rows."""
-        first, rng, few = held_out.predictions[0], np.random.default_rng(0), Bootstraps(4, share)
-        held_out.fold_losses(first)  # the first call imports
-        begun = perf_counter()
-        held_out.fold_losses(held_out.by_fold(held_out.contributed(0)))
-        scored = perf_counter()
-        drawn = Resampling.of(held_out.dataset, held_out.split, held_out.metric, few, rng)
-        resampled = perf_counter()
-        drawn.risks(first)
-        of_draw, of_risk = (resampled - scored) / few.n, (perf_counter() - resampled) / few.n
-        return cls(of_candidate, scored - begun, of_draw, of_risk)
+        few = Bootstraps(4, share)
+
+        def draw() -> Resampling:
+            drawn = held_out.dataset, held_out.split, held_out.metric, few
+            return Resampling.of(*drawn, np.random.default_rng(0))
+
+        resampling = draw()
+        return cls(
+            of_candidate,
+            _seconds(lambda: held_out.fold_losses(held_out.by_fold(held_out.contributed(0)))),
+            _seconds(draw) / few.n,
+            _seconds(lambda: resampling.risks(held_out.predictions[0])) / few.n,
+        )
 
     def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
         """Return the predicted seconds of a choice among n candidates, nested for `auto`."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
+from time import monotonic
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,12 +49,16 @@ def heaviest_class(mean: Array) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions, by candidate and fold, for the m rows held out by the folds of a split."""
+    """Predictions, by candidate and fold, for the m rows held out by the folds of a split.
+
+    Losses raise `TimeoutError` after `until`, a reading of `monotonic`.
+    """
 
     dataset: Dataset
     split: Split
     metric: Metric
     predictions: tuple[tuple[Predictions, ...], ...]
+    until: float = inf
 
     def __len__(self) -> int:
         return len(self.predictions)
@@ -74,8 +80,14 @@ class HeldOut:
 
     def fold_losses(self, predictions: Sequence[Predictions]) -> Array:
         """Return the loss of predictions in each fold, shape (n_folds,); nan if undefined."""
+        self.check_time()
         found = zip(self.rows, predictions, strict=True)
         return np.array([self._loss(rows, predicted) for rows, predicted in found])
+
+    def check_time(self) -> None:
+        """Raise `TimeoutError` if the time for the choice is over."""
+        if monotonic() > self.until:
+            raise TimeoutError("it took longer than the time left")
 
     def blended(self, weights: Array) -> tuple[Predictions, ...]:
         """Return the predictions of an ensemble, by fold, for weights (n,) that sum to 1."""
@@ -96,7 +108,7 @@ class HeldOut:
             tuple(predicted.take(keep) for predicted, keep in zip(of_folds, kept, strict=True))
             for of_folds in self.predictions
         )
-        return HeldOut(self.dataset, split, self.metric, predictions)
+        return replace(self, split=split, predictions=predictions)
 
     def _loss(self, rows: NDArray[np.intp], predicted: Predictions) -> float:
         if not len(rows):

@@ -133,9 +133,9 @@ def test_a_choice_that_would_take_too_long_considers_only_the_best_trials(
 def test_the_seconds_of_a_choice_are_predicted_from_the_metric_at_work(study, monkeypatch) -> None:
     fold_losses = HeldOut.fold_losses
 
-    def slow(*arguments) -> np.ndarray:
+    def slow(held_out: HeldOut, predictions) -> np.ndarray:
         sleep(0.005)
-        return fold_losses(*arguments)
+        return fold_losses(held_out, predictions)
 
     monkeypatch.setattr(HeldOut, "fold_losses", slow)
     monkeypatch.setattr(study, "choice_costs", None)
@@ -143,6 +143,10 @@ def test_the_seconds_of_a_choice_are_predicted_from_the_metric_at_work(study, mo
     began = perf_counter()
     choose_ensemble(study, "greedy", 8)
     assert 0.5 * (perf_counter() - began) < predicted < 4 * (perf_counter() - began)
+    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(0.0, 0.0, 0.0, 0.0))
+    for kind in ("greedy", "agnostic", "auto"):
+        with pytest.raises(TimeoutError, match="longer than the time left"):
+            choose_ensemble(study, kind, seconds=0.05)
 
 
 def test_what_auto_builds_is_fitted_in_a_few_times_what_the_best_takes(study, monkeypatch) -> None:
