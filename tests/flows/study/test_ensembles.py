@@ -119,15 +119,15 @@ def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study, monke
 def test_a_choice_that_would_take_too_long_considers_only_the_best_trials(
     study, monkeypatch
 ) -> None:
-    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(0.1, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(100.0, 0.0, 0.0, 0.0))
     ranked = [trial.number for trial in study.optimizer.history.best(N_TRIALS)]
-    chosen = choose_ensemble(study, "agnostic", seconds=0.7)
+    chosen = choose_ensemble(study, "agnostic", seconds=700.0)
     assert set(weights_of(chosen)) <= set(ranked[: N_TRIALS // 2])
     (note,) = chosen.notes
     assert note == f"too little time to choose from {N_TRIALS} trials; using the best 6"
     alone = choose_ensemble(study, "auto", seconds=0.0)
     assert weights_of(alone) == {best(study).number: 1.0}
-    assert choose_ensemble(study, "agnostic", seconds=1.3).notes == ()
+    assert choose_ensemble(study, "agnostic", seconds=1300.0).notes == ()
 
 
 def test_the_seconds_of_a_choice_are_predicted_from_the_metric_at_work(study, monkeypatch) -> None:
