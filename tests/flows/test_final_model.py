@@ -302,7 +302,7 @@ def test_a_session_that_ends_before_the_model_is_scored_is_continued_there(endin
 def test_an_ensemble_that_cannot_be_chosen_does_not_cost_the_model(
     ending, monkeypatch, error
 ) -> None:
-    def fail(*_: Any) -> ChosenEnsemble:
+    def fail(*_: Any, **__: Any) -> ChosenEnsemble:
         raise error
 
     monkeypatch.setattr(final_model, "choose_ensemble", fail)
