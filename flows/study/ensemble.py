@@ -106,9 +106,7 @@ def choose_ensemble(
     if (best := study.incumbent) is not None and not best.query.is_full:
         return _alone(best, [f"trial {best.number} is ahead of all full trials"])
     best, candidates = feasible[0], feasible[: CANDIDATES if kind == "greedy" else None]
-    n = len(candidates)
-    while seconds < inf and n > 1 and choosing_seconds(study, kind, size, n) > seconds:
-        n //= 2
+    n = _affordable(study, kind, size, len(candidates), seconds)
     short = [f"too little time to choose from {len(candidates)} trials; using the best {n}"]
     short, candidates = short if n < len(candidates) else [], candidates[:n]
     if kind == "single" or (short and n == 1):
@@ -137,6 +135,13 @@ def choose_ensemble(
         return _alone(best, notes, nested)
     members = tuple((trials[i], weight) for i, weight in choice.weights.items())
     return ChosenEnsemble(choice.kind, members, choice.losses, nested, tuple(notes))
+
+
+def _affordable(study: Study, kind: EnsembleKind, size: int | None, n: int, seconds: float) -> int:
+    """Return n, half of n and so on: the first number of candidates the time suffices for."""
+    while seconds < inf and n > 1 and choosing_seconds(study, kind, size, n) > seconds:
+        n //= 2
+    return n
 
 
 def choosing_seconds(

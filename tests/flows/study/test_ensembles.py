@@ -145,7 +145,7 @@ def test_the_seconds_of_a_choice_are_predicted_from_the_metric_at_work(study, mo
     assert 0.5 * (perf_counter() - began) < predicted < 4 * (perf_counter() - began)
     monkeypatch.setattr(study, "choice_costs", ChoiceCosts(0.0, 0.0, 0.0, 0.0))
     for kind in ("greedy", "agnostic", "auto"):
-        with pytest.raises(TimeoutError, match="longer than the time left"):
+        with pytest.raises(TimeoutError):
             choose_ensemble(study, kind, seconds=0.05)
 
 
