@@ -77,7 +77,8 @@ def fit_final_model(
     incumbent = _incumbent(study)
     restore = partial(restore_predictions, study, running, context, observer)
     left = seconds_left()
-    after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, left)
+    for_fit = (1 - _CHOICE_SHARE) * left  # a longer refit must not leave the choice without time
+    after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
     for_choice = max(left - after, _LEAST_CHOICE_SECONDS)
     choose = partial(choose_ensemble, restore=restore, seconds=for_choice)
     choice = _choice(study, incumbent, choose)
