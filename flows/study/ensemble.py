@@ -162,7 +162,7 @@ def choosing_seconds(
                 begun = perf_counter()
                 _, held_out = stored_predictions(study, candidates[:1])
                 seconds = perf_counter() - begun
-                study.choice_costs = ChoiceCosts.measured(held_out, bootstraps.share, seconds)
+                study.choice_costs = ChoiceCosts.measured(held_out, bootstraps, seconds)
         except Exception:  # of any kind, such as too little memory; the choice reports it
             study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0, 0.0)
     n = len(candidates) if n is None else n

@@ -282,9 +282,9 @@ class ChoiceCosts:
     of_risk: float
 
     @classmethod
-    def measured(cls, held_out: HeldOut, share: float, of_candidate: float) -> Self:
-        """Measure the parts on the first candidate, with bootstraps of a `share` of the rows."""
-        few = Bootstraps(4, share)
+    def measured(cls, held_out: HeldOut, bootstraps: Bootstraps, of_candidate: float) -> Self:
+        """Measure the parts on the first candidate, with a tenth of the bootstraps."""
+        few = Bootstraps(max(1, bootstraps.n // 10), bootstraps.share)
 
         def draw() -> Resampling:
             drawn = held_out.dataset, held_out.split, held_out.metric, few
