@@ -36,6 +36,7 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
     categorical: list[str] | None = None,
     drop_missing_target: bool = False,
     na_values: list[str] | None = None,
+    decimal: str | None = None,
     input: str | None = None,  # noqa: A002 - the option's name
     methods: str | None = None,
     repeats: int | None = None,

@@ -154,6 +154,7 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
     categorical: list[str] | None = None,
     drop_missing_target: bool = False,
     na_values: list[str] | None = None,
+    decimal: str | None = None,
     input: str | None = None,  # noqa: A002 - the option's name
     space: str | None = None,
     method: str | None = None,

@@ -38,6 +38,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Label, load_dataset
 from prefect_tune.tasks.data.row_reader import as_pandas
+from prefect_tune.tasks.data.table import number_texts
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import (
@@ -121,6 +122,7 @@ class PipelineSearch(BaseEstimator):
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         na_values: Sequence[str] | None = None,
+        decimal: str | None = None,
         input: str | None = None,  # noqa: A002 - the option's name
         trial_timeout: str | None = None,
         trial_memory: str | None = None,
@@ -144,7 +146,7 @@ class PipelineSearch(BaseEstimator):
         self.folds, self.holdout, self.test_size = folds, holdout, test_size
         self.group, self.time, self.gap = group, time, gap
         self.drop, self.categorical = drop, categorical
-        self.na_values = na_values
+        self.na_values, self.decimal = na_values, decimal
         self.input = input
         self.trial_timeout, self.trial_memory = trial_timeout, trial_memory
         self.random_state = random_state
@@ -209,6 +211,8 @@ class PipelineSearch(BaseEstimator):
             if len(unknown):
                 raise BadInput(f"y has the class {unknown[0]!r}, which no training row has")
             true = np.searchsorted(classes, true)
+        else:
+            true = number_texts(pd.Series(true, name="y"), "score", "numbers", "")[0].to_numpy()
         predictions = predictions_of(self.best_estimator_, rows, classes)
         return self._fitted_metric.score(self._fitted_metric.loss(true, predictions, len(classes)))
 

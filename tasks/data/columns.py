@@ -12,24 +12,33 @@ from shlex import quote
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
-from prefect_tune.tasks.data.csv_dialect import number_with_comma
 from prefect_tune.tasks.data.ids import are_whole, without_point_zero
+from prefect_tune.tasks.data.notation import (
+    LEAST_SHARE,
+    Found,
+    NoNumbers,
+    Notation,
+    WrittenNumbers,
+    decimal_mark,
+    is_texts,
+    numbers_in,
+)
 from prefect_tune.tasks.data.row_reader import (
+    MOST,
     LearnedColumn,
     RowReader,
     UnreadableCell,
     is_gap,
-    read_number,
     seconds_of,
     unreadable_text,
     utc_of,
     with_exact_floats,
 )
 from prefect_tune.tasks.data.source import GAPS
-from prefect_tune.tasks.data.table_files import DECIMAL
 
 TEXT_VALUES = 100
 """A column of texts with more values than this, most of them distinct, is not categorical."""
@@ -44,8 +53,6 @@ _HASHED_CELLS = 50_000_000
 """Most cells of hashed words in a table (400 MB), unless earlier studies of a series need more."""
 _TEXT_WORDS = 2
 """Least average number of words in the values of a free text."""
-_STRAY_SHARE = 0.9
-"""If at least this share of texts are numbers, the other texts count as slips."""
 _PROBED = 1_000
 """Values inspected to distinguish texts from names, and lists from single values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
@@ -94,7 +101,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         The features in canonical form, the reader of such rows, and notes for the user.
 
     Raises:
-        BadInput: If a column is duplicated, missing or has infinite numbers; or if none is left.
+        BadInput: If a column is duplicated or missing, or if none is left.
     """
     doubled = frame.columns[frame.columns.duplicated()]
     if len(doubled):
@@ -103,15 +110,17 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         need_column(named, frame.columns, where)
     frame = frame.drop(columns=list(drop))
     frame.columns = frame.columns.astype(str)
-    columns, earlier = list[LearnedColumn](), dict(texts)
-    left_out: dict[str, list[str]] = {}
+    columns, earlier, decimal = list[LearnedColumn](), dict(texts), decimal_mark(frame)
+    left_out, notes = dict[str, list[str]](), list[str]()
     for name in frame.columns:
         column = frame[name][~is_gap(frame[name], missing)]
         is_category = name in categorical or (name in whole and not _holds_numbers(column))
         if is_category and len(column):
             learned: LearnedColumn | str = _category(name, column)
         else:
-            learned = _as_before(name, column, earlier) or _learned(name, column)
+            found = numbers_in(column, decimal)
+            learned = _as_before(name, column, earlier) or _learned(name, column, found, decimal)
+            notes += _number_notes(column, learned, found)
         if isinstance(learned, str):
             left_out.setdefault(learned, []).append(name)
         else:
@@ -119,14 +128,12 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
-    decimal = frame.attrs.get(DECIMAL, ".")
-    reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing), decimal)
+    reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing))
     _check_names(reader, where)
-    X, cells = reader.read(frame)
-    if cells:
-        _refuse(cells, where)
-    notes = [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
-    notes += [*_notes(frame, reader), *_notes_on_earlier(reader, len(frame), categorical, earlier)]
+    X, _ = reader.read(frame)
+    notes += [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
+    notes += [*_notes(frame, X, reader), *_huge_notes(frame, reader)]
+    notes += _notes_on_earlier(reader, len(frame), categorical, earlier)
     return canonical(X), reader, notes
 
 
@@ -139,10 +146,10 @@ def _check_names(reader: RowReader, where: str) -> None:
         )
 
 
-def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
+def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[str]:
     """Yield notes on columns of a frame that the user may want to have treated differently."""
     for name in (column.name for column in reader.columns if column.kind == "number"):
-        if _is_identifier(frame[name]):
+        if _is_identifier(X[name].to_numpy()):
             yield (
                 f"column {name} holds a different whole number in each row; if it only identifies "
                 f"the row, drop it with --drop {quote(name)}"
@@ -156,32 +163,48 @@ def _notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
                 f"column {name} may hold dates, but day and month may be in either order, so it "
                 "is taken as texts; write them as 2024-12-31"
             )
-        yield from _stray_notes(column)
         if frame[name].dtype == np.dtype(object):
             gap = is_gap(frame[name], reader.missing)
             types = sorted({type(value).__name__ for value in frame[name][~gap]})
             if len(types) > 1:
                 yield f"column {name} holds values of type {' and '.join(types)}, taken as texts"
+    yield from _notation_notes(frame, reader)
     yield from _kind_notes(reader.columns)
 
 
-def _stray_notes(column: LearnedColumn) -> Iterator[str]:
-    """Yield a note on few categories that are no numbers among many that are."""
-    strays = [text for text in column.known if not np.isfinite(read_number(text))]
-    if strays and len(strays) <= (1 - _STRAY_SHARE) * len(column.known):
+def _notation_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
+    """Yield a note on the columns of each notation, with an example."""
+    named: dict[Notation, list[str]] = {}
+    for column in reader.columns:
+        if column.kind == "number" and is_texts(frame[column.name]):
+            named.setdefault((*column.notations, Notation())[0], []).append(column.name)
+    for notation, names in named.items():
+        if how := notation.of(frame[names[0]]):
+            yield f"{shown_columns(names)}: {how}"
+
+
+def _number_notes(column: pd.Series, learned: LearnedColumn | str, found: Found) -> Iterator[str]:
+    """Yield a note on texts with numbers that do not make a column of numbers."""
+    if isinstance(found, NoNumbers):
+        yield f"column {column.name} holds {found.within(column)}, so it is not read as numbers"
+    elif found is not None and found.strays and not isinstance(learned, str):
+        stray = found.strays[0]
         yield (
-            f"column {column.name} holds numbers and other values, such as {strays[0]!r}, so it is "
-            f"taken as texts; if that is a gap, name it with --na-values {quote(strays[0])}"
+            f"column {column.name} holds numbers and other values, such as {stray!r}, so it is "
+            f"taken as texts; if that is a gap, name it with --na-values {quote(stray)}"
         )
 
 
-def _refuse(cells: Sequence[UnreadableCell], where: str) -> None:
-    name = cells[0].column
-    n_infinite = sum(cell.column == name for cell in cells)
-    raise BadInput(
-        f"column {name!r} of {where} has {n_infinite} infinite numbers; leave the cells empty, "
-        "or --drop the column"
-    )
+def _huge_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
+    """Yield a note on each column with numbers that are too large for models."""
+    for name in (column.name for column in reader.columns if column.kind == "number"):
+        if name in frame and pd.api.types.is_float_dtype(frame[name]):
+            is_huge = frame[name].abs() > MOST
+            if is_huge.any():
+                yield (
+                    f"{is_huge.sum()} numbers of column {name} are infinite or beyond {MOST:g} and "
+                    "count as missing"
+                )
 
 
 def _with_hashed(
@@ -233,22 +256,28 @@ def _as_before(name: str, column: pd.Series, earlier: Mapping[str, int]) -> Lear
     return LearnedColumn(name, "text") if earlier[name] else _category(name, column)
 
 
-def _learned(name: str, column: pd.Series) -> LearnedColumn | str:
+def _learned(name: str, column: pd.Series, found: Found, decimal: str) -> LearnedColumn | str:
+    """Return a column of values without gaps, with the numbers found in texts, or why to skip it.
+
+    `decimal` is the decimal mark in texts of the table, if they decide it.
+    """
     kind = column.dtype
     if not len(column) or pd.api.types.is_complex_dtype(kind):
         return "complex numbers" if len(column) else "no values"
     if isinstance(kind, pd.CategoricalDtype):
-        return _category(name, column)
+        is_plain = isinstance(found, WrittenNumbers) and found.is_plain
+        return (not is_plain and _number(name, found)) or _category(name, column)
     if isinstance(kind, pd.PeriodDtype) or pd.api.types.is_datetime64_any_dtype(kind):
         return _date(name, column, "")
     if _holds_numbers(column):
-        return LearnedColumn(name, "number")
+        may_have_commas = decimal == "," and pd.api.types.is_integer_dtype(kind)
+        return LearnedColumn(name, "number", notations=(Notation(","),) * may_have_commas)
     if pd.api.types.is_timedelta64_dtype(kind):
         return LearnedColumn(name, "duration")
-    return _learned_of_objects(name, column)
+    return _learned_of_objects(name, column, found)
 
 
-def _learned_of_objects(name: str, column: pd.Series) -> LearnedColumn | str:
+def _learned_of_objects(name: str, column: pd.Series, numbers: Found) -> LearnedColumn | str:
     """Return the kind of a column of objects or texts, or the reason to skip it."""
     nested = next((v for v in column.iloc[:_PROBED] if isinstance(v, _NESTED)), None)
     if nested is not None:
@@ -258,20 +287,28 @@ def _learned_of_objects(name: str, column: pd.Series) -> LearnedColumn | str:
         return _date(name, column, "")
     if np.isfinite(seconds_of(values.iloc[0])) and np.isfinite([*map(seconds_of, values)]).all():
         return LearnedColumn(name, "duration")
-    if found != "string":
-        return _category(name, column)
-    formats = _date_formats(values.reset_index(drop=True))
-    if len(formats) == 1:
+    if found == "string" and len(formats := _date_formats(values.reset_index(drop=True))) == 1:
         return _date(name, column, formats[0])
-    return _learned_of_texts(name, column, values)
+    if (number := _number(name, numbers)) or found != "string":
+        return number or _category(name, column)
+    return _learned_of_texts(name, column, values, numbers)
 
 
-def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> LearnedColumn | str:
+def _number(name: str, found: Found) -> LearnedColumn | None:
+    """Return a column of which all texts are numbers; None for any other column."""
+    if not isinstance(found, WrittenNumbers) or found.strays:
+        return None
+    return LearnedColumn(name, "number", notations=(found.notation,) * (not found.is_plain))
+
+
+def _learned_of_texts(
+    name: str, column: pd.Series, values: pd.Series, numbers: Found
+) -> LearnedColumn | str:
     """Return the kind of a column of texts by its distinct values, or the reason to skip it."""
     share = len(values) / len(column)
     if len(values) <= TEXT_VALUES or share <= TEXT_SHARE:
         return _category(name, column)
-    _refuse_strays(name, values)
+    _refuse_strays(name, values, numbers.strays if isinstance(numbers, WrittenNumbers) else ())
     if np.mean([len(text.split()) for text in values.iloc[:_PROBED]]) >= _TEXT_WORDS:
         return LearnedColumn(name, "text")
     if share > _IDENTIFIER_SHARE:
@@ -282,18 +319,12 @@ def _learned_of_texts(name: str, column: pd.Series, values: pd.Series) -> Learne
 _NESTED = (list, tuple, dict, set, frozenset, np.ndarray, bytes)
 
 
-def _refuse_strays(name: str, values: pd.Series) -> None:
+def _refuse_strays(name: str, values: pd.Series, no_numbers: Sequence[str]) -> None:
     """Refuse texts that are numbers or dates, except for a few slips or spellings of a gap."""
-    is_number = np.array(
-        [
-            np.isfinite(read_number(value)) or number_with_comma(value) is not None
-            for value in values
-        ]
-    )
     is_date = ~utc_of(values.reset_index(drop=True), "", ())[1]
-    for what, is_right in (("numbers", is_number), ("dates", is_date)):
-        strays = values[~is_right]
-        if len(strays) and is_right.mean() >= _STRAY_SHARE:
+    no_dates = values[~is_date] if is_date.mean() >= LEAST_SHARE else values.iloc[:0]
+    for what, strays in (("numbers", values[values.isin(no_numbers)]), ("dates", no_dates)):
+        if len(strays):
             first = strays.iloc[0]
             raise BadInput(
                 f"column {name!r} holds {what} and {len(strays)} other values, such as {first!r} "
@@ -369,6 +400,8 @@ def read_rows(
         if not set(column.features) <= known:
             need_column(column.name, frame.columns, where)
     X, cells = reader.read(frame)
+    for note in _huge_notes(frame, reader):
+        _LOGGER.warning(note)
     for name, values in unseen_values(X, reader).items():
         _LOGGER.warning(
             f"column {name}: {len(values)} of {X[name].notna().sum()} values were not there in "
@@ -391,9 +424,12 @@ def unseen_values(X: pd.DataFrame, reader: RowReader) -> dict[str, pd.Series]:
 _LOGGER = logging.getLogger(__name__)
 
 
-def _is_identifier(column: pd.Series) -> bool:
-    is_whole = pd.api.types.is_integer_dtype(column)
-    return bool(is_whole and len(column) > _FEW_ROWS and column.nunique() == len(column))
+def _is_identifier(numbers: NDArray[np.float64]) -> bool:
+    """Return whether many numbers are whole and differ; most others show it in the first ones."""
+    return len(numbers) > _FEW_ROWS and all(
+        (part % 1 == 0).all() and len(np.unique(part)) == len(part)
+        for part in (numbers[:_PROBED], numbers)
+    )
 
 
 def category_texts(column: pd.Series) -> pd.Series:

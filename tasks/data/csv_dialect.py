@@ -1,4 +1,4 @@
-"""Detection of a text table's encoding, separator, quotes, decimal mark and line of names."""
+"""Detection of a text table's encoding, separator, quotes and line of names."""
 
 import csv
 import io
@@ -26,11 +26,8 @@ _BOMS = (
     (BOM_UTF16_BE, "utf-16"),
 )
 _ROWS = 100
-_NUMBER = rb"[-+]?[\d.]*%s\d+(?:[eE][-+]?\d+)?"
-THOUSANDS = r"[-+]?[1-9]\d{0,2}(?:\.\d{3})+"
-"""Pattern for numbers with dots between thousands, in files with decimal commas."""
-_WITH_COMMA = re.compile(rf"(?:{THOUSANDS}|[-+]?\d*)(?:,\d+)?(?:[eE][-+]?\d+)?")
-_WITH_POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
+_WITH_POINT = rb" *[-+]?\d*\.(?:\d{1,2}|\d{4,})(?:[eE][-+]?\d+)? *"
+"""Numbers whose point cannot be for thousands."""
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
 """In order of preference: first tabs, because column names contain none, then commas."""
 _QUOTED = r"(?m)(?:^|[\t,;|])'"
@@ -78,7 +75,6 @@ class Dialect:
 
     Attributes:
         separator: Character between fields.
-        decimal: Decimal mark of numbers.
         quote: Quotation mark around fields.
         has_blanks: Whether blanks may follow separators; they are no part of fields.
         names: Names of the columns.
@@ -87,7 +83,6 @@ class Dialect:
     """
 
     separator: str = ","
-    decimal: str = "."
     quote: str = '"'
     has_blanks: bool = False
     names: tuple[str, ...] = ()
@@ -95,11 +90,8 @@ class Dialect:
     skipped: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, content: bytes, decimal: str = "") -> "Dialect":
-        """Detect the dialect of a table in UTF-8, or of its beginning.
-
-        `decimal` is the decimal mark of files with semicolons, if it is known.
-        """
+    def of(cls, content: bytes) -> "Dialect":
+        """Detect the dialect of a table in UTF-8, or of its beginning."""
         end = max(HEAD_BYTES, content.find(b"\n") + 1)
         text = content[:end].decode(errors="ignore")
         n_quoted = 0 if '"' in text or "'" not in text else len(re.findall(_QUOTED, text))
@@ -112,11 +104,8 @@ class Dialect:
             for line, row in rows[1:]
             if _DASHES.fullmatch(" ".join(row)) or (_is_comment(row) and len(row) < len(names))
         ]
-        has_commas = separator == ";" and decimal != "."
-        has_commas = has_commas and (decimal == "," or _is_field(content, ";", _NUMBER % b","))
         return cls(
             separator,
-            "," if has_commas else ".",
             quote,
             f"{separator} " in text,
             tuple(name.strip() or f"Unnamed: {i}" for i, name in enumerate(names)),
@@ -129,7 +118,6 @@ class Dialect:
         n_others = len(self.skipped) - self.above
         facts = {
             f"columns separated by {_SEPARATORS[self.separator]}": self.separator != expected,
-            "decimal commas": self.decimal == ",",
             f"text encoded as {encoding}": encoding != "utf-8",
             "single quotes around fields": self.quote != '"',
             f"the names in line {self.above + 1}, without the lines above": self.above > 0,
@@ -139,18 +127,9 @@ class Dialect:
         return f"read with {' and '.join(found)}" if found else ""
 
 
-def number_with_comma(text: str) -> float | None:
-    """Parse a number of a file with decimal commas; None for any other text.
-
-    >>> [number_with_comma(text) for text in ("1.234,5", "4.253", "998", "172.5", "k.A.")]
-    [1234.5, 4253.0, 998.0, 172.5, None]
-    """
-    text = text.strip()
-    if not any(map(str.isdigit, text)):
-        return None
-    if _WITH_COMMA.fullmatch(text):
-        return float(text.replace(".", "").replace(",", "."))
-    return float(text) if _WITH_POINT.fullmatch(text) else None
+def has_points(content: bytes, separator: str) -> bool:
+    """Return whether a field in the beginning of a table is a number with a decimal point."""
+    return _is_field(content[:HEAD_BYTES], separator, _WITH_POINT)
 
 
 def has_padded_codes(content: bytes, separator: str) -> bool:

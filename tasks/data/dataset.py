@@ -147,8 +147,9 @@ class Dataset:
             yield f"{type(label).__name__} {label!r}".encode()
         yield self.y.astype("<i4" if self.classes else "<f8").tobytes()
         yield b"" if self.groups is None else self.groups.astype("<i8").tobytes()
-        if self.reader is not None:
-            yield b"reader" + canonical_json(self.reader.to_json()).encode()
+        values_reader = self.reader and self.reader.with_notations(None)
+        if values_reader is not None and not values_reader.is_plain:
+            yield b"reader" + canonical_json(values_reader.to_json()).encode()
         if self.is_test is not None:
             yield b"test" + np.packbits(self.is_test).tobytes()
         if self.times is not None:
@@ -166,7 +167,8 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     """Store a data set unless it is stored already, and return its digest.
 
     Copies of earlier versions (Parquet, no descriptions of codes) are rewritten, as are copies
-    whose descriptions have changed: descriptions are not in the digest.
+    whose descriptions have changed: descriptions are not in the digest. Notations of numbers are
+    not either, so the reader of a copy reads the notations of all data sets with the same values.
     """
     digest = dataset.digest()
     record, records = dataset_record(digest), store.records
@@ -181,9 +183,14 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
         parts["X"] = dataset.X
     if dataset.aside is not None:
         parts["aside"] = dataset.aside
-    if dataset.reader is not None:
-        parts["reader"] = dataset.reader.to_json()
     is_kept = records.is_whole(record) and records.is_mappable(record)
+    reader = dataset.row_reader
+    stored = load_dataset(store, digest).row_reader if is_kept else None
+    if reader is not None and stored is not None:
+        reader = stored.with_notations(reader)
+        is_kept = reader.to_json() == stored.to_json()
+    if reader is not None and not reader.is_plain:
+        parts["reader"] = reader.to_json()
     if is_kept and (is_kept := parts.keys() <= records.parts(record).keys()):
         described = parts.get(DESCRIPTIONS)
         is_kept = described is None or canonical(described).equals(

@@ -52,7 +52,6 @@ class Location:
         filesystem: File system of the location.
         path: Path on that file system.
         gaps: Texts that count as missing in tables at the location.
-        decimal: Decimal mark that the study learned; empty to detect it.
         folders: Columns and values in the names of the folders above a part of a table, as in
             `site=A/year=2024/part.parquet`; gaps are empty.
         first_line: Line of column names to read before the file, which has none.
@@ -62,13 +61,12 @@ class Location:
     filesystem: Any
     path: str
     gaps: tuple[str, ...] = GAPS
-    decimal: str = ""
     folders: tuple[tuple[str, str], ...] = ()
     first_line: bytes = b""
 
     @classmethod
-    def at(cls, url: str, gaps: tuple[str, ...] = GAPS, decimal: str = "") -> Self:
-        """Locate a URL, even if nothing is there; `gaps` and `decimal` are kept as attributes.
+    def at(cls, url: str, gaps: tuple[str, ...] = GAPS) -> Self:
+        """Locate a URL, even if nothing is there; `gaps` is kept as an attribute.
 
         Raises:
             BadInput: If the file system does not answer, or needs a missing package.
@@ -77,7 +75,7 @@ class Location:
             filesystem, path = fsspec.core.url_to_fs(with_signature(url))
         except Exception as error:  # any kind: file systems come from many libraries
             raise BadInput(f"{url} cannot be read: {error}") from error
-        return cls(masked(url), filesystem, path, gaps, decimal)
+        return cls(masked(url), filesystem, path, gaps)
 
     def exists(self) -> bool:
         """Return whether the location exists; BadInput if the file system does not answer."""

@@ -7,7 +7,7 @@ reader is the first step of an exported model, so it needs only numpy, pandas an
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 
+from prefect_tune.tasks.data.notation import Notation, is_texts
 from prefect_tune.tasks.data.source import GAPS
 
 Kind = Literal["number", "category", "date", "duration", "text"]
 Values = NDArray[np.float64]
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+MOST = 1e32
+"""Numbers beyond this one are gaps: they stand for no data, and overflow 32-bit floats."""
 TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
 """Spellings of truth values, and their numbers."""
 _ISO = (
@@ -86,6 +89,8 @@ class LearnedColumn:
         format: Format of dates in texts, for `strptime`; empty for ISO 8601.
         has_clock: Whether dates have a time of day.
         n_words: Number of columns into which the words of a text are hashed.
+        notations: Notations of numbers in texts, apart from the one of programs if it is empty. A
+            text that is another number in each is unreadable.
         known: Values of a category, as texts.
     """
 
@@ -94,6 +99,7 @@ class LearnedColumn:
     format: str = ""
     has_clock: bool = False
     n_words: int = 0
+    notations: tuple[Notation, ...] = ()
     known: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -113,9 +119,19 @@ class LearnedColumn:
         """Readable description of the accepted values."""
         if self.kind == "date":
             return f"dates written as {self.format or 'ISO 8601 does, such as 2024-05-01'}"
+        if self.notations:
+            return " or ".join(f"numbers{notation.text}" for notation in self.notations)
         return {"number": "finite numbers", "duration": "durations such as 1 days 02:30:00"}.get(
             self.kind, "texts"
         )
+
+    def number(self, value: Any) -> float:
+        """Return a value as a number; infinity if it is none, or not one in the notations."""
+        if not self.notations or not isinstance(value, str):
+            number = read_number(value)
+            return np.nan if isinstance(value, Number) and np.isinf(number) else number
+        numbers = {n for one in self.notations if np.isfinite(n := one.number(value))}
+        return numbers.pop() if len(numbers) == 1 else np.inf
 
 
 class RowReader(TransformerMixin, BaseEstimator):
@@ -129,16 +145,12 @@ class RowReader(TransformerMixin, BaseEstimator):
     Args:
         columns: The columns, in the order of the features.
         missing: Texts that count as gaps, in addition to the empty text.
-        decimal: Decimal mark of files with semicolons.
     """
 
     def __init__(
-        self,
-        columns: Sequence[LearnedColumn] = (),
-        missing: Sequence[str] = GAPS,
-        decimal: str = ".",
+        self, columns: Sequence[LearnedColumn] = (), missing: Sequence[str] = GAPS
     ) -> None:
-        self.columns, self.missing, self.decimal = columns, missing, decimal
+        self.columns, self.missing = columns, missing
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> Self:
@@ -158,7 +170,11 @@ class RowReader(TransformerMixin, BaseEstimator):
     @classmethod
     def from_json(cls, document: Mapping[str, Any], X: pd.DataFrame) -> Self:
         """Return the inverse of `to_json`, with the categories of the training rows."""
-        columns = [LearnedColumn(**column) for column in document["columns"]]
+        columns = [
+            LearnedColumn(**{**column, "notations": tuple(Notation(**n) for n in notations)})
+            for column in document["columns"]
+            for notations in [column["notations"]]
+        ]
         known = {name: tuple(X[name].cat.categories) for name in X.select_dtypes("category")}
         return cls(
             tuple(
@@ -166,15 +182,25 @@ class RowReader(TransformerMixin, BaseEstimator):
                 for c in columns
             ),
             tuple(document["missing"]),
-            document["decimal"],
         )
+
+    def with_notations(self, other: Self | None) -> Self:
+        """Return a reader with the notations of this and another reader; without other, of none."""
+        plain = (Notation(),)
+        known = {c.name: c.notations or plain for c in other.columns} if other else {}
+        columns = list[LearnedColumn]()
+        for column in self.columns:
+            own = column.notations or plain
+            both = tuple(dict.fromkeys(own + known.get(column.name, own))) if other else plain
+            columns.append(replace(column, notations=both if both != plain else ()))
+        return type(self)(tuple(columns), self.missing)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values, without the categories, which can be found in the training rows."""
         columns = [asdict(column) for column in self.columns]
         for column in columns:
             del column["known"]
-        return {"columns": columns, "missing": list(self.missing), "decimal": self.decimal}
+        return {"columns": columns, "missing": list(self.missing)}
 
     @property
     def names(self) -> list[str]:
@@ -184,13 +210,14 @@ class RowReader(TransformerMixin, BaseEstimator):
     @property
     def texts(self) -> list[str]:
         """Names of the columns to read as texts from a CSV file."""
-        return [column.name for column in self.columns if column.kind != "number"]
+        return [c.name for c in self.columns if c.kind != "number" or c.notations]
 
     @property
     def is_plain(self) -> bool:
         """Whether the reader is one that `of` could return."""
         kinds = {column.kind for column in self.columns}
-        is_usual = set(self.missing) == set(GAPS) and self.decimal == "."
+        has_notations = any(column.notations for column in self.columns)
+        is_usual = set(self.missing) == set(GAPS) and not has_notations
         return is_usual and kinds <= {"number", "category"}
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
@@ -310,14 +337,6 @@ Read = tuple[dict[str, Any], NDArray[np.bool_]]
 """Features by name, and whether each row's cell cannot be read."""
 
 
-def is_texts(column: pd.Series) -> bool:
-    """Return whether a column may have texts, including texts in categories."""
-    kind = column.dtype
-    if isinstance(kind, pd.CategoricalDtype):
-        kind = kind.categories.dtype
-    return kind == np.dtype(object) or pd.api.types.is_string_dtype(kind)
-
-
 def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArray[np.bool_]:
     """Return whether each cell is a gap: empty or in `missing`, where "9" matches numbers too."""
     empty = column.isna().to_numpy(dtype=bool, copy=True)
@@ -351,9 +370,11 @@ def _is_gap(cell: Any, texts: set[str], numbers: set[float]) -> bool:
 def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
     if pd.api.types.is_numeric_dtype(column.dtype):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-        values[is_gap(column, missing)] = np.nan
-        return {learned.name: values}, np.isinf(values)
-    return _each(column, learned, missing, read_number)
+        values[is_gap(column, missing) | (np.abs(values) > MOST)] = np.nan
+        return {learned.name: values}, np.zeros(len(values), dtype=bool)
+    made, is_bad = _each(column, learned, missing, learned.number)
+    made[learned.name][np.abs(made[learned.name]) > MOST] = np.nan
+    return made, is_bad
 
 
 def read_number(value: Any) -> float:

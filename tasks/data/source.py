@@ -25,6 +25,7 @@ class Source:
         categorical: Columns to treat as categories.
         drop_missing_target: Whether to drop rows without a class.
         na_values: Texts that count as missing; None for the default list.
+        decimal: Decimal mark of numbers in texts that do not decide it; None for that of the table.
         aside: Dropped columns that define groups of a constraint.
         predicts: Kind of the target, classes or numbers; None to detect it.
         texts: Columns of texts in earlier studies of a series, with numbers of hashed words, 0 for
@@ -46,6 +47,7 @@ class Source:
     categorical: tuple[str, ...] = ()
     drop_missing_target: bool = False
     na_values: tuple[str, ...] | None = None
+    decimal: Literal["point", "comma"] | None = None
     aside: tuple[str, ...] = ()
     predicts: Literal["classes", "numbers"] | None = None
     keeps_ids: bool = False

@@ -1,5 +1,6 @@
 """The target of a data set: classes or numbers."""
 
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.notation import NoNumbers, as_numbers, numbers_in
 
 _CLASSES = 50
 CLASSES_WITH_DECIMALS = 10
@@ -14,33 +16,35 @@ CLASSES_WITH_DECIMALS = 10
 
 
 def target_of(
-    target: pd.Series, where: str, predicts: str | None = None
+    target: pd.Series, where: str, predicts: str | None = None, decimal: str = ""
 ) -> tuple[NDArray[Any], tuple[str | int | float | bool, ...], list[str]]:
-    """Encode the target: classes or numbers.
+    """Encode the target: classes or numbers. Texts of many different numbers are numbers.
 
     Args:
         target: The values.
         where: Name of the table in messages.
         predicts: `classes` or `numbers`; None takes numbers with many distinct values as numbers.
+        decimal: Decimal mark in the rest of the table, if it is known.
 
     Returns:
         Positions in the sorted classes, and the tuple of classes; or the numbers, and an empty
         tuple. Then notes for the user.
 
     Raises:
-        BadInput: If a target is missing or infinite, or if all targets are equal.
+        BadInput: If a target is missing or infinite, if all targets are equal, or if a text is no
+            number as most others are.
     """
     _check_target(target, where)
+    target, notes = number_texts(target, where, predicts, decimal)
     is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
     if is_numeric and np.isinf(target.to_numpy(dtype=np.float64)).any():
         raise BadInput(
             f"target {target.name!r} of {where} has infinite values; remove or fix these rows"
         )
-    notes = []
     if predicts is None and is_numeric and _are_numbers(target):
         predicts = "numbers"
         note = f"target {target.name} has {target.nunique()} different numbers"
-        notes = [f"{note}, so it is predicted as one; --metric error treats them as classes"]
+        notes.append(f"{note}, so it is predicted as one; --metric error treats them as classes")
     if predicts != "numbers":
         uniques, codes = np.unique(_labels(target), return_inverse=True)
         return codes.astype(np.int32), tuple(label.item() for label in uniques), notes
@@ -52,8 +56,38 @@ def target_of(
     return target.to_numpy(dtype=np.float64), (), notes
 
 
+def number_texts(
+    target: pd.Series, where: str, predicts: str | None, decimal: str
+) -> tuple[pd.Series, list[str]]:
+    """Return a target with its texts as numbers if they are a number to predict, and a note.
+
+    Raises:
+        BadInput: If some of many different numbers are texts of another kind.
+    """
+    found = None if predicts == "classes" else numbers_in(target, decimal)
+    if found is None or (isinstance(found, NoNumbers) and target.nunique() <= _CLASSES):
+        return target, []
+    holds = f"target {target.name!r} of {where} holds"
+    remedy = "write all as numbers, or treat them as classes with --metric error"
+    if isinstance(found, NoNumbers):
+        raise BadInput(f"{holds} {found.within(target)}", remedy=remedy)
+    strays = target[target.isin(found.strays)]
+    numbers = as_numbers(target.drop(strays.index), found.notation)
+    if predicts is None and not _are_numbers(numbers):
+        return target, []
+    if len(strays):
+        raise BadInput(
+            f"{holds} numbers and {len(strays)} other values, such as {strays.iloc[0]!r} in row "
+            f"{strays.index[0] + 1}",
+            remedy=f"leave these rows out with --na-values {quote(strays.iloc[0])} "
+            f"--drop-missing-target, or {remedy}",
+        )
+    return numbers, [f"target {target.name}: {found.notation.of(target)}"]
+
+
 def _are_numbers(target: pd.Series) -> bool:
-    most = _CLASSES if (target % 1 == 0).all() else CLASSES_WITH_DECIMALS
+    is_whole = (target.to_numpy(dtype=np.float64) % 1 == 0).all()
+    most = _CLASSES if is_whole else CLASSES_WITH_DECIMALS
     return target.nunique() > most
 
 

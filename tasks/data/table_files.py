@@ -20,21 +20,29 @@ import pyarrow.parquet as pq
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.csv_dialect import (
     HEAD_BYTES,
-    THOUSANDS,
     Dialect,
     as_utf8,
     footer,
     has_padded_codes,
-    number_with_comma,
+    has_points,
 )
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
+from prefect_tune.tasks.data.notation import (
+    DECIMAL,
+    WrittenNumbers,
+    as_numbers,
+    decimal_mark,
+    numbers_in,
+)
 from prefect_tune.tasks.data.row_reader import joined_name
 from prefect_tune.tasks.data.source import GAPS
 
-NOTES, DECIMAL, INDEX = "notes", "decimal", "index of a DataFrame"
-"""Keys of `DataFrame.attrs`: notes for the user on how a table was read, its decimal mark, and its
-columns that were an index, which are features only if an option names them."""
+NOTES, INDEX = "notes", "index of a DataFrame"
+"""Keys of `DataFrame.attrs`: notes for the user on how a table was read, and its columns that were
+an index, which are features only if an option names them."""
 
+_GROUPS = r"[-+]?[1-9]\d{0,2}\.\d{3}"
+"""Pattern of numbers whose point may separate thousands."""
 POSTGRES_NULL = r"\N"
 """Text that PostgreSQL's COPY writes for a gap; it counts as missing by default."""
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
@@ -81,6 +89,7 @@ def read_table(
             frame = _read_parquet(location, only, of_rows=of_rows)
         elif location.has_suffix(CSV):
             frame = _read_csv(location, location.content(), texts, only)
+            frame = frame if of_rows else _with_numbers(frame, texts)
         else:
             frame = _read_arff(location)
     except pd.errors.ParserWarning as error:
@@ -148,10 +157,12 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
             part.drop(columns=list(gone & filled)) for part, gone in zip(parts, empty, strict=True)
         ]
     frame = pd.concat(parts, ignore_index=True)[names]
-    decimals = {part.attrs[DECIMAL] for part in parts if DECIMAL in part.attrs}
+    decimals = {part.attrs[DECIMAL] for part in parts if DECIMAL in part.attrs} - {""}
     frame.attrs[NOTES] = list(dict.fromkeys(notes))
     frame.attrs[INDEX] = [name for part in parts[:1] for name in part.attrs.get(INDEX, ())]
-    frame.attrs[DECIMAL] = decimals.pop() if len(decimals) == 1 else "."
+    frame.attrs.pop(DECIMAL, None)
+    if decimals:
+        frame.attrs[DECIMAL] = decimals.pop() if len(decimals) == 1 else ""
     return frame
 
 
@@ -374,7 +385,7 @@ def _read_csv(
     location: Location, content: bytes, texts: Collection[str], only: Collection[str] | None
 ) -> pd.DataFrame:
     content, encoding = as_utf8(content)
-    dialect = Dialect.of(content, location.decimal)
+    dialect = Dialect.of(content)
     names = list(dialect.names)
     last = footer(content, dialect.separator, len(names))
     content = content[: len(content) - sum(map(len, last))] if last else content
@@ -384,7 +395,6 @@ def _read_csv(
         quotechar=dialect.quote,
         skipinitialspace=dialect.has_blanks,
         skiprows=dialect.skipped or None,
-        decimal=dialect.decimal,
         low_memory=False,
         index_col=False,
         dtype_backend="numpy_nullable",
@@ -407,37 +417,46 @@ def _read_csv(
     notes = [f"{location.url} is {found}"] if found else []
     if text := b"".join(last).decode(errors="replace").strip():
         notes.append(f"lines at the end of {location.url} are skipped ({len(last)}): {text!r}")
+    numbers, reread = frame.select_dtypes("number"), list[str]()
     if has_padded_codes(content, dialect.separator):
-        whole = [names.index(str(n)) for n in frame.select_dtypes("number") if _is_whole(frame[n])]
-        codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=whole)
+        reread += [str(name) for name in numbers if _is_whole(frame[name])]
+    decimal = decimal_mark(frame)
+    if has_points(content, dialect.separator):
+        decimal = "" if decimal == "," else "."
+    if decimal == ",":
+        reread += [str(name) for name in numbers if _may_have_groups(frame[name])]
+    if reread:
+        positions = [names.index(name) for name in reread]
+        codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=positions)
         for name in codes:
             if example := _padded_code(codes[name].dropna()):
                 frame[name] = codes[name]
                 what = f"codes with leading zeros, such as {example}, and is read as text"
                 notes.append(f"column {name} of {location.url} holds {what}")
-    if dialect.decimal == ",":
-        for name in frame.select_dtypes(["object", "string"]):
-            if flat_name(name) in as_texts:
-                continue
-            read = frame[name]
-            frame[name] = _numbers_with_comma(read, is_each=bool(location.decimal))
-            is_numeric = pd.api.types.is_numeric_dtype(frame[name])
-            if is_numeric and read.str.fullmatch(THOUSANDS).any():
-                example = read[read.str.fullmatch(THOUSANDS).fillna(value=False)].iloc[0]
-                where = f"column {name} of {location.url}"
-                notes.append(f"dots in {where}, such as {example}, separate thousands")
-    frame.attrs[NOTES], frame.attrs[DECIMAL] = notes, dialect.decimal
+            elif codes[name].str.fullmatch(_GROUPS).any():
+                frame[name] = codes[name]
+    frame.attrs[NOTES], frame.attrs[DECIMAL] = notes, decimal
     return frame
 
 
-def _numbers_with_comma(column: pd.Series, *, is_each: bool) -> pd.Series:
-    """Turn texts with decimal commas into numbers; without `is_each`, only if all are numbers."""
-    column = column.astype(object)
-    numbers = column.map(number_with_comma, na_action="ignore").astype(object)
-    is_number = numbers.notna()
-    if is_number.equals(column.notna()):
-        return numbers.astype("Float64")
-    return numbers.where(is_number, column) if is_each else column
+def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
+    """Return a table with the columns of numbers in texts as numbers, and a note, if all are."""
+    decimal, as_texts = decimal_mark(frame), set(map(flat_name, texts))
+    for name in frame.columns.difference(list(as_texts), sort=False):
+        found = numbers_in(frame[name].dropna(), decimal)
+        if isinstance(found, WrittenNumbers) and not (found.strays or found.is_plain):
+            note = f"{name}: {found.notation.of(frame[name])}"
+            frame.attrs[NOTES] = [*frame.attrs[NOTES], note]
+            frame[name] = as_numbers(frame[name], found.notation)
+    return frame
+
+
+def _may_have_groups(numbers: pd.Series) -> bool:
+    """Return whether all points may separate thousands: three digits follow each."""
+    found = numbers.dropna().to_numpy(dtype=np.float64)
+    thousands = found * 1_000
+    are_whole = np.isclose(thousands, thousands.round(), rtol=0, atol=1e-6)
+    return bool((np.abs(found) < 1_000).all() and are_whole.all())
 
 
 def _is_whole(numbers: pd.Series) -> bool:

@@ -21,8 +21,9 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import Given
 from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
 from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.notation import DECIMAL, decimal_mark, is_texts
 from prefect_tune.tasks.data.row_ids import value_ids
-from prefect_tune.tasks.data.row_reader import RowReader, as_pandas, is_gap, is_texts, plain_column
+from prefect_tune.tasks.data.row_reader import RowReader, as_pandas, is_gap, plain_column
 from prefect_tune.tasks.data.row_times import (
     RowTimes,
     check_times_differ,
@@ -62,7 +63,6 @@ def read_frame(
     texts: Sequence[str],
     chosen: str | None = None,
     gaps: tuple[str, ...] = GAPS,
-    decimal: str = "",
 ) -> pd.DataFrame:
     """Read the table at a URL, in any format for tables.
 
@@ -71,14 +71,13 @@ def read_frame(
         texts: Columns to read as texts.
         chosen: Name of the format, or None to detect it; a format for events is ignored.
         gaps: Texts that count as missing.
-        decimal: Decimal mark that the study learned; empty to detect it.
 
     Raises:
         BadInput: If the table cannot be read.
     """
     if chosen is not None and FORMATS.named(chosen).kind != "table":
         chosen = None
-    location = Location.at(url, gaps, decimal)
+    location = Location.at(url, gaps)
     found = recognise(Given(location), chosen, "table")
     return joined(found.frames(location, texts))
 
@@ -106,6 +105,8 @@ def table_dataset(
     frame, notes = _with_target(frame, source.target, where, source)
     left_out = "the index of the DataFrame is left out, unless an option such as --group names it"
     notes += [f"{name}: {left_out}" for name in index]
+    given = {"point": ".", "comma": ","}.get(source.decimal or "")
+    frame.attrs[DECIMAL] = given or decimal_mark(frame)
     features = frame.drop(columns=[source.target])
     group = _taken(features, source.group, where, source)
     times, time_notes = _times(frame, source, where)
@@ -127,7 +128,7 @@ def table_dataset(
             group = pd.concat([group, of_test], ignore_index=True)
         if times is not None:
             times = _joined_times(times, _times(test, source, source.test)[0], source)
-    y, classes, more_notes = target_of(target, where, source.predicts)
+    y, classes, more_notes = target_of(target, where, source.predicts, frame.attrs[DECIMAL])
     notes += more_notes
     groups = None if group is None else groups_of(group, where)
     ids = value_ids(group) if group is not None and source.keeps_ids else None
@@ -140,7 +141,7 @@ def table_dataset(
     if X.shape[1] == 0:
         raise BadInput(f"{where} has no column left to learn from")
     learned = tuple(column for column in reader.columns if column.name not in source.aside)
-    reader = RowReader(learned, reader.missing, reader.decimal)
+    reader = RowReader(learned, reader.missing)
     return Dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
         None if reader.is_plain else reader, times, ids, (*notes, *feature_notes), "table",
@@ -239,8 +240,7 @@ def _with_test_rows(
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
-        decimal = reader.decimal
-        frame = read_frame(source.test, reader.texts, source.format, source.gaps, decimal)
+        frame = read_frame(source.test, reader.texts, source.format, source.gaps)
     frame, notes = _with_target(frame, source.target, source.test, source)
     parts = (X, like_training(frame, reader, source.test))
     categories = [str(name) for name in X.select_dtypes("category")]

@@ -367,7 +367,7 @@ FULL = changed(
     PLAIN,
     data="table.csv", target="it's", format="table", test="later.csv", group="patient",
     drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
-    na_values=("", "-999"),
+    na_values=("", "-999"), decimal="comma",
     problem=Problem("data", "split", "small", "digest", "neg_log_loss", seed=7),
     folds=None,
     holdout=0.25,

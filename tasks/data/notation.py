@@ -1,0 +1,289 @@
+"""Notation of numbers that were written for people, such as `$4,382.40`, `21,57 %` or `(12.5)`.
+
+A column has one decimal mark and one currency, percent sign or unit. Both are found from its texts,
+and later rows are read by them. Exported models read rows by this module, so it needs only pandas.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from numbers import Number
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+DECIMAL = "decimal"
+"""Key of `DataFrame.attrs`: the decimal mark in the numbers of a text file, if there is one."""
+_PROBED = 1_000
+"""Texts inspected before all others are."""
+LEAST_SHARE = 0.9
+"""If at least this share of texts are numbers, the other texts count as slips."""
+_LEAST_OF_UNIT = 4
+"""Texts with fewer values of a unit, on average, are no numbers of several units."""
+_SHOWN_UNITS = 4
+_EXACT_DIGITS = 15
+"""Most digits of a whole number that a float keeps."""
+_LONGEST = 60
+"""Longer texts are no numbers."""
+_SAME = str.maketrans(
+    {**dict.fromkeys("\u00a0\u2007\u2009\u202f", " "), "\u2212": "-", "\u2019": "'", "\u00b5": "μ"}
+)
+_CURRENCY = (
+    r"(?:[A-Z]{1,3})?[$€£¥₹₽₩₺₪₫₴₦₱฿]|(?:USD|EUR|GBP|JPY|CHF|CNY|RMB|INR|CAD|AUD|NZD|SEK|NOK|DKK|PLN"
+    r"|CZK|HUF|BRL|MXN|ZAR|RUB|TRY|KRW|SGD|HKD|THB|ILS|Rs|kr|Fr)\.?"
+)
+_PARTS = re.compile(
+    rf"([-+])?\s*({_CURRENCY})?\s*([-+])?\s*(\d(?:[\d.,' ]*\d)?[.,]?|[.,]\d+)([eE][-+]?\d+)?"
+    rf"\s*((?:{_CURRENCY}|[^\W\d_]|[%‰°])[\w %/°²³.^*·]{{0,19}}?)?\s*(-)?"
+)
+_PARENTHESES = re.compile(r"([^\d()]*)\(([^()]*\d[^()]*)\)([^\d()]*)")
+_WHOLE = r"\d+|[1-9]\d{0,2}(?:([ '])\d{3})(?:\1\d{3})*"
+_BODIES = {
+    ".": re.compile(rf"(?:{_WHOLE}|[1-9]\d{{0,2}}(?:,\d{{2,3}})*,\d{{3}})?(?:\.\d*)?"),
+    ",": re.compile(rf"(?:{_WHOLE}|[1-9]\d{{0,2}}(?:\.\d{{3}})+)?(?:,\d*)?"),
+}
+"""Numbers without signs and units by decimal mark; thousands may have any other mark."""
+_GROUP_MARKS = {".": re.compile("[,' ]"), ",": re.compile("[.' ]")}
+_EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
+"""Numbers in which the mark is for thousands or for decimals."""
+_PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+"""Numbers as programs write them."""
+_PADDED = re.compile(r"0\d+")
+_VERSIONS = 50
+"""Most values of a column that may hold versions, such as 1.9 and 1.10."""
+_CURRENCIES = {"$": "dollars", "€": "euros", "£": "pounds", "¥": "yen", "%": "percent"}
+
+
+class _Parts(NamedTuple):
+    """A number's sign (-1 or 1), unit, digits with marks, and exponent."""
+
+    sign: int
+    unit: str
+    body: str
+    exponent: str
+
+    def value(self, decimal: str) -> float:
+        """Return the number; infinity if its marks do not suit the decimal mark."""
+        if not _BODIES[decimal].fullmatch(self.body):
+            return inf
+        digits = _GROUP_MARKS[decimal].sub("", self.body).replace(decimal, ".")
+        return self.sign * float(digits + self.exponent)
+
+
+def _parts(text: str) -> _Parts | None:
+    text = text.strip()
+    if len(text) > _LONGEST:
+        return None
+    text = text.translate(_SAME)
+    inside = _PARENTHESES.fullmatch(text)
+    found = _PARTS.fullmatch("".join(inside.groups()) if inside else text)
+    if found is None:
+        return None
+    first, before, second, body, exponent, after, last = found.groups(default="")
+    signs = [*filter(None, (first, second, last)), *["-"] * (inside is not None)]
+    if len(signs) > 1:
+        return None
+    unit = " ".join(filter(None, (before, after.strip())))
+    return _Parts(-1 if "-" in signs else 1, unit, body, exponent)
+
+
+@dataclass(frozen=True)
+class Notation:
+    """Notation of the numbers in a column of texts.
+
+    Attributes:
+        decimal: Decimal mark, a point or a comma.
+        unit: Currency, percent sign or unit of every number; empty for none.
+        has_groups: Whether decimal points were commas between thousands, or the reverse.
+    """
+
+    decimal: str = "."
+    unit: str = ""
+    has_groups: bool = False
+
+    def number(self, text: str) -> float:
+        """Return a text as a number; infinity if the text has another notation.
+
+        >>> dollars, commas = Notation(unit="$"), Notation(",")
+        >>> [dollars.number(text) for text in ("$1,234.5", "($5)", "7", "€7", "1.234,5")]
+        [1234.5, -5.0, 7.0, inf, inf]
+        >>> [commas.number(text) for text in ("1.234,5", "4 382", "172.5", "1.234", "k.A.")]
+        [1234.5, 4382.0, 172.5, inf, inf]
+        """
+        parts, decimal = _parts(text), self.decimal
+        if parts is None or not self._has_unit(parts):
+            return inf
+        if decimal == "," and "," not in parts.body and parts.body.count(".") == 1:
+            if not _EITHER.fullmatch(parts.body):
+                decimal = "."  # as programs write numbers
+            elif not self.has_groups:
+                return inf
+        return parts.value(decimal)
+
+    def _has_unit(self, parts: _Parts) -> bool:
+        is_bare = not parts.unit and (self.unit != "%" or parts.body == "0")
+        return parts.unit == self.unit or is_bare
+
+    @property
+    def text(self) -> str:
+        """Description in parentheses; empty for numbers as programs write them."""
+        kind = _CURRENCIES.get(self.unit, f"in {self.unit}")
+        marks = "decimal commas" * (self.decimal == ","), "thousands separators" * self.has_groups
+        how = ", ".join(filter(None, (kind if self.unit else "", *marks)))
+        return f" ({how})" if how else ""
+
+    def of(self, column: pd.Series) -> str:
+        """Return how the texts of a column are read, with an example; empty if it has none."""
+        texts = [text for text in column.iloc[:_PROBED] if isinstance(text, str)]
+        longest = max((t for t in texts if isfinite(self.number(t))), key=len, default="")
+        how = f"read as numbers{self.text}, such as {longest!r} = {self.number(longest):.12g}"
+        return how if longest else ""
+
+
+@dataclass(frozen=True)
+class WrittenNumbers:
+    """Numbers in the texts of a column.
+
+    Attributes:
+        notation: Their notation.
+        is_plain: Whether all numbers are written as programs write them.
+        is_decided: Whether the texts themselves decide on the decimal mark.
+        strays: Distinct texts that are no numbers in this notation.
+    """
+
+    notation: Notation
+    is_plain: bool
+    is_decided: bool
+    strays: tuple[str, ...]
+
+
+class NoNumbers(NamedTuple):
+    """Reason that texts with numbers stay texts, and a text that shows it."""
+
+    reason: str
+    example: str
+
+    def within(self, column: pd.Series) -> str:
+        """Return the reason with the row of the text in a column, counted from 1."""
+        row = column.index[column == self.example][0] + 1
+        return f"{self.reason}, such as {self.example!r} in row {row}"
+
+
+Found = WrittenNumbers | NoNumbers | None
+"""Numbers in texts, or why they stay texts, or None for other texts."""
+
+
+def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:
+    """Find the numbers in distinct texts.
+
+    Args:
+        texts: The texts.
+        decimal: Decimal mark in the rest of the table, if it is known.
+    """
+    found = {text: parts for text in texts if (parts := _parts(text)) is not None}
+    bodies = [parts.body for parts in found.values()]
+    units = Counter(parts.unit for parts in found.values() if parts.unit)
+    is_other = _are_codes(bodies) if not units else 1 < len(units) > len(found) / _LEAST_OF_UNIT
+    if not found or len(found) < LEAST_SHARE * len(texts) or is_other:
+        return None
+    return _of_two_units(found, [*units]) or _with_decimal(texts, found, "".join(units), decimal)
+
+
+def _of_two_units(found: Mapping[str, _Parts], units: Sequence[str]) -> NoNumbers | None:
+    if len(units) > 1:
+        example = next(text for text, parts in found.items() if parts.unit == units[1])
+        named = ", ".join(map(repr, units[:_SHOWN_UNITS]))
+        return NoNumbers(f"numbers in several units ({named})", example)
+    bare = (text for text, parts in found.items() if not parts.unit and parts.body != "0")
+    if "%" in units and (example := next(bare, "")):
+        return NoNumbers("percentages and numbers without a percent sign", example)
+    return None
+
+
+def _with_decimal(
+    texts: Sequence[str], found: Mapping[str, _Parts], unit: str, decimal: str
+) -> Found:
+    """Return numbers of one unit with the decimal mark that they decide, or else the given one."""
+    suits = {
+        mark: [text for text, parts in found.items() if body.fullmatch(parts.body)]
+        for mark, body in _BODIES.items()
+    }
+    is_decided = suits["."] != suits[","]
+    if is_decided:
+        decimal = max(suits, key=lambda mark: len(suits[mark]))
+    elif not decimal and (comma := next((t for t in found if "," in found[t].body), "")):
+        return NoNumbers(
+            "numbers whose comma may be for thousands or for decimals (--decimal decides it)", comma
+        )
+    decimal = decimal or "."
+    other, numbers = "," if decimal == "." else ".", set(suits[decimal])
+    if len(numbers) < LEAST_SHARE * len(texts):
+        mixed = [text for text in suits[other] if text not in numbers]
+        if len(numbers) + len(mixed) < LEAST_SHARE * len(texts):
+            return None
+        return NoNumbers("numbers with decimal points and with decimal commas", mixed[0])
+    notation = Notation(decimal, unit, any(other in found[text].body for text in numbers))
+    is_plain = decimal == "." and all(_PLAIN.fullmatch(text.strip()) for text in numbers)
+    strays = tuple(text for text in texts if text not in numbers)
+    return WrittenNumbers(notation, is_plain, is_decided, strays)
+
+
+def _are_codes(bodies: Sequence[str]) -> bool:
+    """Return whether numbers without a unit are codes, versions or telephone numbers."""
+    if all(map(str.isdigit, bodies)):
+        return any(_PADDED.fullmatch(body) or len(body) > _EXACT_DIGITS for body in bodies)
+    if len({len(body) for body in bodies}) == 1 and bodies[0].count(" ") > 1:
+        return True
+    decimals = {body.partition(".")[2] for body in bodies if _PLAIN.fullmatch(body)} - {""}
+    are_padded = any(len(digits) > 1 and digits.endswith("0") for digits in decimals)
+    return are_padded and len(bodies) <= _VERSIONS and len({*map(len, decimals)}) > 1
+
+
+def is_texts(column: pd.Series) -> bool:
+    """Return whether a column may have texts, including texts in categories."""
+    kind = column.dtype
+    if isinstance(kind, pd.CategoricalDtype):
+        kind = kind.categories.dtype
+    return kind == np.dtype(object) or pd.api.types.is_string_dtype(kind)
+
+
+def numbers_in(column: pd.Series, decimal: str = "") -> Found:
+    """Find the numbers among the texts of a column without gaps, as `written_numbers` does.
+
+    The result is None if the column has no texts, or has values that are no numbers or texts.
+    """
+    if not is_texts(column):
+        return None
+    probed = [text for text in column.iloc[:_PROBED] if isinstance(text, str)]
+    if sum(_parts(text) is not None for text in probed) < max(1, LEAST_SHARE * len(probed)):
+        return None
+    values = column.drop_duplicates().astype(object)
+    texts = [value for value in values if isinstance(value, str)]
+    others = (value for value in values if not isinstance(value, str))
+    if any(not isinstance(value, Number) or isinstance(value, bool) for value in others):
+        return None
+    return written_numbers(texts, decimal)
+
+
+def as_numbers(column: pd.Series, notation: Notation) -> pd.Series:
+    """Return a column of numbers and their texts as numbers; gaps stay."""
+
+    def number(value: Any) -> float:
+        return notation.number(value) if isinstance(value, str) else float(value)
+
+    return column.astype(object).map(number, na_action="ignore").astype("Float64")
+
+
+def decimal_mark(frame: pd.DataFrame) -> str:
+    """Return the decimal mark that all numbers in a table have; empty if they do not decide it."""
+    if DECIMAL in frame.attrs:
+        return str(frame.attrs[DECIMAL])
+    marks = set[str]()
+    for position in range(frame.shape[1]):  # two columns may have the same name
+        found = numbers_in(frame.iloc[:_PROBED, position].dropna())
+        if isinstance(found, WrittenNumbers) and found.is_decided:
+            marks.add(found.notation.decimal)
+    return marks.pop() if len(marks) == 1 else ""
