@@ -21,6 +21,7 @@ import polars as pl
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset
 
@@ -163,6 +164,8 @@ FORMS: dict[str, Form] = {
         as_parquet, write=lambda table, path: table.written(NUMBERS["dollars"]).to_parquet(path)
     ),
     "frame": lambda table, _: table.frame,
+    "frame of polars": lambda table, _: as_pandas(pl.from_pandas(table.frame, nan_to_null=True)),
+    "texts of polars": lambda table, _: as_pandas(pl.from_pandas(table.written(PLAIN))),
     "nullable frame": lambda table, _: table.frame.convert_dtypes(),
     "frame of Arrow": lambda table, _: table.frame.convert_dtypes(dtype_backend="pyarrow"),
     "frame of objects": lambda table, _: table.frame.astype(object),
