@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.csv_dialect import number_with_comma
 from prefect_tune.tasks.data.events import positions
 from prefect_tune.tasks.data.ids import as_ids, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
+from prefect_tune.tasks.data.notation import Notation
 from prefect_tune.tasks.data.source import GAPS
 from prefect_tune.tasks.data.table_files import (
     NOTES,
@@ -503,7 +503,7 @@ def _read_numbers(texts: Sequence[str]) -> tuple[NDArray[np.float64], str]:
     numbers, example = np.array(read, dtype=np.float64), ""
     for position in np.flatnonzero(np.isnan(numbers)).tolist():
         text = texts[position].strip()
-        number = number_with_comma(text) if _HAS_COMMA.fullmatch(text) else None
-        if number is not None:
+        number = Notation(",").number(text) if _HAS_COMMA.fullmatch(text) else np.inf
+        if np.isfinite(number):
             numbers[position], example = number, text
     return numbers, example
