@@ -135,7 +135,7 @@ def bad_value(option: Option, reason: str, value: Any, remedy: str = "") -> BadI
 
 
 def _parse_location(text: str, option: Option) -> str:
-    text = without_signature(text)
+    text = without_signature(text) if option.group == "Data" else text
     check_no_password(option.name, text)
     return text
 

@@ -166,7 +166,8 @@ def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFra
         )
     if (more := len(cells) - _SHOWN_CELLS) > 0:
         _LOGGER.warning(f"{more} more cells cannot be read; their rows have no prediction")
-    nullable = frame.convert_dtypes(convert_string=False, convert_floating=False)
+    whole = frame.select_dtypes(["integer", "bool"]).convert_dtypes()
+    nullable = frame.astype(whole.dtypes.to_dict())
     nullable.loc[np.unique([cell.row for cell in cells])] = None
     return nullable
 

@@ -67,7 +67,7 @@ def test_numbers_beyond_their_bounds_are_refused_by_the_option(name, value) -> N
                 parse({**given, name: value})
 
 
-OUTPUT = {"as_json", "json_lines", "quiet", "keep_server", "report"}
+OUTPUT = {"as_json", "explain_labels", "json_lines", "quiet", "keep_server", "report"}
 
 
 @pytest.mark.parametrize(("flow", "options"), [(tune, OPTIONS), (compare, COMPARE_OPTIONS)])
@@ -367,7 +367,7 @@ FULL = changed(
     PLAIN,
     data="table.csv", target="it's", format="table", test="later.csv", group="patient",
     drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
-    na_values=("", "-999"), decimal="comma",
+    na_values=("", "-999"), decimal="comma", splits="ignore",
     problem=Problem("data", "split", "small", "digest", "neg_log_loss", seed=7),
     folds=None,
     holdout=0.25,

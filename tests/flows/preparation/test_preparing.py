@@ -478,7 +478,7 @@ def test_a_study_of_a_deployment_has_the_name_of_its_flow_run(tmp_path, monkeypa
     study = prepare_study({**dict.fromkeys(OPTIONS), **given}, flow_run_id=first)
     names = [name_of_flow_run(study.store, "diamond-beagle", run) for run in (first, other)]
     assert names == ["diamond-beagle", "diamond-beagle-22222222"]
-    assert name_of_flow_run(study.store, "Lauf für Größe", other) == "Lauf-fur-Groe"
+    assert name_of_flow_run(study.store, "Lauf für Größe", other) == "Lauf-fur-Gro-e"
 
 
 def test_a_daemon_is_refused_before_any_work_with_a_way_that_works(prepared, monkeypatch) -> None:

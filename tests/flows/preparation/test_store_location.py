@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import entry_points
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -66,14 +67,14 @@ def test_a_retry_takes_no_password_either(tmp_path) -> None:
         prepare_retry("s", None, store=str(tmp_path), database=None, dask="tls://ann:hidden@host:1")
 
 
-@pytest.mark.parametrize("option", ["store", "data", "labels", "test", "dask"])
 @pytest.mark.parametrize(
-    "url",
+    ("option", "url"),
     [
-        "s3://KEY:hid/den@bucket/x",
-        "https://host/x?sig=hidden",
-        "ftp://ann:hidden@host/x",
-        "https://hid@host/x",
+        *product(
+            ["store", "data", "labels", "test", "dask"],
+            ["s3://KEY:hid/den@bucket/x", "ftp://ann:hidden@host/x", "https://hid@host/x"],
+        ),
+        *product(["store", "dask"], ["https://host/x?sig=hidden"]),
     ],
 )
 def test_so_is_any_other_url(option, url) -> None:

@@ -113,7 +113,11 @@ def test_it_is_what_the_first_fold_was_fitted_with(
                     as_built[argument] = expected[argument]
             assert as_built == expected
         code = pipeline_code(found.store, "s", trial["number"], pytest.fail)
-        assert parameters(built_from(code)) == parameters(pipeline), code
+        built = built_from(code)
+        if study != "events":  # a program for a table reads raw rows first
+            assert built.steps[0][0] == "read rows"
+            built = built[1:]
+        assert parameters(built) == parameters(pipeline), code
 
 
 def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path, monkeypatch) -> None:
@@ -184,7 +188,8 @@ def test_a_step_that_failed_does_not_run_once_more(
     code = pipeline_code(found.store, "s", 0, lambda _: None)
     assert ran.read_text() == before
     assert "failed in 'bend'" in code
-    assert list(dict(built_from(code).steps)) == ["impute", "encode", "bend", "fit model"]
+    steps = ["read rows", "impute", "encode", "bend", "fit model"]
+    assert list(dict(built_from(code).steps)) == steps
 
 
 def test_trials_and_spaces_that_are_not_there_are_refused(tmp_path: Path, monkeypatch) -> None:

@@ -75,6 +75,8 @@ WRITTEN: dict[str, st.SearchStrategy[Any]] = {
     ),
     **dict.fromkeys(("budget", "trial_timeout", "gap"), seconds),
     "promotion": st.sampled_from(["better", "always", "never"]),
+    "splits": st.sampled_from(["auto", "ignore"]),
+    "decimal": st.sampled_from([None, "point", "comma"]),
     "trial_memory": counts,
     "ensemble": st.none()
     | st.builds(EnsembleRule.parse, st.integers(1) | st.sampled_from(ENSEMBLE_KINDS)),
