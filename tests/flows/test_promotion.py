@@ -239,9 +239,9 @@ def test_constraints_added_later_leave_the_champion(tmp_path: Path) -> None:
 
 def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
-    nights.night(1_500, trials=1)
+    nights.night(1_500, trials=1, seed=1)
     first = nights.record
-    nights.night(1_500, trials=8)
+    nights.night(1_500, trials=8, seed=1)
     assert [run.study for run in nights.state.runs] == ["daily-1"]
     decisions = nights.state.decisions
     assert [decision.study for decision in decisions] == ["daily-1", "daily-1"]
@@ -255,8 +255,8 @@ def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) 
 
 def test_a_study_resumed_by_its_name_leaves_the_champion_to_a_decision(tmp_path: Path) -> None:
     nights = Nights(tmp_path)
-    nights.night(1_500, trials=1)
-    given = {**nights.parameters(frame(1_500)), "series": None, "study": "daily-1"}
+    nights.night(1_500, trials=1, seed=1)
+    given = {**nights.parameters(frame(1_500)), "series": None, "study": "daily-1", "seed": 1}
     assert tune(**{**given, "trials": 8})["state"] == "complete"
     assert [decision.study for decision in nights.state.decisions] == ["daily-1", "daily-1"]
     assert nights.record in nights.store.records.used_by("series daily")
