@@ -139,6 +139,7 @@ def test_requests_to_it_pass_no_proxy(monkeypatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setenv("NO_PROXY", "example.org")
+    monkeypatch.delenv("no_proxy", raising=False)
     with local_server(), get_client(sync_client=True) as client:
         assert client.hello().status_code == 200
         assert os.environ["no_proxy"].startswith("example.org,")
