@@ -1,8 +1,8 @@
 """Rows of a table that equal each other in all features and the target.
 
 Rows that were copied, such as by a join or by oversampling, let a model learn the answers to its
-test rows. Rows of a small discrete table repeat honestly: many rows then also differ from a
-repeated row in one column only. No other row is so near to a copied row.
+test rows. Rows of a small discrete table repeat honestly: other rows then differ from a repeated
+row in one column only, and have each of its values. No other row is so near to a copied row.
 """
 
 import numpy as np
@@ -21,6 +21,8 @@ from prefect_tune.tasks.data.row_ids import (
 
 _REPEATED_SHARE = 0.05
 """Least share of rows that are copied for equal rows to share a side of a split."""
+_DISTINCT_SHARE = 0.05
+"""Least share of distinct rows; tables with a smaller share have few possible rows."""
 _DEVIATIONS = 3
 """Standard deviations by which the number of equal test rows must exceed the expected number."""
 
@@ -39,14 +41,16 @@ def copied_rows(dataset: Dataset) -> NDArray[np.intp] | None:
         ids, return_index=True, return_inverse=True, return_counts=True
     )
     is_repeated = counts > 1
-    if counts[is_repeated].sum() < _REPEATED_SHARE * len(ids):
+    is_rare = counts[is_repeated].sum() < _REPEATED_SHARE * len(ids)
+    if is_rare or len(first) < _DISTINCT_SHARE * len(ids):
         return None
     hashes = [column_hashes(dataset, str(name), None)[first] for name in dataset.X]
     hashes.append(_target_bits(dataset, None)[first])
-    is_near = np.zeros(len(first), dtype=bool)
-    for one in hashes:
-        is_near |= _are_repeated(np.sum(hashes, axis=0, dtype=np.uint64) - one)
-    return None if 2 * is_near[is_repeated].sum() > is_repeated.sum() else number
+    row = np.sum(hashes, axis=0, dtype=np.uint64)
+    is_near = np.any([_are_repeated(row - one) for one in hashes], axis=0)
+    has_own_value = ~np.all([_are_repeated(one) for one in hashes], axis=0)
+    n_honest = (is_near & ~has_own_value)[is_repeated].sum()
+    return None if 2 * n_honest > is_repeated.sum() else number
 
 
 def equal_test_rows(

@@ -378,18 +378,24 @@ def _parser_reason(error: pd.errors.ParserError) -> str:
 def typed_columns(frame: pd.DataFrame, location: Location, texts: Collection[str]) -> pd.DataFrame:
     """Return columns of texts with the types that they have in a CSV file."""
     content = frame.to_csv(index=False, quoting=csv.QUOTE_ALL).encode()
-    return _read_csv(location, content, texts, None)
+    return _read_csv(location, content, texts, None, may_have_footer=False)
 
 
 def _read_csv(
-    location: Location, content: bytes, texts: Collection[str], only: Collection[str] | None
+    location: Location,
+    content: bytes,
+    texts: Collection[str],
+    only: Collection[str] | None,
+    *,
+    may_have_footer: bool = True,
 ) -> pd.DataFrame:
     content, encoding = as_utf8(content)
     dialect = Dialect.of(content)
     names = list(dialect.names)
-    last = footer(content, dialect.separator, len(names))
+    last = footer(content, dialect.separator, len(names)) if may_have_footer else []
     content = content[: len(content) - sum(map(len, last))] if last else content
     as_texts = set(map(flat_name, texts))
+    used = [i for i, name in enumerate(names) if only is None or name.lower() in only]
     arguments: dict[str, Any] = dict(  # noqa: C408 - of a call
         sep=dialect.separator,
         quotechar=dialect.quote,
@@ -408,10 +414,9 @@ def _read_csv(
             **arguments,
             header=0,
             dtype={i: str for i, name in enumerate(names) if flat_name(name) in as_texts},
-            usecols=None if only is None else [i for i, n in enumerate(names) if n.lower() in only],
+            usecols=None if only is None else used,
         )
-    if only is None:
-        frame.columns = pd.Index(names)
+    frame.columns = pd.Index([names[i] for i in used])  # without blanks around them
     expected = "\t" if location.has_suffix(TSV) else ","
     found = dialect.note(encoding, expected=expected)
     notes = [f"{location.url} is {found}"] if found else []
@@ -428,6 +433,7 @@ def _read_csv(
     if reread:
         positions = [names.index(name) for name in reread]
         codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=positions)
+        codes.columns = pd.Index([names[i] for i in sorted(positions)])
         for name in codes:
             if example := _padded_code(codes[name].dropna()):
                 frame[name] = codes[name]

@@ -127,6 +127,18 @@ def test_codes_with_leading_zeros_stay_texts_and_numbers_numbers(tmp_path) -> No
     assert all(f"column {name} " in notes(frame) for name in texts)
 
 
+def test_blanks_around_column_names_are_no_part_of_them(tmp_path) -> None:
+    content = "code ,n, text\n007,1,a\n010,2,b\n"
+    frame = read(tmp_path, content)
+    assert frame["code"].tolist() == ["007", "010"]
+    assert read_table(
+        Location.at(str(tmp_path / "t.csv")), only={"n", "code"}
+    ).columns.tolist() == [
+        "code",
+        "n",
+    ]
+
+
 def test_classes_and_groups_keep_their_leading_zeros(tmp_path) -> None:
     frame = table().assign(target=["007", "12"] * 75, site=["01", "1", "2"] * 50)
     dataset = read_source(Source(written(frame, tmp_path / "t.csv"), "target", group="site"))

@@ -46,7 +46,12 @@ def oversampled() -> pd.DataFrame:
     return pd.concat([frame, frame[frame["y"]].sample(200, replace=True, random_state=0)])
 
 
-@pytest.mark.parametrize("frame", [pd.concat([noise(80)] * 6), oversampled()])
+def mostly_discrete() -> pd.DataFrame:
+    frame = noise(200)[["a", "y"]].assign(b=np.arange(200) % 4, c="u")
+    return pd.concat([frame, frame])
+
+
+@pytest.mark.parametrize("frame", [pd.concat([noise(80)] * 6), oversampled(), mostly_discrete()])
 def test_copies_are_all_in_one_fold_or_all_test_rows(frame: pd.DataFrame) -> None:
     data = of_frame(frame.sample(frac=1, random_state=0))
     number = copied_rows(data)
@@ -67,6 +72,11 @@ def test_rows_of_discrete_tables_repeat_honestly(columns: int, levels: int) -> N
     assert frame.duplicated().mean() > 0.2
     assert copied_rows(of_frame(frame)) is None
     assert equal(frame[:600], frame[600:]) is None
+
+
+def test_rows_of_a_table_with_few_possible_rows_are_no_copies() -> None:
+    grade = np.arange(400) % 10
+    assert copied_rows(of_frame(pd.DataFrame({"grade": grade, "y": grade > 4}))) is None
 
 
 def test_a_single_repeated_row_is_no_reason() -> None:

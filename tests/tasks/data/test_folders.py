@@ -52,6 +52,13 @@ def test_names_of_folders_are_columns_with_the_types_of_a_file(tmp_path, suffix)
     assert any("site=" in note and "site, year, code" in note for note in dataset.notes)
 
 
+def test_a_folder_may_be_called_total(tmp_path) -> None:
+    n = len(table())
+    frame = table().assign(part=np.resize(["a", "total"], n), year=2024)
+    dataset = read(in_folders(frame, tmp_path / "t", ["part", "year"]))
+    assert list(dataset.X["part"].cat.categories) == ["a", "total"]
+
+
 def test_the_target_and_the_group_may_be_names_of_folders(tmp_path) -> None:
     frame = sites().assign(site="s" + sites()["site"])
     by_target = read(in_folders(frame, tmp_path / "y", ["target", "year"]))
