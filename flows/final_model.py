@@ -45,8 +45,8 @@ from prefect_tune.storage.key import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.objective.declaration import Usefulness
 from prefect_tune.tasks.objective.usefulness import (
-    Usefulness,
     is_useless,
     over_folds,
     rare_class,

@@ -90,12 +90,12 @@ def _has_content_of(path: Path, plan: StudyPlan) -> bool:
 def _would_change(path: Path, kept: Path) -> bool:
     """Return whether writing a file changes another file, or a folder of data or of a store."""
     kept = kept.expanduser()
-    files = [kept]
     with suppress(OSError):
+        files: Iterable[Path] = [kept]
         if kept.is_dir():
             is_below = path.resolve().is_relative_to(kept.resolve())
             if is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES)):
                 return True
-            files = [file for file in kept.rglob("*") if file.name.lower().endswith(SUFFIXES)]
+            files = (file for file in kept.rglob("*") if file.name.lower().endswith(SUFFIXES))
         return path.exists() and any(file.exists() and file.samefile(path) for file in files)
     return False

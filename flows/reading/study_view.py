@@ -23,6 +23,7 @@ from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.objective.declaration import Usefulness
 from prefect_tune.tasks.plugins import UsedPlugin
 
 
@@ -87,30 +88,19 @@ class Replaced:
     failures: tuple[FailedRefit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCheck:
-    """Losses of the final model and of the best constant prediction on the same rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCheck(Usefulness):
+    """Usefulness of the final model.
 
     Attributes:
         rows: `test`, or `held-out` without test rows.
-        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95 % interval.
-        p: p-value of the hypothesis that the gain is at most 0.
         is_useless: Whether neither test rows nor held-out rows show that the model is better.
         rare_class: Class with less than a tenth of the training rows, if there is one.
-        n_rare: Number of rows of the rare class; the model finds `n_found` of them.
     """
 
     rows: str
-    loss: float
-    constant_loss: float
-    gain: float
-    low: float
-    high: float
-    p: float
     is_useless: bool
     rare_class: str | None
-    n_rare: int
-    n_found: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,10 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         else:
             found = numbers_in(column, decimal)
             learned = _as_before(name, column, earlier) or _learned(name, column, found, decimal)
-            notes += _number_notes(column, learned, found)
+            if isinstance(learned, LearnedColumn):
+                notes += _number_notes(column, found)
+            elif isinstance(found, NoNumbers):
+                learned = f"{found.within(column)}; --categorical keeps them as texts"
         if isinstance(learned, str):
             left_out.setdefault(learned, []).append(name)
         else:
@@ -183,11 +186,11 @@ def _notation_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
             yield f"{shown_columns(names)}: {how}"
 
 
-def _number_notes(column: pd.Series, learned: LearnedColumn | str, found: Found) -> Iterator[str]:
+def _number_notes(column: pd.Series, found: Found) -> Iterator[str]:
     """Yield a note on texts with numbers that do not make a column of numbers."""
     if isinstance(found, NoNumbers):
         yield f"column {column.name} holds {found.within(column)}, so it is not read as numbers"
-    elif found is not None and found.strays and not isinstance(learned, str):
+    elif found is not None and found.strays:
         stray = found.strays[0]
         yield (
             f"column {column.name} holds numbers and other values, such as {stray!r}, so it is "

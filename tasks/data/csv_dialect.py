@@ -121,7 +121,7 @@ class Dialect:
             f"text encoded as {encoding}": encoding != "utf-8",
             "single quotes around fields": self.quote != '"',
             f"the names in line {self.above + 1}, without the lines above": self.above > 0,
-            f"{n_others} lines of dashes or comments left out": n_others > 0,
+            f"lines of dashes or comments left out ({n_others})": n_others > 0,
         }
         found = [text for text, is_so in facts.items() if is_so]
         return f"read with {' and '.join(found)}" if found else ""

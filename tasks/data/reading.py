@@ -321,7 +321,10 @@ def read_features(
             return bundled_table(data.removeprefix(_BUNDLED))
         reader = training.row_reader
         assert reader is not None  # noqa: S101 - the data is a table
-        return read_frame(data, reader.texts, chosen, gaps)
+        frame = read_frame(data, reader.texts, chosen, gaps)
+        for note in frame.attrs[NOTES]:
+            _LOGGER.warning(note)
+        return frame
     if data.startswith(_COHORT):
         dataset = _read_cohort(Source(data))
         if isinstance(dataset.X, EventRows):

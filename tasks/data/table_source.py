@@ -241,7 +241,9 @@ def _with_test_rows(
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
         frame = read_frame(source.test, reader.texts, source.format, source.gaps)
-    frame, notes = _with_target(frame, source.target, source.test, source)
+    notes = [*frame.attrs.get(NOTES, ())]
+    frame, more_notes = _with_target(frame, source.target, source.test, source)
+    notes += more_notes
     parts = (X, like_training(frame, reader, source.test))
     categories = [str(name) for name in X.select_dtypes("category")]
     both = [part.astype(dict.fromkeys(categories, object)) for part in parts]

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT, Split
-from prefect_tune.tasks.objective.declaration import EqualRows
+from prefect_tune.tasks.objective.declaration import EqualRows, Usefulness
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
-from prefect_tune.tasks.objective.usefulness import Usefulness, usefulness
+from prefect_tune.tasks.objective.usefulness import usefulness
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _MOST_CLASSES = 5

@@ -303,6 +303,27 @@ class EqualRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Usefulness:
+    """Losses of a model and of the best constant prediction on the same rows.
+
+    Attributes:
+        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95 % interval.
+        p: p-value of the hypothesis that the gain is at most 0.
+        n_rare: Number of rows of the rare class; 0 if no class is rare.
+        n_found: Number of these rows that the model predicts as the rare class.
+    """
+
+    loss: float
+    constant_loss: float
+    gain: float
+    low: float
+    high: float
+    p: float
+    n_rare: int = 0
+    n_found: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Quantity:
     """A number measured on the held-out rows of a fold for a fitted pipeline; smaller is better.
 

@@ -6,7 +6,6 @@ configurations (Bonferroni). Each has half of the 2.5 % of a one-sided interval 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
@@ -15,6 +14,7 @@ from scipy.special import ndtr
 
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.objective.declaration import Usefulness
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.paired_comparison import MOST_BLOCKS, paired_comparison
 from prefect_tune.tasks.objective.predictions import Predictions
@@ -28,27 +28,6 @@ _FEW_BLOCKS = 20
 """Blocks for metrics that are computed anew without each block."""
 _NORMAL = 1.96
 """Half of a 95 % interval, in standard errors."""
-
-
-@dataclass(frozen=True, slots=True)
-class Usefulness:
-    """Losses of a model and of the best constant prediction on the same rows.
-
-    Attributes:
-        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95 % interval.
-        p: p-value of the hypothesis that the gain is at most 0.
-        n_rare: Number of rows of the rare class; 0 if no class is rare.
-        n_found: Number of these rows that the model predicts as the rare class.
-    """
-
-    loss: float
-    constant_loss: float
-    gain: float
-    low: float
-    high: float
-    p: float
-    n_rare: int = 0
-    n_found: int = 0
 
 
 def rare_class(dataset: Dataset, split: Split) -> int | None:

@@ -195,7 +195,7 @@ EXPORTS = {
     "merged cells": ("Values,,Outcome\n" + PLAIN, "line 2"),
     "stated separator": ("sep=;\n" + PLAIN.replace(",", ";"), "line 2"),
     "old line ends": (("Report\n\n" + PLAIN).replace("\n", "\r"), "line 3"),
-    "dashes": ("x,z,y\n---,---,---\n" + ROWS, "1 lines of dashes"),
+    "dashes": ("x,z,y\n---,---,---\n" + ROWS, "dashes or comments left out (1)"),
     "a console": (
         " x | z | y \n---+---+---\n" + ROWS.replace(",", " | ") + "(30 rows)\n",
         "(30 rows)",
@@ -217,6 +217,16 @@ def test_exports_of_spreadsheets_are_read_without_titles_and_totals(tmp_path, ki
     assert frame["z"].tolist() == [-i for i in range(1, 31)]
     assert set(frame["y"]) <= {"ill", "well", "ill, or"}
     assert note in notes(frame)
+
+
+def test_lines_skipped_in_test_rows_and_in_new_rows_are_noted(tmp_path, caplog) -> None:
+    paths = [tmp_path / name for name in ("train.csv", "test.csv")]
+    paths[0].write_text(PLAIN)
+    paths[1].write_text(PLAIN + "Total:,5,\n")
+    dataset = read_source(Source(str(paths[0]), target="y", test=str(paths[1])))
+    assert any("Total:,5" in note for note in dataset.notes)
+    read_features(str(paths[1]), None, dataset)
+    assert "Total:,5" in caplog.text
 
 
 @pytest.mark.parametrize(

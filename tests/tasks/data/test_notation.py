@@ -77,6 +77,13 @@ def test_two_readings_leave_texts_and_a_note_with_value_and_row(texts, words) ->
     assert pd.Series(read.notes).str.contains(words).sum() == 1
 
 
+def test_a_column_that_changes_its_notation_is_left_out_with_the_row() -> None:
+    texts = [f"{i},5" if i < 200 else f"{i}.5" for i in range(300)]
+    frame = pd.DataFrame({"a": texts, "b": np.arange(300) % 7, "target": [0, 1] * 150})
+    notes = frame_dataset(Source("", target="target"), frame).notes
+    assert pd.Series(notes).str.contains("left out: a .*'200.5' in row 201").sum() == 1
+
+
 def test_the_rest_of_the_table_or_the_user_decides_on_commas(tmp_path) -> None:
     frame = table().assign(a=["1,234", "2,345"] * 75, target=["x", "y"] * 75)
     for option, first in (("point", 1234), ("comma", 1.234)):

@@ -7,10 +7,10 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split, make_split
+from prefect_tune.tasks.objective.declaration import Usefulness
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.usefulness import (
-    Usefulness,
     is_useless,
     over_folds,
     usefulness,
