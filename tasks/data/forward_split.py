@@ -64,7 +64,8 @@ def study_split(  # noqa: PLR0917 - the options of a split
         split = make_split(replace(dataset, is_test=is_test), n_folds, None, seed, holdout)
     else:
         split = make_split(dataset, n_folds, test_size, seed, holdout)
-    if dataset.is_test is None and gap_seconds is None:
+    is_by_rows = dataset.groups is None and dataset.ids is None and dataset.is_test is None
+    if is_by_rows and gap_seconds is None:
         return split  # chance alone deals equal rows to both sides, if any
     return replace(split, equal=equal_test_rows(dataset, split.fold == TEST, split.is_training))
 

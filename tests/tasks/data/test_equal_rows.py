@@ -74,6 +74,13 @@ def test_rows_of_discrete_tables_repeat_honestly(columns: int, levels: int) -> N
     assert equal(frame[:600], frame[600:]) is None
 
 
+def test_copies_in_several_groups_are_counted() -> None:
+    frame = pd.concat([noise(200)] * 2, ignore_index=True).assign(g=np.arange(400) // 2)
+    split = study_split(frame_dataset(Source("", target="y", group="g"), frame), 3, 0.2, 0)
+    assert split.equal is not None
+    assert split.equal.sum() > 40
+
+
 def test_rows_of_a_table_with_few_possible_rows_are_no_copies() -> None:
     grade = np.arange(400) % 10
     assert copied_rows(of_frame(pd.DataFrame({"grade": grade, "y": grade > 4}))) is None
