@@ -120,10 +120,7 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         else:
             found = numbers_in(column, decimal)
             learned = _as_before(name, column, earlier) or _learned(name, column, found, decimal)
-            if isinstance(learned, LearnedColumn):
-                notes += _number_notes(column, found)
-            elif isinstance(found, NoNumbers):
-                learned = f"{found.within(column)}; --categorical keeps them as texts"
+            notes += [] if isinstance(learned, str) else _number_notes(column, found)
         if isinstance(learned, str):
             left_out.setdefault(learned, []).append(name)
         else:
@@ -314,6 +311,8 @@ def _learned_of_texts(
     _refuse_strays(name, values, numbers.strays if isinstance(numbers, WrittenNumbers) else ())
     if np.mean([len(text.split()) for text in values.iloc[:_PROBED]]) >= _TEXT_WORDS:
         return LearnedColumn(name, "text")
+    if share > _IDENTIFIER_SHARE and isinstance(numbers, NoNumbers):
+        return f"{numbers.within(column)}; --categorical keeps them as texts"
     if share > _IDENTIFIER_SHARE:
         return "a different text in almost every row; --categorical keeps it"
     return _category(name, column)

@@ -431,18 +431,23 @@ def _read_csv(
     if decimal == ",":
         reread += [str(name) for name in numbers if _may_have_groups(frame[name])]
     if reread:
-        positions = [names.index(name) for name in reread]
+        positions = sorted(names.index(name) for name in set(reread))
         codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=positions)
-        codes.columns = pd.Index([names[i] for i in sorted(positions)])
-        for name in codes:
-            if example := _padded_code(codes[name].dropna()):
-                frame[name] = codes[name]
-                what = f"codes with leading zeros, such as {example}, and is read as text"
-                notes.append(f"column {name} of {location.url} holds {what}")
-            elif codes[name].str.fullmatch(_GROUPS).any():
-                frame[name] = codes[name]
+        codes.columns = pd.Index([names[i] for i in positions])
+        notes += _with_codes(frame, codes, location.url)
     frame.attrs[NOTES], frame.attrs[DECIMAL] = notes, decimal
     return frame
+
+
+def _with_codes(frame: pd.DataFrame, codes: pd.DataFrame, where: str) -> Iterator[str]:
+    """Replace numbers of a frame that are padded codes or have thousands; yield notes."""
+    for name in codes:
+        if example := _padded_code(codes[name].dropna()):
+            frame[name] = codes[name]
+            what = f"codes with leading zeros, such as {example}, and is read as text"
+            yield f"column {name} of {where} holds {what}"
+        elif codes[name].str.fullmatch(_GROUPS).any():
+            frame[name] = codes[name]
 
 
 def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:

@@ -99,12 +99,8 @@ def table_dataset(
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
     _check_roles(source)
-    options = (source.target, source.group, source.time, *source.drop, *source.categorical)
-    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*options, *source.aside}]
-    frame = frame.drop(columns=index)
+    frame, index_notes = _without_index(frame, source)
     frame, notes = _with_target(frame, source.target, where, source)
-    left_out = "the index of the DataFrame is left out, unless an option such as --group names it"
-    notes += [f"{name}: {left_out}" for name in index]
     given = {"point": ".", "comma": ","}.get(source.decimal or "")
     frame.attrs[DECIMAL] = given or decimal_mark(frame)
     features = frame.drop(columns=[source.target])
@@ -115,7 +111,7 @@ def table_dataset(
     X, reader, feature_notes = features_of(
         features, dropped, source.categorical, where, source.gaps, source.aside, source.texts
     )
-    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
+    notes += [*index_notes, *frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
     target, is_test, tests = frame[source.target], None, list[pd.DataFrame]()
     if source.test is not None:
         test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
@@ -146,6 +142,17 @@ def table_dataset(
         name, "table", X, y, classes, groups, is_test, aside if source.aside else None,
         None if reader.is_plain else reader, times, ids, (*notes, *feature_notes), "table",
     )  # fmt: skip
+
+
+def _without_index(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame, list[str]]:
+    """Return a table without columns of its index that no option names, and notes on them."""
+    options = {
+        source.target, source.group, source.time, *(source.key or ()), *source.drop,
+        *source.categorical, *source.aside,
+    }  # fmt: skip
+    index = [name for name in frame.attrs.get(INDEX, ()) if name not in options]
+    left_out = "the index of the DataFrame is left out, unless an option such as --group names it"
+    return frame.drop(columns=index), [f"{name}: {left_out}" for name in index]
 
 
 def _key_ids(

@@ -764,7 +764,8 @@ def test_the_index_of_a_dataframe_is_no_feature(tmp_path) -> None:
 def test_a_named_index_is_a_column_where_an_option_names_it(tmp_path) -> None:
     frame = table().set_index("count")
     frame.to_parquet(tmp_path / "named.parquet")
-    for name, value in {"group": "count", "drop": ("count",), "categorical": ("count",)}.items():
+    lists = dict.fromkeys(("drop", "categorical", "key"), ("count",))
+    for name, value in {"group": "count", **lists}.items():
         source = Source("t.csv", "target", **{name: value})
         of_frame = frame_dataset(source, checked_frame(frame))
         of_file = read(tmp_path / "named.parquet", **{name: value})
