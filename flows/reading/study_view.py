@@ -250,7 +250,7 @@ class StudyView:
             return ""
         return (
             f"the model is no better than a constant prediction: {losses.named(check.loss)} on the "
-            f"{check.rows} rows, constant {losses.of(check.constant_loss)} (difference "
+            f"{check.rows} rows, constant {losses.of(check.constant_loss)} (gain "
             f"{number_text(check.gain)}, 95 % interval {number_text(check.low)} to "
             f"{number_text(check.high)})"
         )

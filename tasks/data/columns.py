@@ -120,14 +120,17 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         else:
             found = numbers_in(column, decimal)
             learned = _as_before(name, column, earlier) or _learned(name, column, found, decimal)
-            notes += [] if isinstance(learned, str) else _number_notes(column, found)
+            if not isinstance(learned, str):
+                notes += _number_notes(column, learned, found)
+            notes += _date_notes(column, learned)
         if isinstance(learned, str):
             left_out.setdefault(learned, []).append(name)
         else:
             columns.append(learned)
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
-        raise BadInput(f"{where} has no column left to learn from{why}")
+        reasons = "".join(f"; {note}" for note in notes)
+        raise BadInput(f"{where} has no column left to learn from{why}{reasons}")
     reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing))
     _check_names(reader, where)
     X, _ = reader.read(frame)
@@ -158,11 +161,6 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
         name = column.name
         if column.kind != "category":
             continue
-        if len(_date_formats(pd.Series(column.known))) > 1:
-            yield (
-                f"column {name} may hold dates, but day and month may be in either order, so it "
-                "is taken as texts; write them as 2024-12-31"
-            )
         if frame[name].dtype == np.dtype(object):
             gap = is_gap(frame[name], reader.missing)
             types = sorted({type(value).__name__ for value in frame[name][~gap]})
@@ -183,7 +181,7 @@ def _notation_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
             yield f"{shown_columns(names)}: {how}"
 
 
-def _number_notes(column: pd.Series, found: Found) -> Iterator[str]:
+def _number_notes(column: pd.Series, learned: LearnedColumn, found: Found) -> Iterator[str]:
     """Yield a note on texts with numbers that do not make a column of numbers."""
     if isinstance(found, NoNumbers):
         yield f"column {column.name} holds {found.within(column)}, so it is not read as numbers"
@@ -192,6 +190,39 @@ def _number_notes(column: pd.Series, found: Found) -> Iterator[str]:
         yield (
             f"column {column.name} holds numbers and other values, such as {stray!r}, so it is "
             f"taken as texts; if that is a gap, name it with --na-values {quote(stray)}"
+        )
+    elif found is None and len(learned.known) > TEXT_VALUES:
+        others = [text for text in learned.known if not np.isfinite(Notation().number(text))]
+        if 0 < len(others) < len(learned.known) / 2:
+            yield (
+                f"column {column.name} holds numbers and {len(others)} other values, such as "
+                f"{others[0]!r}, so it is taken as texts; write all as numbers or gaps if they are"
+            )
+
+
+def _date_notes(column: pd.Series, learned: LearnedColumn | str) -> Iterator[str]:
+    """Yield a note on texts with dates that do not make a column of dates."""
+    is_category = isinstance(learned, str) or learned.kind == "category"
+    if not is_category or pd.api.types.infer_dtype(column, skipna=True) != "string":
+        return
+    texts = column.drop_duplicates()
+    if not _DATE_LIKE.fullmatch(str(texts.iloc[0]).strip()):
+        return
+    how = "so it is taken as texts; write them as 2024-12-31"
+    if len(_date_formats(texts.reset_index(drop=True))) > 1:
+        yield (
+            f"column {column.name} may hold dates, but day and month may be in either order, {how}"
+        )
+        return
+    are_dates = [
+        ~utc_of(texts.reset_index(drop=True), written, ())[1] for written in ("", *DATE_FORMATS)
+    ]
+    most = max(are_dates, key=np.sum)
+    if np.any(are_dates, axis=0).mean() >= LEAST_SHARE and not most.all():
+        other = texts[~most]
+        yield (
+            f"column {column.name} holds dates in several formats, such as {texts[most].iloc[0]!r} "
+            f"and {other.iloc[0]!r} in row {other.index[0] + 1}, {how}"
         )
 
 
@@ -202,8 +233,8 @@ def _huge_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
             is_huge = frame[name].abs() > MOST
             if is_huge.any():
                 yield (
-                    f"{is_huge.sum()} numbers of column {name} are infinite or beyond {MOST:g} and "
-                    "count as missing"
+                    f"column {name}: infinite numbers and those beyond {MOST:g} count as missing "
+                    f"({is_huge.sum()} of {len(frame)})"
                 )
 
 

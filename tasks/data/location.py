@@ -24,7 +24,7 @@ PARQUET = (".parquet", ".pq")
 _PACKED = ("", ".gz", ".bz2", ".xz", ".zip", ".zst")
 TSV = tuple(f".tsv{packed}" for packed in _PACKED)
 _CSV = (*(f".csv{packed}" for packed in _PACKED), *TSV)
-CSV = (*_CSV, *(f".txt{packed}" for packed in _PACKED))
+CSV = (*_CSV, *(f".txt{packed}" for packed in _PACKED), ".zip")
 ARFF = (".arff", ".arff.gz")
 SUFFIXES = (*CSV, *PARQUET, *ARFF)
 """Endings of the files that are read."""
@@ -40,7 +40,7 @@ _LOGS = {
     "Hudi": re.compile(r"(?:^|/)\.hoodie/"),
 }
 """Files that list the valid files of a table, by format; the others hold deleted rows."""
-SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .parquet or .arff"
+SUFFIX_NAMES = ".csv, .tsv or .txt (also .gz, .bz2, .xz, .zip and .zst), .zip, .parquet or .arff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Location:
         filesystem: File system of the location.
         path: Path on that file system.
         gaps: Texts that count as missing in tables at the location.
+        decimal: Decimal mark of numbers in texts; empty if the values decide it.
         folders: Columns and values in the names of the folders above a part of a table, as in
             `site=A/year=2024/part.parquet`; gaps are empty.
         first_line: Line of column names to read before the file, which has none.
@@ -63,6 +64,7 @@ class Location:
     gaps: tuple[str, ...] = GAPS
     folders: tuple[tuple[str, str], ...] = ()
     first_line: bytes = b""
+    decimal: str = ""
 
     @classmethod
     def at(cls, url: str, gaps: tuple[str, ...] = GAPS) -> Self:
@@ -291,5 +293,7 @@ def _unpacked(file: "io.BufferedReader[Any]") -> Any:
         if len(names) != 1:
             shown = f" ({', '.join(names[:3])})" if names else ""
             raise ValueError(f"the archive holds {len(names)} files{shown}, and a table is one")
+        if names[0].lower().endswith((*PARQUET, *ARFF)):
+            raise ValueError(f"only text tables are read from archives; unpack {names[0]}")
         return archive.open(names[0])
     return nullcontext(file)

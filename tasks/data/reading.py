@@ -293,6 +293,7 @@ def read_source(source: Source) -> Dataset:
     found = recognise(Given(location, source.target, source.labels), source.format)
     if found.kind == "events":
         return read_events_source(source, found, location)
+    location = replace(location, decimal=source.decimal_mark)
     frame = joined(found.frames(location, source.categorical))
     return replace(table_dataset(source, location.stem or "data", frame), format=found.name)
 

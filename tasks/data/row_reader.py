@@ -72,7 +72,7 @@ class UnreadableCell:
 def unreadable_text(cells: Sequence[UnreadableCell], where: str) -> str:
     """Return the message about cells that cannot be read; rows count from 1."""
     first, n_rows = min(cells, key=lambda cell: cell.row), len({cell.row for cell in cells})
-    more = f"; so do {n_rows - 1} more rows" if n_rows > 1 else ""
+    more = f"; {n_rows} rows in all cannot be read" if n_rows > 1 else ""
     return (
         f"data row {first.row + 1} of {where} holds {first.value!r} in column {first.column!r}, "
         f"where the study learned {first.expected}{more}"

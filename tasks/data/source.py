@@ -57,3 +57,8 @@ class Source:
     def gaps(self) -> tuple[str, ...]:
         """Texts that count as missing; empty cells always do."""
         return GAPS if self.na_values is None else tuple(dict.fromkeys(("", *self.na_values)))
+
+    @property
+    def decimal_mark(self) -> str:
+        """The decimal mark that the user named; empty if the table decides it."""
+        return {"point": ".", "comma": ","}.get(self.decimal or "", "")

@@ -63,6 +63,7 @@ def read_frame(
     texts: Sequence[str],
     chosen: str | None = None,
     gaps: tuple[str, ...] = GAPS,
+    decimal: str = "",
 ) -> pd.DataFrame:
     """Read the table at a URL, in any format for tables.
 
@@ -71,13 +72,14 @@ def read_frame(
         texts: Columns to read as texts.
         chosen: Name of the format, or None to detect it; a format for events is ignored.
         gaps: Texts that count as missing.
+        decimal: Decimal mark of numbers in texts; empty if the values decide it.
 
     Raises:
         BadInput: If the table cannot be read.
     """
     if chosen is not None and FORMATS.named(chosen).kind != "table":
         chosen = None
-    location = Location.at(url, gaps)
+    location = replace(Location.at(url, gaps), decimal=decimal)
     found = recognise(Given(location), chosen, "table")
     return joined(found.frames(location, texts))
 
@@ -101,8 +103,7 @@ def table_dataset(
     _check_roles(source)
     frame, index_notes = _without_index(frame, source)
     frame, notes = _with_target(frame, source.target, where, source)
-    given = {"point": ".", "comma": ","}.get(source.decimal or "")
-    frame.attrs[DECIMAL] = given or decimal_mark(frame)
+    frame.attrs[DECIMAL] = source.decimal_mark or decimal_mark(frame)
     features = frame.drop(columns=[source.target])
     group = _taken(features, source.group, where, source)
     times, time_notes = _times(frame, source, where)
@@ -247,7 +248,9 @@ def _with_test_rows(
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
-        frame = read_frame(source.test, reader.texts, source.format, source.gaps)
+        frame = read_frame(
+            source.test, reader.texts, source.format, source.gaps, source.decimal_mark
+        )
     notes = [*frame.attrs.get(NOTES, ())]
     frame, more_notes = _with_target(frame, source.target, source.test, source)
     notes += more_notes

@@ -281,3 +281,12 @@ def test_files_that_a_mac_adds_to_an_archive_are_no_tables(tmp_path, names) -> N
         archive.writestr("b.csv", "")
     with pytest.raises(BadInput, match=r"2 files \(a.csv, b.csv\)"):
         read_table(Location.at(str(tmp_path / "two.csv.zip")))
+
+
+def test_an_archive_needs_no_suffix_of_its_table(tmp_path) -> None:
+    frame = read(tmp_path, zipped(b"a;b\n1,5;2\n2,5;3\n"), "t.zip")
+    assert frame["b"].tolist() == [2, 3]
+    with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
+        archive.writestr("p.parquet", "PAR1")
+    with pytest.raises(BadInput, match=r"unpack p\.parquet"):
+        read_table(Location.at(str(tmp_path / "p.zip")))

@@ -146,10 +146,40 @@ def test_huge_and_infinite_numbers_are_counted_gaps(caplog) -> None:
     new = frame.head(5).assign(**{name: [1e300, -3.4028234663852886e38, 3.5e38, np.inf, 0.5]})
     for given in (new, new.astype({name: object})):
         assert like_training(given, reader)[name].isna().tolist() == [True] * 4 + [False]
-    assert f"4 numbers of column {name}" in caplog.text
+    assert f"column {name}: infinite numbers" in caplog.text
     X, _, notes = features_of(new, (), (), "the table")
     assert X[name].isna().sum() == 4
-    assert any(f"4 numbers of column {name}" in note for note in notes)
+    assert any(f"column {name}: infinite numbers" in note for note in notes)
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.csv"])
+def test_a_given_decimal_mark_decides_numbers_that_programs_may_have_written(
+    tmp_path, name
+) -> None:
+    lines = ["a\ttarget", *(f"{i}.{500 + i}\t{i}.250" for i in range(1, 100))]
+    (tmp_path / name).write_text("\n".join(lines))
+    path = str(tmp_path / name)
+    for decimal, values in (
+        (None, (1.501, 1.25)),
+        ("point", (1.501, 1.25)),
+        ("comma", (1501, 1250)),
+    ):
+        found = read_source(Source(path, "target", test=path, decimal=decimal))
+        assert (found.X["a"][0], found.y[0]) == values
+        assert (found.X["a"][99], found.y[99]) == values
+
+
+def test_a_column_with_many_numbers_and_other_texts_gets_a_note() -> None:
+    texts = [f"{'<' * (i % 8 == 0)}{i / 7:.3f}" for i in range(1, 200)]
+    frame = pd.DataFrame({"lab": texts * 2, "target": [0, 1] * 199})
+    notes = frame_dataset(Source("", target="target"), frame).notes
+    assert any("column lab holds numbers and 24 other values, such as '<" in note for note in notes)
+
+
+def test_a_table_without_a_usable_column_says_why_its_numbers_stay_texts() -> None:
+    frame = pd.DataFrame({"a": [f"{i},{500 + i}" for i in range(1, 200)], "target": [0] * 199})
+    with pytest.raises(BadInput, match=r"no column left.*column a .*--decimal"):
+        frame_dataset(Source("", target="target"), frame)
 
 
 def test_a_notation_is_described() -> None:

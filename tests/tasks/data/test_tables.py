@@ -777,3 +777,25 @@ def test_a_named_index_is_a_column_where_an_option_names_it(tmp_path) -> None:
     for found in (read(tmp_path / "named.parquet"), of_frame):
         assert "count" not in found.X
         assert any("count: the index" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("written", "note"),
+    [
+        (("%m/%d/2023", "%d.%m.2023"), "several formats, such as"),
+        (("%Y/%m/%d", "%Y-%m-%d"), "several formats, such as"),
+        (("%m/%d/2023",), "either order"),
+    ],
+)
+def test_dates_that_make_no_column_of_dates_get_a_note(written, note) -> None:
+    days = pd.date_range("2022-01-13", periods=240)
+    of_month = days[days.day <= 12] if len(written) == 1 else days[days.day > 12]
+    texts = [day.strftime(written[i * len(written) // 240]) for i, day in enumerate(of_month)]
+    frame = pd.DataFrame(
+        {"day": texts, "b": range(len(texts)), "target": np.arange(len(texts)) % 2}
+    )
+    found = frame_dataset(Source("", target="target"), frame)
+    assert sum("column day" in text for text in found.notes) == 1
+    assert any(note in text for text in found.notes)
+    kept = frame_dataset(Source("", target="target", categorical=("day",)), frame)
+    assert not any("column day" in text for text in kept.notes)
