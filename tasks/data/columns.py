@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from shlex import quote
 
 import numpy as np
@@ -185,19 +186,20 @@ def _number_notes(column: pd.Series, learned: LearnedColumn, found: Found) -> It
     """Yield a note on texts with numbers that do not make a column of numbers."""
     if isinstance(found, NoNumbers):
         yield f"column {column.name} holds {found.within(column)}, so it is not read as numbers"
-    elif found is not None and found.strays:
-        stray = found.strays[0]
-        yield (
-            f"column {column.name} holds numbers and other values, such as {stray!r}, so it is "
-            f"taken as texts; if that is a gap, name it with --na-values {quote(stray)}"
-        )
-    elif found is None and len(learned.known) > TEXT_VALUES:
+        return
+    if learned.kind != "category":
+        return
+    strays: Sequence[str] = ()
+    if found is not None:
+        strays = found.strays
+    elif len(learned.known) > TEXT_VALUES:
         others = [text for text in learned.known if not np.isfinite(Notation().number(text))]
-        if 0 < len(others) < len(learned.known) / 2:
-            yield (
-                f"column {column.name} holds numbers and {len(others)} other values, such as "
-                f"{others[0]!r}, so it is taken as texts; write all as numbers or gaps if they are"
-            )
+        strays = others if len(others) < len(learned.known) / 2 else ()
+    if strays:
+        yield (
+            f"column {column.name} holds numbers and other values, such as {strays[0]!r}, so it is "
+            f"taken as texts; if that is a gap, name it with --na-values {quote(strays[0])}"
+        )
 
 
 def _date_notes(column: pd.Series, learned: LearnedColumn | str) -> Iterator[str]:
@@ -214,8 +216,13 @@ def _date_notes(column: pd.Series, learned: LearnedColumn | str) -> Iterator[str
             f"column {column.name} may hold dates, but day and month may be in either order, {how}"
         )
         return
+    stripped = texts.astype("string").str.strip()
     are_dates = [
-        ~utc_of(texts.reset_index(drop=True), written, ())[1] for written in ("", *DATE_FORMATS)
+        ~utc_of(texts.reset_index(drop=True), "", ())[1],
+        *(
+            pd.to_datetime(stripped, format=written, errors="coerce").notna().to_numpy()
+            for written in DATE_FORMATS
+        ),
     ]
     most = max(are_dates, key=np.sum)
     if np.any(are_dates, axis=0).mean() >= LEAST_SHARE and not most.all():
@@ -228,14 +235,23 @@ def _date_notes(column: pd.Series, learned: LearnedColumn | str) -> Iterator[str
 
 def _huge_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
     """Yield a note on each column with numbers that are too large for models."""
-    for name in (column.name for column in reader.columns if column.kind == "number"):
-        if name in frame and pd.api.types.is_float_dtype(frame[name]):
-            is_huge = frame[name].abs() > MOST
-            if is_huge.any():
-                yield (
-                    f"column {name}: infinite numbers and those beyond {MOST:g} count as missing "
-                    f"({is_huge.sum()} of {len(frame)})"
-                )
+    for column in reader.columns:
+        if column.kind != "number" or column.name not in frame:
+            continue
+        given = frame[column.name]
+        if pd.api.types.is_float_dtype(given):
+            n_huge = int((given.abs() > MOST).sum())
+        elif is_texts(given):
+            read = (*column.notations, Notation())[0].number
+            texts = [text for text in given.dropna().unique() if isinstance(text, str)]
+            n_huge = int(given.isin([text for text in texts if MOST < abs(read(text)) < inf]).sum())
+        else:
+            n_huge = 0
+        if n_huge:
+            yield (
+                f"column {column.name}: infinite numbers and those beyond {MOST:g} count as "
+                f"missing ({n_huge} of {len(frame)})"
+            )
 
 
 def _with_hashed(

@@ -139,7 +139,8 @@ class Notation:
         """Return how the texts of a column are read, with an example; empty if it has none."""
         texts = [text for text in column.iloc[:_PROBED] if isinstance(text, str)]
         longest = max((t for t in texts if isfinite(self.number(t))), key=len, default="")
-        how = f"read as numbers{self.text}, such as {longest!r} = {self.number(longest):.12g}"
+        shown = longest.translate(_SAME)
+        how = f"read as numbers{self.text}, such as {shown!r} = {self.number(longest):.12g}"
         return how if longest else ""
 
 
@@ -234,7 +235,8 @@ def _with_decimal(
 def _are_codes(bodies: Sequence[str]) -> bool:
     """Return whether numbers without a unit are codes, versions or telephone numbers."""
     if all(map(str.isdigit, bodies)):
-        return any(_PADDED.fullmatch(body) or len(body) > _EXACT_DIGITS for body in bodies)
+        n_long = sum(len(body) > _EXACT_DIGITS for body in bodies)
+        return n_long > (1 - LEAST_SHARE) * len(bodies) or any(map(_PADDED.fullmatch, bodies))
     if len({len(body) for body in bodies}) == 1 and bodies[0].count(" ") > 1:
         return True
     decimals = {body.partition(".")[2] for body in bodies if _PLAIN.fullmatch(body)} - {""}
@@ -257,7 +259,7 @@ def numbers_in(column: pd.Series, decimal: str = "") -> Found:
     """
     if not is_texts(column):
         return None
-    probed = [text for text in column.iloc[:_PROBED] if isinstance(text, str)]
+    probed = {text for text in column.iloc[:_PROBED] if isinstance(text, str)}
     if sum(_parts(text) is not None for text in probed) < max(1, LEAST_SHARE * len(probed)):
         return None
     values = column.drop_duplicates().astype(object)

@@ -1,5 +1,6 @@
 """The target of a data set: classes or numbers."""
 
+from collections.abc import Iterator
 from shlex import quote
 from typing import Any
 
@@ -47,6 +48,7 @@ def target_of(
         notes.append(f"{note}, so it is predicted as one; --metric error treats them as classes")
     if predicts != "numbers":
         uniques, codes = np.unique(_labels(target), return_inverse=True)
+        notes += _alike_classes(uniques, str(target.name))
         return codes.astype(np.int32), tuple(label.item() for label in uniques), notes
     if not is_numeric:
         raise BadInput(
@@ -54,6 +56,18 @@ def target_of(
             "predicted as a number; choose a --metric and a --space for classes"
         )
     return target.to_numpy(dtype=np.float64), (), notes
+
+
+def _alike_classes(classes: NDArray[Any], target: str) -> Iterator[str]:
+    """Yield a note on two classes that may be one."""
+    seen: dict[str, str] = {}
+    for text in map(str, classes):
+        other = seen.setdefault(text.strip().casefold(), text)
+        if other != text:
+            yield (
+                f"classes {other!r} and {text!r} of target {target} differ only in capitals or "
+                "blanks; write them alike if they are one class"
+            )
 
 
 def number_texts(
@@ -96,8 +110,8 @@ def need_targets(target: pd.Series, where: str) -> None:
     missing = int(target.isna().sum())
     if missing:
         raise BadInput(
-            f"{missing} of {len(target)} rows of {where} have no {target.name!r}; "
-            "leave them out with --drop-missing-target"
+            f"{missing} of {len(target)} rows of {where} have no {target.name!r}, such as row "
+            f"{int(target.isna().argmax()) + 1}; leave them out with --drop-missing-target"
         )
 
 

@@ -389,6 +389,7 @@ def _read_csv(
     *,
     may_have_footer: bool = True,
 ) -> pd.DataFrame:
+    _need_text(content)
     content, encoding = as_utf8(content)
     dialect = Dialect.of(content)
     names = list(dialect.names)
@@ -448,6 +449,13 @@ def _with_codes(frame: pd.DataFrame, codes: pd.DataFrame, where: str) -> Iterato
             yield f"column {name} of {where} holds {what}"
         elif codes[name].str.fullmatch(_GROUPS).any():
             frame[name] = codes[name]
+
+
+def _need_text(content: bytes) -> None:
+    if not content.strip():
+        raise ValueError("the file is empty")
+    if content.startswith(b"PAR1"):
+        raise ValueError("it is a Parquet file; let its name end in .parquet")
 
 
 def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:

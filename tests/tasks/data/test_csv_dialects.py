@@ -283,6 +283,13 @@ def test_files_that_a_mac_adds_to_an_archive_are_no_tables(tmp_path, names) -> N
         read_table(Location.at(str(tmp_path / "two.csv.zip")))
 
 
+@pytest.mark.parametrize(("content", "reason"), [("\n", "empty"), ("PAR1", "is a Parquet")])
+def test_a_file_that_is_no_text_table_is_called_so(tmp_path, content, reason) -> None:
+    (tmp_path / "t.csv").write_text(content)
+    with pytest.raises(BadInput, match=reason):
+        read_table(Location.at(str(tmp_path / "t.csv")))
+
+
 def test_an_archive_needs_no_suffix_of_its_table(tmp_path) -> None:
     frame = read(tmp_path, zipped(b"a;b\n1,5;2\n2,5;3\n"), "t.zip")
     assert frame["b"].tolist() == [2, 3]
