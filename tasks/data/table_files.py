@@ -427,7 +427,7 @@ def _read_csv(
     if has_padded_codes(content, dialect.separator):
         reread += [str(name) for name in numbers if _is_whole(frame[name])]
     decimal = location.decimal or decimal_mark(frame)
-    if not location.decimal and has_points(content, dialect.separator):
+    if has_points(content, dialect.separator):
         decimal = "" if decimal == "," else "."
     if decimal == ",":
         reread += [str(name) for name in numbers if _may_have_groups(frame[name])]

@@ -115,7 +115,7 @@ def table_dataset(
     notes += [*index_notes, *frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
     target, is_test, tests = frame[source.target], None, list[pd.DataFrame]()
     if source.test is not None:
-        test, X, more_notes = _with_test_rows(X, reader, source, test_frame)
+        test, X, more_notes = _with_test_rows(X, reader, source, test_frame, frame.attrs[DECIMAL])
         notes += more_notes
         tests = [test]
         is_test = np.repeat([False, True], [len(frame), len(test)])
@@ -244,13 +244,11 @@ def _with_flat_names(source: Source) -> Source:
 
 
 def _with_test_rows(
-    X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None
+    X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None, decimal: str
 ) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
     assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
     if frame is None:
-        frame = read_frame(
-            source.test, reader.texts, source.format, source.gaps, source.decimal_mark
-        )
+        frame = read_frame(source.test, reader.texts, source.format, source.gaps, decimal)
     notes = [*frame.attrs.get(NOTES, ())]
     frame, more_notes = _with_target(frame, source.target, source.test, source)
     notes += more_notes

@@ -169,6 +169,16 @@ def test_a_given_decimal_mark_decides_numbers_that_programs_may_have_written(
         assert (found.X["a"][99], found.y[99]) == values
 
 
+def test_a_test_file_has_the_decimal_mark_of_the_training_rows(tmp_path) -> None:
+    rows = range(1, 100)
+    (tmp_path / "t.csv").write_text("\n".join(["a;y", *(f"{i},5;{i}.500" for i in rows)]))
+    for line, value in (("{i};{i}.500", 1500), ("{i}.25;{i}.500", 1.5)):
+        lines = ["a;y", *(line.format(i=i) for i in rows)]
+        (tmp_path / "test.csv").write_text("\n".join(lines))
+        source = Source(str(tmp_path / "t.csv"), "y", test=str(tmp_path / "test.csv"))
+        assert read_source(source).y[[0, 99]].tolist() == [1500, value]
+
+
 def test_a_column_with_many_numbers_and_other_texts_gets_a_note() -> None:
     texts = [f"{'<' * (i % 8 == 0)}{i / 7:.3f}" for i in range(1, 200)]
     frame = pd.DataFrame({"lab": texts * 2, "target": [0, 1] * 199})
