@@ -57,9 +57,15 @@ def show(
             from prefect_tune.tasks.bad_input import BadInput
 
             if code:
-                raise BadInput("--code needs a trial", option="code", remedy="add --trial N")
+                raise BadInput(
+                    "the code of a study is that of one trial",
+                    option="code",
+                    remedy="add --trial N",
+                )
             if output:
-                raise BadInput("--output needs a trial", option="output", remedy="add --trial N")
+                raise BadInput(
+                    "outputs belong to one trial", option="output", remedy="add --trial N"
+                )
             print_summary(read_study(opened, study), as_json=as_json, notes=True)
         elif code:
             from prefect_tune.flows.results.built_pipeline import pipeline_code

@@ -265,8 +265,13 @@ def columns_called(location: Location, names: Collection[str]) -> list[str]:
 
 def _index_levels(schema: pa.Schema) -> list[str]:
     """Return the columns with the index of the DataFrame that was saved as the table."""
+    return [level for level in _index_of(schema) if isinstance(level, str)]
+
+
+def _index_of(schema: pa.Schema) -> list[Any]:
+    """Return the levels of the saved index: names of columns, and descriptions of ranges."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-    return [level for level in about.get("index_columns", ()) if isinstance(level, str)]
+    return list(about.get("index_columns", ()))
 
 
 def _is_unnamed(level: str) -> bool:
@@ -285,6 +290,12 @@ def _read_parquet(
     gone = [*filter(_is_unnamed, levels)]
     frame = _as_pandas(table.drop_columns(gone), location.gaps, as_times=of_rows)
     frame.attrs[INDEX] = [flat_name(name) for name in levels if of_rows and name not in gone]
+    for level in _index_of(table.schema):
+        if of_rows and isinstance(level, dict) and level["name"] and level["name"] not in frame:
+            rows = range(level["start"], level["stop"], level["step"])
+            if len(rows) == len(frame):  # another program may have changed the rows
+                frame[level["name"]] = rows
+                frame.attrs[INDEX].append(flat_name(level["name"]))
     return frame
 
 

@@ -101,10 +101,10 @@ def table_dataset(
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
     _check_roles(source)
-    frame, index_notes = _without_index(frame, source)
+    frame, of_key, index_notes = _without_index(frame, source)
     frame, notes = _with_target(frame, source.target, where, source)
     frame.attrs[DECIMAL] = source.decimal_mark or decimal_mark(frame)
-    features = frame.drop(columns=[source.target])
+    features = frame.drop(columns=[source.target, *of_key])
     group = _taken(features, source.group, where, source)
     times, time_notes = _times(frame, source, where)
     features = features.drop(columns=[name for name in (source.group, source.time) if name])
@@ -145,15 +145,20 @@ def table_dataset(
     )  # fmt: skip
 
 
-def _without_index(frame: pd.DataFrame, source: Source) -> tuple[pd.DataFrame, list[str]]:
-    """Return a table without columns of its index that no option names, and notes on them."""
-    options = {
-        source.target, source.group, source.time, *(source.key or ()), *source.drop,
-        *source.categorical, *source.aside,
-    }  # fmt: skip
-    index = [name for name in frame.attrs.get(INDEX, ()) if name not in options]
+def _without_index(
+    frame: pd.DataFrame, source: Source
+) -> tuple[pd.DataFrame, list[str], list[str]]:
+    """Drop the index of a saved DataFrame unless an option names it.
+
+    Returns:
+        The frame, the columns of the index that only the key has, and notes.
+    """
+    options = (source.target, source.group, source.time, *source.drop, *source.categorical)
+    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*options, *source.aside}]
+    of_key = [name for name in index if name in (source.key or ())]
+    gone = [name for name in index if name not in of_key]
     left_out = "the index of the DataFrame is left out, unless an option such as --group names it"
-    return frame.drop(columns=index), [f"{name}: {left_out}" for name in index]
+    return frame.drop(columns=gone), of_key, [f"{name}: {left_out}" for name in gone]
 
 
 def _key_ids(

@@ -183,15 +183,15 @@ def test_a_column_with_many_numbers_and_other_texts_gets_a_note() -> None:
     texts = [f"{'<' * (i % 8 == 0)}{i / 7:.3f}" for i in range(1, 200)]
     frame = pd.DataFrame({"lab": texts * 2, "target": [0, 1] * 199})
     notes = frame_dataset(Source("", target="target"), frame).notes
-    assert any("column lab holds numbers and other values, such as '<" in note for note in notes)
+    assert any("column lab " in note and "'<" in note for note in notes)
 
 
 def test_one_text_for_many_gaps_among_numbers_is_named() -> None:
     numbers = [f"{i / 7:.3f}" for i in range(1, 200)]
     gaps = {"a": ["-"] * 60 + numbers, "target": numbers + ["-"] * 60}
-    with pytest.raises(BadInput, match=r"'a' holds .* '-' in row 1; .*--na-values -"):
+    with pytest.raises(BadInput, match=r"'a'.*'-' in row 1;.*--na-values -"):
         frame_dataset(Source("", target="target"), pd.DataFrame({**gaps, "target": numbers[0]}))
-    with pytest.raises(BadInput, match=r"target .* 60 other values, such as '-' in row 200"):
+    with pytest.raises(BadInput, match=r"60 other.*'-' in row 200"):
         frame_dataset(Source("", target="target"), pd.DataFrame({**gaps, "a": range(259)}))
 
 
@@ -211,7 +211,7 @@ def test_classes_that_differ_only_in_capitals_or_blanks_get_a_note() -> None:
 
 def test_a_table_without_a_usable_column_says_why_its_numbers_stay_texts() -> None:
     frame = pd.DataFrame({"a": [f"{i},{500 + i}" for i in range(1, 200)], "target": [0] * 199})
-    with pytest.raises(BadInput, match=r"no column left.*column a .*--decimal"):
+    with pytest.raises(BadInput, match=r"column a .*--decimal"):
         frame_dataset(Source("", target="target"), frame)
 
 

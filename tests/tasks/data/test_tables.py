@@ -799,3 +799,13 @@ def test_dates_that_make_no_column_of_dates_get_a_note(written, note) -> None:
     assert any(note in text for text in found.notes)
     kept = frame_dataset(Source("", target="target", categorical=("day",)), frame)
     assert not any("column day" in text for text in kept.notes)
+
+
+def test_the_named_range_of_rows_of_a_parquet_file_is_a_column(tmp_path) -> None:
+    path = tmp_path / "t.parquet"
+    frame = table().rename_axis("row")
+    frame.to_parquet(path)
+    found = read_source(Source(str(path), "target", key=("row",)))
+    assert found.ids is not None
+    assert len(set(found.ids)) == len(frame)
+    assert "row" not in read_source(Source(str(path), "target")).X
