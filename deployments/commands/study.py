@@ -58,7 +58,7 @@ def show(
 
             if code:
                 raise BadInput(
-                    "the code of a study is that of one trial",
+                    "code belongs to one trial",
                     option="code",
                     remedy="add --trial N",
                 )

@@ -189,7 +189,7 @@ def test_a_column_with_many_numbers_and_other_texts_gets_a_note() -> None:
 def test_one_text_for_many_gaps_among_numbers_is_named() -> None:
     numbers = [f"{i / 7:.3f}" for i in range(1, 200)]
     gaps = {"a": ["-"] * 60 + numbers, "target": numbers + ["-"] * 60}
-    with pytest.raises(BadInput, match=r"'-' in row 1;.*--na-values -"):
+    with pytest.raises(BadInput, match=r"row 1;.*--na-values"):
         frame_dataset(Source("", target="target"), pd.DataFrame({**gaps, "target": numbers[0]}))
     with pytest.raises(BadInput, match=r"60 other.*'-' in row 200"):
         frame_dataset(Source("", target="target"), pd.DataFrame({**gaps, "a": range(259)}))
