@@ -71,7 +71,11 @@ def run(
             from prefect_tune.tasks.data.reading import explained_labels
 
             faults = explained_labels(options.source)
-            echo_as_is(faults.to_json(orient="records") if as_json else faults.to_csv(index=False))
+            echo_as_is(
+                faults.to_json(orient="records", date_format="iso")
+                if as_json
+                else faults.to_csv(index=False)
+            )
             return
 
     def prepare_study() -> "PreparedStudy":

@@ -121,17 +121,14 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         else:
             found = numbers_in(column, decimal)
             learned = _as_before(name, column, earlier) or _learned(name, column, found, decimal)
-            if not isinstance(learned, str):
-                notes += _number_notes(column, learned, found)
-            notes += _date_notes(column, learned)
+            notes += [*_number_notes(column, learned, found), *_date_notes(column, learned)]
         if isinstance(learned, str):
             left_out.setdefault(learned, []).append(name)
         else:
             columns.append(learned)
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
-        reasons = "".join(f"; {note}" for note in notes)
-        raise BadInput(f"{where} has no column left to learn from{why}{reasons}")
+        raise BadInput(f"{where} has no column left to learn from{why}")
     reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing))
     _check_names(reader, where)
     X, _ = reader.read(frame)
@@ -182,8 +179,10 @@ def _notation_notes(frame: pd.DataFrame, reader: RowReader) -> Iterator[str]:
             yield f"{shown_columns(names)}: {how}"
 
 
-def _number_notes(column: pd.Series, learned: LearnedColumn, found: Found) -> Iterator[str]:
+def _number_notes(column: pd.Series, learned: LearnedColumn | str, found: Found) -> Iterator[str]:
     """Yield a note on texts with numbers that do not make a column of numbers."""
+    if isinstance(learned, str):  # the reason is given where the column is left out
+        return
     if isinstance(found, NoNumbers):
         yield f"column {column.name} holds {found.within(column)}, so it is not read as numbers"
         return

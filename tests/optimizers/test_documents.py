@@ -91,6 +91,7 @@ DOCUMENTS: dict[str, Any] = {
 }
 OF_OTHERS = {
     "Choice",  # is read by its configuration
+    "EqualRows",  # is read with the view of a study
     "Prediction",  # is read with all of a memo, in `fabolas/test_decisions.py`
 }
 PARAMETERS = {"cls", "event"}

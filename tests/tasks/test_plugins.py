@@ -79,7 +79,7 @@ def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
     assert metric_named("cost", positive=0).loss(y, predicted, 2) == pytest.approx(6 / 4)
     weights = np.array([[0.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.5]])
     assert weighted_losses(metric, y, predicted, 2, weights).tolist() == [5.0, 0.5]
-    assert metric.objective(y, 2).chance == pytest.approx(2.5)
+    assert metric.objective(y, 2).chance == pytest.approx(0.5)
     assert metric.score(0.5) == -0.5
 
 

@@ -19,7 +19,6 @@ from prefect_tune.optimizers.paths.table import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage import StoreAddress
 from prefect_tune.storage.key import model_record
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
@@ -332,9 +331,8 @@ LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, m
 @given(EVENTS, LABELS, st.integers(1, 3), st.sampled_from(AGGREGATIONS))
 def test_matrices_equal_plain_python(events, labels, min_frequency, aggregation) -> None:
     rows = [(i, pd.Timestamp(2019, 12, 31) + pd.Timedelta(days=day)) for i, day in labels]
-    try:
-        X = event_rows(events, rows)
-    except BadInput:  # labels of patients without events before them
+    X = event_rows(events, rows)
+    if (X.start == X.stop).any():  # reading leaves out labels without events before them
         return
     codes, expected = oracle(X, min_frequency, aggregation)
     construct = EventAggregation(min_frequency, aggregation)

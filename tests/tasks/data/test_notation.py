@@ -211,7 +211,7 @@ def test_classes_that_differ_only_in_capitals_or_blanks_get_a_note() -> None:
 
 def test_a_table_without_a_usable_column_says_why_its_numbers_stay_texts() -> None:
     frame = pd.DataFrame({"a": [f"{i},{500 + i}" for i in range(1, 200)], "target": [0] * 199})
-    with pytest.raises(BadInput, match=r"column a .*--decimal"):
+    with pytest.raises(BadInput, match=r"a: .*--decimal"):
         frame_dataset(Source("", target="target"), frame)
 
 
