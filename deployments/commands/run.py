@@ -25,6 +25,7 @@ from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy
+    from prefect_tune.tasks.data.source import Source
 
 from prefect_tune.deployments.views.console import echo, echo_as_is
 
@@ -68,14 +69,7 @@ def run(
             parameters[name] = list(parameters[name]) or None
         options = StudyOptions.parse(parameters)
         if explain_labels:
-            from prefect_tune.tasks.data.reading import explained_labels
-
-            faults = explained_labels(options.source)
-            echo_as_is(
-                faults.to_json(orient="records", date_format="iso")
-                if as_json
-                else faults.to_csv(index=False)
-            )
+            _print_label_faults(options.source, as_json=as_json)
             return
 
     def prepare_study() -> "PreparedStudy":
@@ -100,6 +94,16 @@ def run(
         prepare_study, tune_study, quiet=quiet, json_lines=json_lines, keep_server=keep_server
     )
     print_result(summary, as_json=as_json, silent=json_lines)
+
+
+def _print_label_faults(source: "Source", *, as_json: bool) -> None:
+    from prefect_tune.tasks.data.reading import explained_labels
+
+    faults = explained_labels(source)
+    if as_json:
+        echo_as_is(faults.to_json(orient="records", date_format="iso"))
+    else:
+        echo_as_is(faults.to_csv(index=False))
 
 
 def _of_study(name: str) -> str:
