@@ -25,7 +25,8 @@ LEVEL = 0.025
 RARE_SHARE = 0.1
 """A class with a smaller share of the training rows is rare."""
 _FEW_BLOCKS = 20
-"""Blocks for metrics that are computed anew without each block."""
+_BLOCK_ROWS = 2_000_000
+"""Largest number of rows times blocks, if each block costs a pass over the rows."""
 _NORMAL = 1.96
 """Half of a 95 % interval, in standard errors."""
 
@@ -60,7 +61,7 @@ def usefulness(
             margin=0.0,
             level=LEVEL / 2,
             rng=np.random.default_rng(split.seed),
-            most_blocks=MOST_BLOCKS if is_quick(metric) else _FEW_BLOCKS,
+            most_blocks=_most_blocks(metric, len(y)),
         )
     except ValueError:  # the metric is undefined on these rows
         return None
@@ -70,6 +71,13 @@ def usefulness(
         compared.challenger.value, compared.champion.value, gain.value, gain.low, gain.high,
         compared.p, int(is_rare.sum()), int((predictions.label[is_rare] == rare).sum()),
     )  # fmt: skip
+
+
+def _most_blocks(metric: Metric, n_rows: int) -> int:
+    if metric.declared.row_losses:  # one pass over the rows serves all blocks
+        return MOST_BLOCKS
+    affordable = _BLOCK_ROWS // n_rows if is_quick(metric) else 0
+    return min(max(affordable, _FEW_BLOCKS), MOST_BLOCKS)
 
 
 def over_folds(folds: Sequence[Usefulness | None], n_configurations: int) -> Usefulness | None:
