@@ -137,7 +137,7 @@ def test_the_form_of_a_deployment_has_choices_descriptions_and_sections(
     page.goto(f"{pages}/deployments/deployment/{deployment_id}/run")
     shows(page, "Data: target", "Search: method", "Budget: trials", "Where: workers")
     shows(page, "Search method: flash, admm", "[default: flash]", "Total time")
-    page.get_by_text("choose", exact=True).nth(3).click()
+    page.get_by_text("choose", exact=True).nth(5).click()
     page.get_by_text("Select", exact=True).first.click()
     page.get_by_role("option", name="fabolas", exact=True).wait_for()
     assert [option.inner_text() for option in page.get_by_role("option").all()] == list(METHODS)
