@@ -1,6 +1,6 @@
 """Random tables in every form of `written_tables`: columns, kinds, notes and digest are the same.
 
-    tests/benchmarks/run tasks/written_tables [--tables 400] [--first 0]
+    tests/benchmarks/run tasks/table_forms [--tables 400] [--first 0]
 
 Prints each form that is silently read as another table, and ends with exit code 1 if there is one.
 """
