@@ -341,7 +341,7 @@ def _learned_of_objects(name: str, column: pd.Series, numbers: Found) -> Learned
 
 
 def _number(name: str, found: Found) -> LearnedColumn | None:
-    """Return a column of which all texts are numbers; None for any other column."""
+    """Return a column if all its texts are numbers; None for any other column."""
     if not isinstance(found, WrittenNumbers) or found.strays:
         return None
     return LearnedColumn(name, "number", notations=(found.notation,) * (not found.is_plain))

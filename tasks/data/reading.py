@@ -94,7 +94,7 @@ def _held_out(
         raise BadInput(f"{text}; no label is left to learn from", remedy="use --splits ignore")
     if not held_out.any():
         return None, [f"{text}; no subject is held_out, so test rows are drawn"]
-    how = "those of held_out subjects are test rows, and all others, with tuning, training rows"
+    how = "labels of held_out subjects are test rows, and all others, also of tuning, training rows"
     return held_out, [f"{text}; {how} (--splits ignore draws test rows)"]
 
 

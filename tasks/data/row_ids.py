@@ -31,7 +31,7 @@ _ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB1331
 _NO_VALUE = 0x7FF8000000000000
 """Bits of a missing number; a missing category has the same."""
 SINGLE, SIX_DIGITS = 0, 6
-"""Precisions of fractional numbers: that of 32-bit floats, and significant digits."""
+"""Precisions of fractional numbers: 32-bit floats, and significant digits."""
 _POWERS = np.append(10.0 ** np.arange(309), np.append(np.zeros(30), 10.0 ** np.arange(-308, 0)))
 """Powers of 10 by their exponent, also a negative one."""
 _SHARE = 0.1

@@ -286,7 +286,7 @@ class RowReader(TransformerMixin, BaseEstimator):
 
 
 def as_pandas(values: Any) -> Any:
-    """Return a frame or column of any library as that of pandas, and other values as they are."""
+    """Return a frame or column of any library as a pandas object, and other values unchanged."""
     if isinstance(values, pd.DataFrame | pd.Series | np.ndarray | list | tuple):
         return values
     with suppress(ImportError):  # exported models also predict where narwhals is not installed

@@ -25,7 +25,7 @@ class Source:
         categorical: Columns to treat as categories.
         drop_missing_target: Whether to drop rows without a class.
         na_values: Texts that count as missing; None for the default list.
-        decimal: Decimal mark of numbers in texts that do not decide it; None for that of the table.
+        decimal: Decimal mark of numbers in texts that do not decide it; None: the table decides.
         aside: Dropped columns that define groups of a constraint.
         predicts: Kind of the target, classes or numbers; None to detect it.
         texts: Columns of texts in earlier studies of a series, with numbers of hashed words, 0 for

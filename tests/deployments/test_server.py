@@ -135,7 +135,7 @@ def test_a_server_is_shared_and_its_last_user_stops_it(no_address) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_address")
-def test_requests_to_it_pass_no_proxy(monkeypatch) -> None:
+def test_requests_to_the_private_server_pass_no_proxy(monkeypatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing listens there
     monkeypatch.setenv("NO_PROXY", "example.org")

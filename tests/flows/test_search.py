@@ -421,7 +421,7 @@ def test_after_a_timeout_another_algorithm_is_next() -> None:
     assert done.heard.notes == []
 
 
-def test_a_first_result_after_the_budget_is_announced_once_with_its_seconds() -> None:
+def test_a_first_result_after_the_budget_is_announced_once_with_seconds() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 

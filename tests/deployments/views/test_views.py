@@ -57,7 +57,7 @@ def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
     assert study_view(ensemble=by_method).to_json()["ensemble"] == by_method
 
 
-def test_a_useless_model_is_called_so_before_anything_else(shown) -> None:
+def test_the_first_line_calls_a_useless_model_useless(shown) -> None:
     text = shown(usefulness=to_document(USELESS))
     assert text.index("no better than a constant prediction") < text.index("3 trials")
     assert "25% (3 of 12 test rows)" in text
