@@ -292,7 +292,7 @@ def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(
 ) -> None:
     monkeypatch.setattr(row_reader, "MOST", np.inf)  # otherwise such numbers are gaps
     too_large = tmp_path / "too_large.csv"
-    table().assign(c=np.linspace(-1e300, 1e300, 150)).to_csv(too_large, index=False)
+    table().assign(c=np.linspace(1e307, 1e308, 150)).to_csv(too_large, index=False)
     context = context_of(tmp_path, data=too_large)
     query = path(context)
     came = outcome(context, query)
