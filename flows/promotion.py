@@ -38,9 +38,10 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compare_models
+from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms
 from prefect_tune.tasks.objective.declaration import METRICS
 from prefect_tune.tasks.objective.paired_comparison import LEAST_ROWS, LEVEL, level_of
+from prefect_tune.tasks.prefect_tasks import compare_models
 from prefect_tune.tasks.problem import StudyContext
 
 

@@ -24,8 +24,9 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.forward_split import another_split
 from prefect_tune.tasks.data.split import import_split, load_split
+from prefect_tune.tasks.prefect_tasks import evaluate
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial.evaluate import TrialOutcome, evaluate
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _TIMES_BEFORE = 2.0
 """Time limit of a finalist as a multiple of its earlier cost. It applies if it exceeds the trial

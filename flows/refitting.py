@@ -18,16 +18,12 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.final_model import (
-    REFIT_TIMES,
-    FinalScores,
     Member,
     RefitFailed,
     member_pins,
-    refit,
-    refit_member,
-    score,
 )
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
+from prefect_tune.tasks.prefect_tasks import REFIT_TIMES, refit, refit_member, score
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import Report
 
@@ -202,14 +198,14 @@ def score_model(
     what = f"trial {alone.number} alone" if alone else "model"
     parameters = {"what": what, "context": context, "alone": alone}
     try:
-        scored: FinalScores = running.run(score, parameters, check=checked)
+        scored: LossOnTest = running.run(score, parameters, check=checked)
     except StoreLost:
         raise
     except Exception as error:  # an exceeded limit, a dead worker, or an error of the model
         if error in ends:
             raise
         return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)
-    return scored.test
+    return scored
 
 
 def folds_of(trial: Trial, weight: float = 1.0) -> Member:

@@ -12,8 +12,8 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.flows.study.trial_output import last_lines
 from prefect_tune.flows.text import format_seconds
-from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
-from prefect_tune.flows.workers.roster import NoWorkers
+from prefect_tune.flows.workers.dask_trials import DIED, DaskTrials, Ended
+from prefect_tune.flows.workers.pool import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
@@ -25,7 +25,6 @@ from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _MOST_DEATHS = 2
 """Worker deaths after which a trial fails; the second death is attributed to the trial."""
-_DIED = "the worker process died"
 _TIME_USED = "time budget used"
 _TICK_SECONDS = 0.5
 _MOST_RESERVED = 0.25
@@ -76,7 +75,7 @@ def search(
             study, running, stop_rule, pace, observer, only, reserve, limit, requests
         ).run()
     except BaseException:
-        running.cut("the flow was interrupted")
+        running.cut()
         study.requeue_running()
         raise
 
@@ -156,7 +155,7 @@ class _Search:
             self.observer.tick(self._progress())
             self._note_overtime()
             if self._is_spent():
-                for trial in self.running.cut("the study's time budget is used up"):
+                for trial in self.running.cut():
                     self.study.requeue(trial)
                 return _TIME_USED
 
@@ -307,29 +306,21 @@ class _Search:
         if outcome is not None and outcome.lost:
             self._requeue_lost(trial, outcome)
             return
-        if ended.worker_left:
-            self.study.requeue(trial)
-            self.observer.note(f"trial {trial.number} was requeued: its worker left")
-            return
         if outcome is not None and outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:
             trial = trial.failed(outcome.failure)
-        elif ended.failure is not None and ended.failure.kind != FailureKind.CRASHED:
+        elif ended.failure is not None and ended.failure.message != DIED:
             trial = trial.failed(ended.failure)
         elif trial.deaths + 1 < _MOST_DEATHS:
             self.study.requeue_after_crash(trial)
-            how = ended.failure.message.removeprefix(_DIED) if ended.failure else ""
-            text = f"trial {trial.number} was requeued: its worker died{how}"
-            self.observer.note(text)
+            self.observer.note(f"trial {trial.number} was requeued: {DIED}")
             return
         else:
-            failure = ended.failure or Failure(FailureKind.CRASHED, _DIED)
-            how = failure.message.removeprefix(_DIED)
-            message = f"{_DIED} in {_MOST_DEATHS} attempts{how}"
+            failure = ended.failure or Failure(FailureKind.CRASHED, DIED)
+            message = f"{DIED} in {_MOST_DEATHS} attempts"
             trial = trial.died().failed(replace(failure, message=message))
         if trial.failure is not None:
-            self.running.give_up(trial)
             output = last_lines(ended.printed)
             trial = trial.failed(replace(trial.failure, output=output))
         self.study.tell(trial, ended.task_run_id, ended.printed)

@@ -27,8 +27,12 @@ from prefect_tune.flows.study.explanations import changed_code, left_out_for_mem
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.server_pace import OutageNote, ServerPace
-from prefect_tune.flows.workers.task_run_states import close_previous_flow_run, finish_task_runs
+from prefect_tune.flows.workers.server_pace import (
+    OutageNote,
+    ServerPace,
+    close_previous_flow_run,
+    finish_task_runs,
+)
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import StudyContext
@@ -161,6 +165,7 @@ def _run(
         study.store.address,
         use_cache=plan.options.use_cache,
         memory_limit_bytes=limits.memory_bytes,
+        trial_seconds=limits.seconds,
         quantities=tuple(bounded.quantity for bounded in plan.options.bounds),
         epochs=plan.options.epochs,
         bootstraps=study.optimizer.bootstraps,

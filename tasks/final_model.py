@@ -13,9 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from prefect import task
-from prefect.client.schemas.objects import State
-from prefect.states import Completed
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.configuration import Query
@@ -27,21 +24,13 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test, predicted
-from prefect_tune.tasks.objective.declaration import LossWords
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import StudyContext, open_store
+from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import (
-    SHOWN,
-    Report,
-    ReportedSteps,
-    RunStep,
-    retry_through_outages,
-)
-from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, StepOutcome
+from prefect_tune.tasks.trial.evaluate import retry_through_outages
+from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
-from prefect_tune.tasks.worker.readiness import load
-from prefect_tune.tasks.worker.trial_note import trial_noted
 
 _PIN_SECONDS = 86_400.0
 """Pins on a member's artifacts expire after this time if the session is killed."""
@@ -83,10 +72,8 @@ class Member:
     of_folds: bool = False
 
 
-def fit_member(
-    context: StudyContext, member: Member, run_step: RunStep, pinned_by: str = ""
-) -> PathRun:
-    """Fit a member on all training rows; `run_step` runs a step, directly or as a Prefect task.
+def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> PathRun:
+    """Fit a member on all training rows.
 
     The member's artifacts are pinned for `pinned_by`, if given.
 
@@ -97,17 +84,16 @@ def fit_member(
     with _named(member), one_thread():
         query = Query.from_json(member.query, context.problem.find_space())
         path_run = PathRun(context, query, [REFIT], holds_out=False)
-        outcome: StepOutcome | None = None
         for position in range(len(path_run.steps)):
             if pinned_by:
                 path_run.pin(pinned_by, _PIN_SECONDS)
-            outcome = run_step(path_run, position, outcome)
+            path_run.run(position)
         if pinned_by:
             path_run.pin(pinned_by, _PIN_SECONDS)
     return path_run
 
 
-def store_model(context: StudyContext, members: Sequence[Member], run_step: RunStep) -> None:
+def store_model(context: StudyContext, members: Sequence[Member]) -> None:
     """Combine the members, fitted or read from the cache, into the final model and store it.
 
     The record is published only if the model, read back, predicts training rows as before.
@@ -118,7 +104,7 @@ def store_model(context: StudyContext, members: Sequence[Member], run_step: RunS
     """
     store = open_store(context.store)
     dataset = load_dataset(store, context.problem.dataset)
-    fitted = [_fitted(context, member, run_step) for member in members]
+    fitted = [_fitted(context, member) for member in members]
     try:
         model = _combined(fitted, dataset.learned_classes)
     except ValueError as error:
@@ -157,12 +143,9 @@ class _Fitted:
         return _mean(self.pipelines, None, classes)
 
 
-def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted:
+def _fitted(context: StudyContext, member: Member) -> _Fitted:
     """Return a fitted member; artifacts that the cache has lost are recomputed."""
-    if member.of_folds:
-        path_run = _served_folds(context, member, run_step)
-    else:
-        path_run = fit_member(context, member, run_step)
+    path_run = (_served_folds if member.of_folds else fit_member)(context, member)
     with _named(member), one_thread():
         chains = [path_run.nodes(fold) for fold in path_run.folds]
         return _Fitted(
@@ -173,16 +156,15 @@ def _fitted(context: StudyContext, member: Member, run_step: RunStep) -> _Fitted
         )
 
 
-def _served_folds(context: StudyContext, member: Member, run_step: RunStep) -> PathRun:
+def _served_folds(context: StudyContext, member: Member) -> PathRun:
     """Return the run of a trial's folds if the cache has every model, else raise RefitFailed."""
     with _named(member), one_thread():
         path_run = PathRun(context, Query.from_json(member.query, context.problem.find_space()))
         with path_run.pinned():
-            outcome: StepOutcome | None = None
             for position in range(len(path_run.steps)):
                 if not path_run.is_served(position):
                     raise LookupError("models of its folds are no longer in the cache")
-                outcome = run_step(path_run, position, outcome)
+                path_run.run(position)
     return path_run
 
 
@@ -274,104 +256,36 @@ REFIT_TIMES = 3.0
 """Time limit of a fit on all training rows, in multiples of a trial's limit."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRefitted:
-    """Outcome of refitting a member: steps not served by the cache, and task runs reported."""
-
-    n_made: int
-    n_task_runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refitted:
-    """Outcome of the refit: wall time in seconds, and task runs reported."""
-
-    seconds: float
-    n_task_runs: int
-
-
-@dataclass(frozen=True, slots=True)
-class FinalScores:
-    """Loss of the model, or of the requested trial, on the test rows; and task runs reported."""
-
-    test: LossOnTest
-    n_task_runs: int
-
-
 def member_pins(study: str, number: int | None = None) -> str:
     """Return the owner of the pins on a member's artifacts; without a number, the common prefix."""
     return f"refit {study} " + ("" if number is None else str(number))
 
 
-@task(name="refit member", task_run_name="refit member: trial {number}", **SHOWN)
-def refit_member(
-    number: int,
-    query: Mapping[str, Any],
-    context: StudyContext,
-    report: Report,
-    times: float = REFIT_TIMES,
-) -> State[MemberRefitted]:
-    """Fit a trial's `Optimizer.refit` query on all training rows, and pin its artifacts.
-
-    `report` selects steps that become task runs. The limit is `times` a trial's time limit.
-    """
-    reported, owner = ReportedSteps(report), member_pins(context.study, number)
-    member = Member(number, query)
-    with trial_noted(times):
-        _load(context, member)
-        path_run = retry_through_outages(
-            lambda: fit_member(context, member, reported.run_step, owner)
-        )
+def make_member(context: StudyContext, member: Member) -> tuple[int, int]:
+    """Fit a member on all training rows, and pin its artifacts; return its steps, made and all."""
+    _load(context, member)
+    owner = member_pins(context.study, member.number)
+    path_run = retry_through_outages(lambda: fit_member(context, member, owner))
     path_run.store.index.flush()
     costs = path_run.costs()
-    n_made = sum(not cost.hit for cost in costs)
-    message = f"{len(costs) - n_made} of {len(costs)} steps cached"
-    return Completed(message=message, data=MemberRefitted(n_made, reported.n_task_runs))
+    return sum(not cost.hit for cost in costs), len(costs)
 
 
-@task(name="refit", task_run_name="refit {what}", **SHOWN)
-def refit(
-    what: str,  # noqa: ARG001 - names the task run
-    members: Sequence[Member],
-    context: StudyContext,
-    report: Report = "steps",
-    times: float = REFIT_TIMES,
-) -> State[Refitted]:
-    """Fit members on all training rows, or take them from the cache, and store the study's model.
-
-    `what` names the task run and `report` selects steps that become task runs. The limit per member
-    is `times` a trial's time limit.
-    """
-    started, reported = perf_counter(), ReportedSteps(report)
-    with trial_noted(times * len(members)):
-        _load(context, *members)
-        retry_through_outages(lambda: store_model(context, members, reported.run_step))
-    refitted = Refitted(perf_counter() - started, reported.n_task_runs)
-    return Completed(message=f"stored after {refitted.seconds:.1f} s", data=refitted)
+def make_model(context: StudyContext, members: Sequence[Member]) -> float:
+    """Store the study's model, of members fitted now or before; return the seconds it took."""
+    started = perf_counter()
+    _load(context, *members)
+    retry_through_outages(lambda: store_model(context, members))
+    return perf_counter() - started
 
 
-@task(name="score", task_run_name="score {what}", **SHOWN)
-def score(
-    what: str,  # noqa: ARG001 - names the task run
-    context: StudyContext,
-    alone: Member | None = None,
-    report: Report = "trial",
-    times: float = REFIT_TIMES,
-) -> State[FinalScores]:
+def scored_on_test(context: StudyContext, alone: Member | None) -> LossOnTest:
     """Score the study's model, or the trial `alone`, on the test rows.
 
     The trial's pipeline comes from the model if the trial is a member of it, and is fitted if not.
-    `what`, `report` and `times` are as in `refit`.
     """
-    reported = ReportedSteps(report)
-    with trial_noted(times):
-        _load(context)
-        test = retry_through_outages(lambda: _scored(context, alone, reported))
-    if test.loss is not None:
-        message = f"test {LossWords(context.problem.metric).named(test.loss)}"
-    else:
-        message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
-    return Completed(message=message, data=FinalScores(test, reported.n_task_runs))
+    _load(context)
+    return retry_through_outages(lambda: _scored(context, alone))
 
 
 def _load(context: StudyContext, *members: Member) -> None:
@@ -384,13 +298,13 @@ def _load(context: StudyContext, *members: Member) -> None:
     )
 
 
-def _scored(context: StudyContext, alone: Member | None, reported: ReportedSteps) -> LossOnTest:
+def _scored(context: StudyContext, alone: Member | None) -> LossOnTest:
     store, problem = open_store(context.store), context.problem
     problem.find_space()  # imports the user's classes, which the model needs to be read
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     if not len(split.held_out(REFIT)):
         return LossOnTest(None)
-    model = _pipeline_alone(context, alone, reported) if alone else _stored(context)["model"]
+    model = _pipeline_alone(context, alone) if alone else _stored(context)["model"]
     with one_thread():
         return loss_on_test(model, dataset, split, problem.find_metric())
 
@@ -399,11 +313,11 @@ def _stored(context: StudyContext) -> Mapping[str, Any]:
     return open_store(context.store).records.get(model_record(context.study))
 
 
-def _pipeline_alone(context: StudyContext, alone: Member, reported: ReportedSteps) -> Any:
+def _pipeline_alone(context: StudyContext, alone: Member) -> Any:
     """Return the model of one trial, from the stored model if the trial is a member of it."""
     parts = _stored(context)
     numbers = [member["trial"] for member in parts["about"]["members"]]
     if alone.number in numbers and len(numbers) > 1:
         return parts["model"].members_[numbers.index(alone.number)]
     classes = load_dataset(open_store(context.store), context.problem.dataset).learned_classes
-    return _fitted(context, alone, reported.run_step).model(classes)
+    return _fitted(context, alone).model(classes)

@@ -12,9 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from prefect import task
-from prefect.client.schemas.objects import State
-from prefect.states import Completed
 
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
@@ -31,7 +28,6 @@ from prefect_tune.tasks.data.row_ids import (
 )
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
-from prefect_tune.tasks.final_model import REFIT_TIMES
 from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.paired_comparison import (
     LEAST_ROWS,
@@ -40,11 +36,10 @@ from prefect_tune.tasks.objective.paired_comparison import (
 )
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import Problem, StudyContext, open_store
+from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import SHOWN, retry_through_outages
+from prefect_tune.tasks.trial.evaluate import retry_through_outages
 from prefect_tune.tasks.user_code import exits_as_errors
-from prefect_tune.tasks.worker.readiness import load
-from prefect_tune.tasks.worker.trial_note import trial_noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,20 +223,10 @@ def _line(error: Exception) -> str:
     return masked(f"{kind}{error}".split("\n", 1)[0])
 
 
-@task(name="compare", task_run_name="compare {what}", **SHOWN)
-def compare_models(  # noqa: PLR0917 - parameters of a task
-    what: str,  # noqa: ARG001 - names the task run
-    context: StudyContext,
-    champion: StudyModel,
-    challenger: StudyModel,
-    terms: Terms,
-    times: float = REFIT_TIMES,
-) -> State[ModelComparison]:
-    """Compare two models as `compare_on_fresh_rows` does, within `times` a trial's time limit."""
-    with trial_noted(times):
-        retry_through_outages(lambda: load(context, ()))
-        outcome = retry_through_outages(
-            lambda: compare_on_fresh_rows(open_store(context.store), champion, challenger, terms)
-        )
-    message = outcome.problem or f"{outcome.n_rows} fresh rows"
-    return Completed(message=message, data=outcome)
+def compared(
+    context: StudyContext, champion: StudyModel, challenger: StudyModel, terms: Terms
+) -> ModelComparison:
+    """Compare two models as `compare_on_fresh_rows` does, once the data is loaded."""
+    retry_through_outages(lambda: load(context, ()))
+    store = open_store(context.store)
+    return retry_through_outages(lambda: compare_on_fresh_rows(store, champion, challenger, terms))

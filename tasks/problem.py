@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from prefect_tune.optimizers.converter import from_document, to_document
@@ -141,8 +142,9 @@ class StudyContext:
 
     Attributes:
         use_cache: Whether to read and write artifacts in the cache.
-        memory_limit_bytes: Largest memory estimate to start a step at; None for the machine's
-            memory.
+        memory_limit_bytes: Memory limit of a trial, and largest estimate to start a step at; None
+            for the worker's memory.
+        trial_seconds: Time limit of a trial.
         cache_area: Cache area that shares no artifacts with others; empty for the common area.
         quantities: Quantities to measure in addition to the loss.
         epochs: Epochs of a full training of iterative models (t_max); None to fit them at once.
@@ -155,6 +157,7 @@ class StudyContext:
     store: StoreAddress
     use_cache: bool = True
     memory_limit_bytes: int | None = None
+    trial_seconds: float = inf
     cache_area: str = ""
     quantities: tuple[Quantity, ...] = ()
     epochs: int | None = None

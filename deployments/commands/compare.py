@@ -7,7 +7,7 @@ import click
 
 from prefect_tune.deployments.commands.completing import complete_files
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.flow_run import run_flow
+from prefect_tune.deployments.commands.flow_run import quick_imports, run_flow
 from prefect_tune.deployments.commands.options import (
     JSON,
     KEEP_SERVER,
@@ -22,7 +22,6 @@ from prefect_tune.flows.options.declared import (
     CompareOptions,
     StudyOptions,
 )
-from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.comparison.comparison import Comparison

@@ -1,12 +1,12 @@
 """Running a flow from a command, with its progress."""
 
-from collections.abc import Callable
-from contextlib import nullcontext
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
-from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.options.declared import StudyOptions
@@ -14,6 +14,19 @@ if TYPE_CHECKING:
     from prefect_tune.flows.progress import Observer
 
 from prefect_tune.deployments.views.console import echo
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Collect no garbage during the body, and never scan the objects left at its end again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 class Preparation(Protocol):
@@ -56,10 +69,12 @@ def run_flow(
 ) -> dict[str, Any]:
     """Check the input while server and workers start, then run a flow and show its progress."""
     from prefect_tune.flows.interrupts import interrupts_taken
-    from prefect_tune.flows.workers.fork_server import early_fork_server
+    from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
 
     announce = partial(echo, "interrupted: ending the trials under way ...", err=True)
-    with reported_errors(), interrupts_taken(announce), early_fork_server() as start_fork_server:
+    with reported_errors(), interrupts_taken(announce):
+        with suppress(CannotStart):  # reported when a trial needs it
+            ZYGOTE.start()
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
@@ -69,19 +84,11 @@ def run_flow(
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
 
-                import prefect_tune.flows.tuning
-                import prefect_tune.flows.workers.local_nanny
-                import prefect_tune.flows.workers.preloaded  # noqa: F401
                 from prefect_tune.deployments.views.live import observer_for
                 from prefect_tune.flows.progress import observed_by
-                from prefect_tune.flows.workers.clusters import workers_started_early
-            start_fork_server()
             preparation = prepare()
-            options = preparation.options
-            early = partial(workers_started_early, options.workers, options.dask, once=True)
             with (
                 observer_for(quiet=quiet, json_lines=json_lines) as observer,
-                early() if preparation.needs_workers else nullcontext(),
                 observed_by(observer),
             ):
                 observer.note(preparation.title)

@@ -8,7 +8,7 @@ import click
 
 from prefect_tune.deployments.commands.completing import complete_studies
 from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.flow_run import run_flow
+from prefect_tune.deployments.commands.flow_run import quick_imports, run_flow
 from prefect_tune.deployments.commands.options import (
     DATABASE,
     JSON,
@@ -21,7 +21,6 @@ from prefect_tune.deployments.commands.options import (
 )
 from prefect_tune.deployments.commands.output import print_result, print_summary
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
-from prefect_tune.tasks.worker.start_log import quick_imports
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy

@@ -254,8 +254,8 @@ class Launched:
 
 def _drain() -> None:
     """Send pending events of this process, if it has sent any."""
-    if "prefect_tune.tasks.worker.dask_runner" in sys.modules:
+    if "prefect_tune.tasks.sandbox.dask_runner" in sys.modules:
         from prefect_tune.flows.event_loop import apart_from_loop  # noqa: PLC0415 - heavy
-        from prefect_tune.tasks.worker.dask_runner import drain_events  # noqa: PLC0415 - heavy
+        from prefect_tune.tasks.sandbox.dask_runner import drain_events  # noqa: PLC0415 - heavy
 
         apart_from_loop(drain_events)

@@ -23,7 +23,8 @@ from prefect_tune.optimizers.registry import method_named
 from prefect_tune.optimizers.trials.objective import bootstraps_of
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.final_model import RefitFailed, refit
+from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.prefect_tasks import refit
 from prefect_tune.tasks.problem import StudyContext
 
 
@@ -48,6 +49,7 @@ def replicate_context(replicate: Replicate) -> StudyContext:
         prepared.store.address,
         use_cache=plan.options.use_cache,
         memory_limit_bytes=plan.trial_limits().memory_bytes,
+        trial_seconds=plan.trial_limits().seconds,
         cache_area=prepared.name,
         epochs=plan.options.epochs,
         bootstraps=bootstraps_of(options),
@@ -115,7 +117,7 @@ def _score(
         parameters = {"what": f"trial {number}", "members": [member], "context": context}
         try:
             observer.check()
-            refitted = running.run(refit, parameters, check=observer.check)
+            seconds = running.run(refit, parameters, check=observer.check)
         except (StoreLost, Interrupted):
             raise
         except Exception as error:  # as in a trial, a failure is a result
@@ -138,7 +140,7 @@ def _score(
             members=members,
             test_loss=test.loss,
             test_loss_undefined=test.undefined or None,
-            refit_seconds=refitted.seconds,
+            refit_seconds=seconds,
         )
 
 

@@ -26,12 +26,14 @@ from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.roster import NoWorkers
-from prefect_tune.flows.workers.server_pace import ServerPace
-from prefect_tune.flows.workers.task_run_states import close_previous_flow_run, finish_task_runs
+from prefect_tune.flows.workers.server_pace import (
+    ServerPace,
+    close_previous_flow_run,
+    finish_task_runs,
+)
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.tasks.prefect_tasks import SHOWN
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import SHOWN
 
 _TICK_SECONDS = 0.5
 
@@ -56,7 +58,6 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate], observer:
         ) as running,
         RunRequests.watched(flow_run_id) as requests,
     ):
-        running.prepare_workers()
         session = _Session(comparison, running, observer, requests)
         pace = _CommonPace(options.task_runs, flow_run_id, observer, count=session.n_task_runs)
         _run_in_threads(session, pace, to_do)
@@ -126,7 +127,6 @@ class _Job:
         self.session, self.pace, self.replicate = session, pace, replicate
         self.label, self.repeat = replicate.entrant.label, replicate.repeat
         self.error: Exception | None = None
-        self.is_without_worker = False
 
     def note(self, text: str) -> None:
         self.session.observer.note(f"{self.label}, repeat {self.repeat}: {text}")
@@ -147,11 +147,8 @@ class _Job:
         self.check()
 
     def run(self) -> None:
-        """Run the replicate as a task run, and again on another worker if its worker is lost."""
-        self.is_without_worker = True
-        while self.is_without_worker:
-            self.is_without_worker = False
-            search_replicate(self.label, self.repeat, self, return_state=True)
+        """Run the replicate as a task run."""
+        search_replicate(self.label, self.repeat, self, return_state=True)
 
     def fail(self, error: Exception) -> None:
         self.error = error
@@ -189,14 +186,6 @@ def search_replicate(label: str, repeat: int, job: _Job) -> State[None]:  # noqa
     try:
         with session.running.sharing(replicate_context(job.replicate)) as running:
             message = run_replicate(job.replicate, running, job.pace, job, session.requests)
-    except NoWorkers as lost:
-        if not session.running.n_shared:
-            job.fail(lost)
-            raise
-        job.is_without_worker = True
-        session.n_ended += 1
-        job.note(f"moves to another worker: {lost}")
-        return Failed(message=str(lost))
     except (Interrupted, KeyboardInterrupt):
         return Cancelled(message="interrupted; the comparison can be resumed")
     except Exception as error:

@@ -32,8 +32,8 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
 from prefect_tune.tasks.fitting.versions import session_versions
+from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.worker.printed_output import NOTHING, Printed
 
 if TYPE_CHECKING:
     from prefect_tune.tasks.ensembling.choosing import ChoiceCosts

@@ -11,7 +11,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.key import output_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import Records
-from prefect_tune.tasks.worker.printed_output import Printed
+from prefect_tune.tasks.sandbox.output import Printed
 
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500
 """Limits of lines and characters of an output's end quoted in a failure."""

@@ -1,112 +1,135 @@
-"""The Dask cluster of a flow: local processes, or the user's scheduler."""
+"""The Dask cluster of a flow: in the flow's process, in worker processes, or the user's scheduler.
 
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import inf
-from typing import TYPE_CHECKING
+A worker's threads only wait for sandboxes, so a few slots need no process of their own, and no
+port. Above that, each worker process has four threads. A Dask scheduler runs any code it receives,
+so between processes all traffic is TLS with one temporary key in the memory of these processes.
+Dask's HTTP servers (dashboard, metrics, tasks with their arguments) require no key and are off.
+"""
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import dask
+import distributed
+from dask.system import CPU_COUNT
+from distributed import Scheduler, SpecCluster, Worker
 
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.workers.external_workers import WorkerCheck, connected
-from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
-from prefect_tune.flows.workers.roster import Roster
-from prefect_tune.flows.workers.worker_pool import WorkerPool
-from prefect_tune.flows.workers.worker_starts import WorkerStarts
+from prefect_tune.flows.workers.pool import WorkerPool, Workers
+from prefect_tune.flows.workers.worker_process import WorkerProcesses
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
-from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
-from prefect_tune.tasks.worker.readiness import worker_environment
+from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.sandbox.readiness import worker_environment
+from prefect_tune.tasks.sandbox.sandbox import SANDBOXES
+from prefect_tune.tasks.sandbox.scratch import scratch_folder
 
-if TYPE_CHECKING:
-    from prefect_tune.flows.workers.local_nanny import LocalCluster
-
-
+MOST_IN_PROCESS = 4
+"""Slots above which worker processes are started; measured by benchmarks/flows/slots.py."""
+THREADS_PER_PROCESS = 4
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
-_START_SECONDS = 10
-"""Longest wait for the last local worker if others are up; each has been up before."""
+_SETTINGS: Mapping[str, Any] = {
+    # The flow knows whether its worker processes live; a clock may be changed.
+    "distributed.scheduler.worker-ttl": None,
+    # The search decides whether to rerun the trial of a dead worker.
+    "distributed.scheduler.allowed-failures": 0,
+    # Nothing is served by HTTP.
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+    # Dask profiles itself a hundred times a second, which costs the trials a core in fifteen.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.tick.cycle": "10s",
+    "distributed.admin.system-monitor.interval": "5s",
+}
 
 
-class _EarlyCluster:
-    """A cluster that starts and closes in the background; `once` closes it when one flow ends."""
-
-    def __init__(self, n_workers: int | None, *, once: bool) -> None:
-        self._starts, self._once = WorkerStarts(), once
-        self._background = ThreadPoolExecutor(1)
-        self._starting = self._background.submit(local_cluster, n_workers, self._starts)
-        self._closing: Future[None] | None = None
-
-    @contextmanager
-    def used(self) -> Iterator["LocalCluster"]:
-        try:
-            yield self._starting.result()
-        finally:
-            if self._once:
-                self._begin_to_close()
-
-    def end(self) -> None:
-        closing = self._begin_to_close()
-        self._background.shutdown()
-        closing.result()
-
-    def _begin_to_close(self) -> Future[None]:
-        self._starts.is_over = True
-        self._closing = self._closing or self._background.submit(self._close)
-        return self._closing
-
-    def _close(self) -> None:
-        if self._starting.exception() is None:  # else the flow has raised it, or it is not needed
-            self._starting.result().close()
+class _WithoutHttp:
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Start no server."""
 
 
-# A flow's parameters are plain values, so a cluster needs another way into the flow.
-_EARLY_CLUSTER: ContextVar[_EarlyCluster | None] = ContextVar("early_cluster", default=None)
+class ClosedScheduler(_WithoutHttp, Scheduler):
+    """A scheduler without an HTTP server."""
 
 
-@contextmanager
-def workers_started_early(
-    n_workers: int | None, scheduler: str | None, *, once: bool = False
-) -> Iterator[None]:
-    """Start local workers in the background for the flows called in the body.
-
-    With a scheduler, nothing is started. With `once`, the body calls one flow, and the workers
-    close while the flow ends.
-    """
-    if scheduler:
-        yield
-        return
-    early = _EarlyCluster(n_workers, once=once)
-    token = _EARLY_CLUSTER.set(early)
-    try:
-        yield
-    finally:
-        _EARLY_CLUSTER.reset(token)
-        early.end()
+class ClosedWorker(_WithoutHttp, Worker):
+    """A worker without an HTTP server."""
 
 
 @contextmanager
 def started_pool(
     context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str | None
 ) -> Iterator[WorkerPool]:
-    """Yield a pool of running workers: the scheduler's if it is given, else local workers.
+    """Yield a pool of running workers: the scheduler's if it is given, else local ones.
 
-    By default, the pool has one worker per core, or all workers of the scheduler. Raises `BadInput`
-    if the scheduler cannot be reached, or one of its workers cannot be used, and `NoWorkers` if no
-    local worker could be started for a long time.
+    By default, the pool has one slot per core, or all threads of the scheduler's workers. Raises
+    `BadInput` if the scheduler cannot be reached, or one of its workers cannot be used, and
+    `NoWorkers` if no local worker could be started.
     """
     if scheduler:
         with _external_pool(context, limits, n_workers, scheduler) as pool:
             yield pool
         return
-    with (
-        local_settings(),
-        _local_cluster(n_workers) as cluster,
-        LeanDaskTaskRunner(cluster=cluster) as runner,
-    ):
-        n_started = len(cluster.workers)
-        pool = WorkerPool(runner, min(n_workers or n_started, n_started), starts=cluster.starts)
-        pool.wait_for_all(_START_SECONDS)
-        yield pool
+    n_slots = n_workers or CPU_COUNT
+    with local_cluster(n_slots) as (cluster, processes), LeanDaskTaskRunner(cluster) as runner:
+        workers = Workers(runner.client, processes=processes)
+        workers.wait_for_all(n_slots)
+        try:
+            yield WorkerPool(runner, n_slots, workers)
+        finally:
+            SANDBOXES.close()
+
+
+@contextmanager
+def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses | None]]:
+    """Start a cluster on this machine; yield it with its worker processes, if it has any.
+
+    Raises `BadInput` if the folder for temporary files cannot be created.
+    """
+    try:
+        folder = str(scratch_folder())
+    except OSError as error:
+        raise BadInput(f"workers have no folder for their files: {error}") from error
+    import_path = [*sys.path]
+    with ExitStack() as stack:
+        # The program may have settings and clusters of its own.
+        stack.callback(sys.path.__setitem__, slice(None), import_path)
+        stack.enter_context(dask.config.set(_SETTINGS))
+        options = {"local_directory": folder, "memory_limit": 0}
+        if n_slots <= MOST_IN_PROCESS:
+            options |= {"protocol": "inproc://", "nthreads": n_slots}
+            cluster = stack.enter_context(
+                SpecCluster(
+                    scheduler={
+                        "cls": ClosedScheduler,
+                        "options": {"protocol": "inproc://", "dashboard": False},
+                    },
+                    workers={0: {"cls": ClosedWorker, "options": options}},
+                    silence_logs=logging.CRITICAL,
+                )
+            )
+            yield cluster, None
+            return
+        security = distributed.Security.temporary()
+        listening = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
+        cluster = stack.enter_context(
+            SpecCluster(
+                scheduler={"cls": ClosedScheduler, "options": {**listening, "dashboard": False}},
+                security=security,
+                silence_logs=logging.CRITICAL,
+            )
+        )
+        processes = WorkerProcesses(
+            cluster.scheduler_address, {**options, **listening}, _SETTINGS, n_slots
+        )
+        stack.callback(processes.close)
+        yield cluster, processes
 
 
 @contextmanager
@@ -117,23 +140,9 @@ def _external_pool(
     with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
         client = connected(runner, scheduler)
         check = WorkerCheck(scheduler, context, limits, worker_environment(context))
-        roster = Roster(client, check, current_observer().note)
-        roster.check_all()
+        workers = Workers(client, check=check, note=current_observer().note)
+        workers.check_all()
         try:
-            yield WorkerPool(runner, n_workers or inf, roster=roster)
+            yield WorkerPool(runner, n_workers, workers)
         finally:
-            roster.close()
-
-
-@contextmanager
-def _local_cluster(n_workers: int | None) -> Iterator["LocalCluster"]:
-    early = _EARLY_CLUSTER.get()
-    if early is not None:
-        with early.used() as cluster:
-            yield cluster
-        return
-    with local_cluster(n_workers) as cluster:
-        try:
-            yield cluster
-        finally:
-            cluster.starts.is_over = True
+            workers.close()

@@ -1,18 +1,32 @@
-"""Pace of reporting to the Prefect server: which task runs to report, and when to wait.
+"""What Prefect's server learns: which task runs to report, when to wait, which runs to close.
 
 A server keeps events in queues of fixed length and silently drops any excess: task runs are then
 lost, or stay Running for ever. A study therefore counts the task runs it has reported, asks the
 server how many it has recorded, and keeps the difference far below the queue length.
+
+Prefect does not notice when a worker or a flow is killed: its runs would stay Running for ever. A
+study does not depend on what Prefect shows, so errors are only logged.
 """
 
+import logging
 from time import monotonic, sleep
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import StateType
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+)
+from prefect.client.schemas.objects import State, StateType, TaskRun
+from prefect.client.schemas.sorting import TaskRunSort
+from prefect.states import Crashed
 
 from prefect_tune.flows.progress import Observer
+from prefect_tune.tasks.sandbox.dask_runner import drain_events
 from prefect_tune.tasks.trial.evaluate import Report
 
 _LAG_ALLOWED = 1_000
@@ -22,6 +36,8 @@ _LAG_RESUMED = 200
 _COUNT_EVERY = 200
 """Reported task runs between two requests to the server."""
 _FINAL = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
+_OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
+_LOGGER = logging.getLogger(__name__)
 _REPORTS: tuple[Report, ...] = ("steps", "misses", "trial")
 
 
@@ -111,3 +127,68 @@ class ServerPace:
                 },
             )
         return int(response.json())
+
+
+def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
+    """Give the open task runs of a flow run a final state; return their number."""
+    reaped = set[UUID]()
+    try:
+        with get_client(sync_client=True) as client:
+            # Repeat until no run is found, because trials that run meanwhile shift the pages.
+            while found := [
+                task_run
+                for task_run in _open_runs(client, flow_run_id)
+                if task_run.id not in reaped
+            ]:
+                for task_run in found:
+                    client.set_task_run_state(task_run.id, state, force=True)
+                    reaped.add(task_run.id)
+    except Exception as error:
+        _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
+    return len(reaped)
+
+
+def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> list[TaskRun]:
+    """Return the open task runs of a flow run, page by page, because requests are limited."""
+    found: list[TaskRun] = []
+    while page := client.read_task_runs(
+        flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
+        task_run_filter=TaskRunFilter(
+            state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
+        ),
+        sort=TaskRunSort.ID_DESC,
+        offset=len(found),
+    ):
+        found += page
+    return found
+
+
+def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
+    """Close the flow run of an earlier session and its open task runs in Prefect.
+
+    If Prefect retries a flow run, both ids are equal, and only task runs are closed.
+    """
+    if former is None:
+        return
+    state: State[Any] = Crashed(message="its process was killed")
+    with get_client(sync_client=True) as client:
+        try:
+            run = client.read_flow_run(UUID(former))
+        except Exception:
+            return  # on another server, or deleted there
+        if former != str(flow_run_id):
+            if run.state is None or run.state.type not in (StateType.RUNNING, StateType.PENDING):
+                return
+            client.set_flow_run_state(UUID(former), state, force=True)
+    close_open_runs(UUID(former), state)
+
+
+def finish_task_runs(
+    pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
+) -> None:
+    """Wait until Prefect has recorded the task runs of a flow run, then end the open ones."""
+    drain_events()
+    missing = pace.wait_until_recorded(n_task_runs)
+    if missing:
+        observer.note(f"the Prefect server has not recorded {missing} task runs")
+    close_open_runs(flow_run_id, Crashed(message="its process ended before it did"))

@@ -16,16 +16,17 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Choice, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
+from prefect_tune.tasks.sandbox.reports import StepBegun, StepDone, report, report_fold
 from prefect_tune.tasks.trial.epochs import IterativeNode, LearningCurves, train_folds
 from prefect_tune.tasks.trial.node import Fold, FoldRows, Node
 from prefect_tune.tasks.user_code import exits_as_errors
-from prefect_tune.tasks.worker.trial_note import note_step
 
 
 class FoldRun:
@@ -124,18 +125,9 @@ class StepFailed(Exception):  # noqa: N818 - reads as an outcome
         self.step, self.fold = step, fold
 
 
-class StepOutcome:
-    """References to a step's artifacts, in a plain class, so that Prefect links the task run."""
-
-    __slots__ = ("__weakref__", "keys", "n_cached")
-
-    def __init__(self, keys: tuple[str, ...], n_cached: int) -> None:
-        self.keys, self.n_cached = keys, n_cached
-
-    @property
-    def is_cached(self) -> bool:
-        """Whether the cache served every fold."""
-        return self.n_cached == len(self.keys)
+def error_line(error: BaseException) -> str:
+    """Return kind and first line of an error, with passwords masked."""
+    return masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
 
 
 class PathRun:
@@ -183,10 +175,26 @@ class PathRun:
         """The problem's metric."""
         return self.context.problem.find_metric()
 
-    def run(self, position: int) -> StepOutcome:
-        """Run one step in every fold, after the steps before it; raises StepFailed."""
+    def run_all(self) -> None:
+        """Run all steps in every fold, and report each; raises StepFailed."""
+        for position in range(len(self.steps)):
+            self.run(position)
+
+    def run(self, position: int) -> None:
+        """Run one step in every fold, after the steps before it, and report it; or StepFailed."""
+        step, algorithm, _ = self.steps[position]
+        report(StepBegun(step.name, algorithm.id, self.is_served(position)))
+        try:
+            self._run(position)
+        except BaseException as error:
+            report(StepDone(problem=error_line(error.__cause__ or error)))
+            raise
+        nodes = [fold_run.last_node for fold_run in self._fold_runs]
+        report(StepDone(tuple(node.key for node in nodes), sum(bool(node.hit) for node in nodes)))
+
+    def _run(self, position: int) -> None:
         for number, fold_run in zip(self.folds, self._fold_runs, strict=True):
-            note_step(self.steps[position][0].name, number, self.costs)
+            report_fold(self.steps[position][0].name, number, self.costs)
             try:
                 with exits_as_errors():
                     fold_run.run(position)
@@ -194,10 +202,6 @@ class PathRun:
                 raise StepFailed(self.steps[position][0].name, number) from error
         if position == len(self.steps) - 1:
             self._train()
-        return StepOutcome(
-            tuple(fold_run.last_node.key for fold_run in self._fold_runs),
-            sum(bool(fold_run.last_node.hit) for fold_run in self._fold_runs),
-        )
 
     @contextmanager
     def pinned(self) -> Iterator[None]:
@@ -250,7 +254,7 @@ class PathRun:
 
         def begin(fold: int) -> None:
             worked_on.append(fold)
-            note_step(step, fold, self.costs)
+            report_fold(step, fold, self.costs)
 
         try:
             with exits_as_errors():

@@ -25,6 +25,8 @@ class ProcessTree:
         self._below: dict[int, psutil.Process] = {}
         self._looked = self._shared = -float("inf")
         self._share_bytes = 0
+        self.last_bytes = 0
+        """Memory at the last measurement."""
         self.refresh()
 
     @property
@@ -46,6 +48,7 @@ class ProcessTree:
     def memory_above(self, limit_bytes: int) -> int | None:
         """Return the tree's memory if it exceeds a limit; pages shared by processes count once."""
         resident = sum(_asked(p, lambda p: p.memory_info().rss) for p in self._all())
+        self.last_bytes = resident
         if resident <= limit_bytes:
             return None
         if not self._below:

@@ -19,19 +19,14 @@ from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.fitting.versions import installed_version
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import StudyContext, open_store
+from prefect_tune.tasks.sandbox.reports import loading
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.worker.trial_note import loading_noted, prepare_note
 
 _LIBRARIES = "the libraries of the space's algorithms:"
 """Optional libraries that algorithms of the space need, with their versions."""
 
 INDEX_MACHINE = "machine of the index"
 """Machine on which processes that share the index must run; None for any."""
-
-
-def make_ready(context: StudyContext) -> None:
-    """Load the data and the code of the space, as the first trials of a study would."""
-    load(context, algorithms_of(context.problem.find_space()))
 
 
 def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
@@ -43,7 +38,7 @@ def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
         StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.
     """
     begun = begin()
-    with loading_noted(), one_thread():
+    with loading(), one_thread():
         store, problem = open_store(context.store), context.problem
         load_dataset(store, problem.dataset)
         load_split(store, problem.split)
@@ -55,14 +50,13 @@ def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
     return begun.own_seconds()
 
 
-def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[str, Any]:
-    """Return facts that must be equal in the flow and on each worker; Dask passes `dask_worker`.
+def worker_environment(context: StudyContext) -> dict[str, Any]:
+    """Return facts that must be equal in the flow and on each worker.
 
     Raises:
         StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
         BadInput: If a plugin of the study differs here, or a library that the space needs cannot be
             used; the message has the remedy.
-        WorkerUnfit: If limits of trials could not be enforced here.
     """
     check_plugins(context.problem.running_plugins)
     store = open_store(context.store)
@@ -73,8 +67,6 @@ def worker_environment(context: StudyContext, dask_worker: Any = None) -> dict[s
     if missing := missing_libraries(algorithms):
         raise BadInput("; ".join(map(str, missing)))
     packages = sorted({package for algorithm in algorithms for package in algorithm.requires})
-    if dask_worker is not None:
-        prepare_note(dask_worker)
     return {
         "store": store.id,
         _LIBRARIES: ", ".join(f"{p} {installed_version(p)}" for p in packages) or "none",

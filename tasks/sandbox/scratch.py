@@ -1,9 +1,9 @@
-"""The private folder for temporary files of this process and its workers.
+"""The private folder for temporary files of this process and its sandboxes.
 
-A worker imports from its folder, so write access would allow running code. The folder is deleted
-when the process ends; the next process deletes the folders of killed ones.
+The folder is deleted when the process ends; the next process deletes the folders of killed ones.
 """
 
+import atexit
 import fcntl
 import os
 import shutil
@@ -11,14 +11,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from multiprocessing.util import Finalize
 from pathlib import Path
 
 from prefect_tune.storage.local_files import make_own
 
 _LOCK = "lock"
-_AFTER_ALL_OTHERS = -1_000
-"""Priority of the deletion, after `multiprocessing` has deleted its own files there."""
 
 
 @cache
@@ -34,8 +31,13 @@ def scratch_folder() -> Path:
         # The system releases the lock however this process dies.
         lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
-    Finalize(None, shutil.rmtree, (folder, True), exitpriority=_AFTER_ALL_OTHERS)
+    atexit.register(_remove, folder, os.getpid())
     return folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process inherits the hook, but not the folder
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_left(folder: Path) -> bool:

@@ -1,0 +1,324 @@
+"""The Dask workers that may run our tasks, and the tasks under way on them.
+
+Each task is bound to one worker: Dask would otherwise restart the task of a dead worker on another
+one, up to three times. A task whose worker is gone is given back, and its caller decides.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Lock
+from time import monotonic, sleep
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+import distributed
+from distributed.scheduler import KilledWorker
+from prefect.client.schemas.objects import State
+from prefect_dask.task_runners import PrefectDaskFuture
+
+from prefect_tune.flows.interrupts import check_interrupted
+from prefect_tune.flows.workers.external_workers import WorkerCheck
+from prefect_tune.flows.workers.worker_process import WorkerProcesses
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner
+
+_LOOK_SECONDS = 1.0
+_TICK_SECONDS = 0.05
+_WAIT_SECONDS = 600.0
+"""Longest wait for a worker of an external scheduler if there is none."""
+_LOCAL_WAIT_SECONDS = 50.0
+"""Longest wait for a worker process of this machine."""
+_AGAIN_SECONDS = 60.0
+"""Interval after which a worker that failed a check is checked again."""
+_END_SECONDS = 5.0
+"""Longest wait for cut tasks to end."""
+
+
+class NoWorkers(StoreLost):
+    """No usable worker is left, or there has been none for a long time."""
+
+
+def _ignore(text: str) -> None:
+    """Note nothing."""
+
+
+@dataclass
+class Workers:
+    """The usable workers, by address, with their threads.
+
+    Args:
+        check: Check that each worker has to pass before its first task; None to use all.
+        note: Called with notes for the user.
+        processes: Worker processes to restart when they end, if they are ours.
+    """
+
+    client: distributed.Client
+    check: WorkerCheck | None = None
+    note: Callable[[str], None] = _ignore
+    processes: WorkerProcesses | None = None
+    threads: Mapping[str, int] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
+    _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """Time and reason of each worker's last failed check."""
+    _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
+    _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
+    _lock: Lock = field(default_factory=Lock)
+    _looked: float = -_LOOK_SECONDS
+    _alone_since: float | None = None
+
+    def check_all(self) -> None:
+        """Check the workers that are present; raise `BadInput` if one cannot be used."""
+        assert self.check is not None  # noqa: S101 - only external workers are checked
+        there = self.check(self.client)
+        self.threads = {a: n for a, n in self._present().items() if a in there}
+
+    def wait_for_all(self, n_slots: int) -> None:
+        """Wait for local workers; go on with one if the others take long, or raise `NoWorkers`."""
+        until = monotonic() + _LOCAL_WAIT_SECONDS / 5
+        while sum(self.threads.values()) < n_slots:
+            check_interrupted()
+            self.look(at_once=True)
+            if self.threads and monotonic() > until:
+                return
+            sleep(0.0 if self.threads else _TICK_SECONDS)
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Update the workers if the last update was some time ago.
+
+        Raises `NoWorkers` if there has been no worker for a long time.
+        """
+        with self._lock:  # searches of several threads share it
+            if monotonic() - self._looked < _LOOK_SECONDS and not at_once:
+                return
+            self._looked = monotonic()
+            if self.processes is not None:
+                self.processes.restart()
+            self._settle_checks()
+            here = self._present()
+            left = [a for a in self.threads if a not in here]
+            usable = {a for a in here if self.check is None or a in self.threads}
+            self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
+            if left:
+                self.note(f"{_workers(len(left))} left; {len(self.threads)} remaining")
+            for address in here:
+                if address not in self.threads and self.check and self._may_check(address):
+                    check = self._checking.submit(self.check, self.client, [address])
+                    self._checks[address] = check
+            self._wait_for_somebody()
+
+    def refuse(self, address: str) -> int:
+        """Stop using a worker; return how many are left."""
+        with self._lock:
+            self._refused.add(address)
+            self.threads = {a: n for a, n in self.threads.items() if a != address}
+            return len(self.threads)
+
+    def close(self) -> None:
+        """Start no more checks."""
+        self._checking.shutdown(wait=False, cancel_futures=True)
+
+    def _present(self) -> dict[str, int]:
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {address: worker["nthreads"] for address, worker in workers.items()}
+
+    def _may_check(self, address: str) -> bool:
+        if address in self._refused or address in self._checks:
+            return False
+        since = self._unfit.get(address, (-_AGAIN_SECONDS, ""))[0]
+        return monotonic() - since >= _AGAIN_SECONDS
+
+    def _settle_checks(self) -> None:
+        for address, check in [(a, c) for a, c in self._checks.items() if c.done()]:
+            del self._checks[address]
+            try:
+                there = check.result()
+            except BadInput as error:
+                known = self._unfit.get(address, (0.0, ""))[1]
+                self._unfit[address] = (monotonic(), str(error))
+                if str(error) != known:
+                    self.note(f"{error}; the worker is not used")
+            except Exception:  # it has left, or will be checked again
+                self._unfit[address] = (monotonic(), "")
+            else:
+                self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
+                self.note(f"worker {address} joined; {_workers(len(self.threads))} in total")
+
+    def _wait_for_somebody(self) -> None:
+        if self.threads:
+            self._alone_since = None
+            return
+        now = monotonic()
+        if self._alone_since is None:
+            self._alone_since = now
+            if self.check is not None:
+                self.note(f"waiting for a worker: {self.check.scheduler} has none for the study")
+        waited = now - self._alone_since
+        if self.check is None and waited > _LOCAL_WAIT_SECONDS:
+            raise NoWorkers(
+                f"no worker process could be started for {waited:.0f} s; free some memory or use "
+                "fewer --workers, then rerun the command to resume"
+            )
+        if self.check is not None and waited > _WAIT_SECONDS:
+            raise NoWorkers(
+                f"{self.check.scheduler} has had no worker for the study for "
+                f"{_WAIT_SECONDS / 60:g} min; start some with `dask worker` and rerun the command "
+                "to resume the study"
+            )
+
+
+def _workers(n: int) -> str:
+    return f"{n} worker{'s' * (n != 1)}"
+
+
+class WorkerPool:
+    """Slots on workers: one per thread, at most `most`.
+
+    Tasks of several searches may run in it, each from its own thread.
+    """
+
+    def __init__(self, runner: LeanDaskTaskRunner, most: int | None, workers: Workers) -> None:
+        self._runner, self._most, self.workers = runner, most, workers
+        self._placed: dict[str, str] = {}
+        """Addresses of the running tasks, by key."""
+
+    @property
+    def client(self) -> distributed.Client:
+        """Client of the scheduler."""
+        return self._runner.client
+
+    @property
+    def n_slots(self) -> int:
+        """Concurrent tasks."""
+        n_threads = sum(self.workers.threads.values())
+        return n_threads if self._most is None else min(self._most, n_threads)
+
+    def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
+        """Submit one run of a Prefect task to the least busy worker; or raise `NoWorkers`."""
+        self.workers.look()
+        while not (threads := self.workers.threads):
+            sleep(_TICK_SECONDS)
+            self.workers.look()
+        busy = self.client.processing() if len(threads) > 1 else {}
+
+        def load(address: str) -> float:
+            keys = {key for key, at in list(self._placed.items()) if at == address}
+            return len(keys.union(busy.get(address, ()))) / threads[address]
+
+        address = min(threads, key=load)
+        future = self._runner.submit_lean(task, parameters, address)
+        self._placed[future.wrapped_future.key] = address
+        return future
+
+    def address_of(self, future: PrefectDaskFuture[Any]) -> str:
+        """Return the address of the worker that a task was submitted to."""
+        return self._placed[future.wrapped_future.key]
+
+    def release(self, future: PrefectDaskFuture[Any]) -> None:
+        """Forget a task that has ended; Dask would otherwise compute it again."""
+        self._placed.pop(future.wrapped_future.key, None)
+        future.wrapped_future.release()
+
+    def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
+        """Cancel a task whose worker is gone; Dask would wait for the worker for ever."""
+        self.workers.look()
+        if self.address_of(future) not in self.workers.threads:
+            future.wrapped_future.cancel(force=True)
+
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedTask(Generic[Subject]):
+    """A running task."""
+
+    subject: Subject
+    future: PrefectDaskFuture[Any]
+    worker: str
+    started: float
+
+    @property
+    def task_run_id(self) -> UUID:
+        """Id of the task run."""
+        return self.future.task_run_id
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTask(Generic[Subject]):
+    """A task that has ended.
+
+    Attributes:
+        state: Final state of the task run; None if the task was not run to its end.
+        fault: Why the worker could not run the task; empty if the worker is gone.
+    """
+
+    task: SubmittedTask[Subject]
+    state: State[Any] | None = None
+    fault: str = ""
+
+
+class TasksUnderWay(Generic[Subject]):
+    """Tasks of a flow run that were submitted to workers and not collected yet."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._pool = pool
+        self._tasks: dict[UUID, SubmittedTask[Subject]] = {}
+        self._done: SimpleQueue[UUID] = SimpleQueue()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[SubmittedTask[Subject]]:
+        return iter(self._tasks.values())
+
+    def submit(self, subject: Subject, task: Any, parameters: Mapping[str, Any]) -> None:
+        """Submit a task for a subject."""
+        future = self._pool.submit(task, parameters)
+        worker = self._pool.address_of(future)
+        self._tasks[future.task_run_id] = SubmittedTask(subject, future, worker, monotonic())
+        future.wrapped_future.add_done_callback(lambda _: self._done.put(future.task_run_id))
+
+    def collect(self, timeout_seconds: float) -> Iterator[EndedTask[Subject]]:
+        """Yield tasks that have ended, waiting at most `timeout_seconds` for the first.
+
+        If none has ended, tasks whose worker is gone are cancelled, to end in a later call. Raises
+        `NoWorkers` if there has been no worker for a long time.
+        """
+        check_interrupted()
+        try:
+            done = [self._done.get(timeout=timeout_seconds)]
+        except Empty:
+            for task in self._tasks.values():
+                self._pool.cancel_stranded(task.future)
+            return
+        with suppress(Empty):
+            while True:
+                done.append(self._done.get_nowait())
+        for task_run_id in done:
+            if task_run_id in self._tasks:  # it may have been cut
+                yield self._end(self._tasks.pop(task_run_id))
+
+    def cut(self) -> list[Subject]:
+        """Cancel all running tasks, whose workers end them within a moment."""
+        cut = list(self._tasks.values())
+        self._tasks.clear()
+        if cut:
+            futures = [task.future.wrapped_future for task in cut]
+            self._pool.client.cancel(futures, force=True)
+        for task in cut:
+            self._pool.release(task.future)
+        return [task.subject for task in cut]
+
+    def _end(self, task: SubmittedTask[Subject]) -> EndedTask[Subject]:
+        try:
+            return EndedTask(task, task.future.wrapped_future.result())
+        except (KilledWorker, CancelledError):
+            return EndedTask(task)
+        except Exception as error:  # Prefect or Dask could not start the task there
+            return EndedTask(task, fault=f"{type(error).__name__}: {error}")
+        finally:
+            self._pool.release(task.future)

@@ -1,0 +1,112 @@
+"""Worker processes of this machine, for more slots than the flow's process can serve.
+
+A process reads its task from standard input, which stays open as long as the flow lives: at its
+end, the worker ends too, whatever its threads do. `multiprocessing` is not used: it would import
+the user's main module in each worker, and start an unguarded script again.
+"""
+
+import asyncio
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from math import ceil
+from time import monotonic
+from typing import Any
+
+import dask
+
+from prefect_tune.tasks.sandbox.zygote import import_path
+
+_THREADS = 4
+_QUIET: Mapping[str, str] = {
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # each event of an outage would be printed
+}
+_END_SECONDS = 5.0
+_PAUSE_SECONDS = 5.0
+"""Shortest time between two starts of the same worker."""
+
+
+class WorkerProcesses:
+    """Worker processes with four threads each; `restart` replaces those that were killed."""
+
+    def __init__(
+        self, scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any], n_slots: int
+    ) -> None:
+        self._spec = {"scheduler": scheduler, "settings": dict(settings)}
+        n = ceil(n_slots / _THREADS)
+        self._options = [
+            {**options, "nthreads": n_slots // n + (i < n_slots % n)} for i in range(n)
+        ]
+        self._started = [-_PAUSE_SECONDS] * n
+        self._processes: list[subprocess.Popen[bytes] | None] = [None] * n
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the processes that do not run."""
+        for i, process in enumerate(self._processes):
+            is_gone = process is None or process.poll() is not None
+            if is_gone and monotonic() - self._started[i] >= _PAUSE_SECONDS:
+                self._started[i] = monotonic()
+                self._processes[i] = _start({**self._spec, "options": self._options[i]})
+
+    def close(self) -> None:
+        """End all processes, and wait for the end."""
+        started = [process for process in self._processes if process is not None]
+        for process in started:
+            if process.stdin is not None:
+                with suppress(OSError):
+                    process.stdin.close()
+        for process in started:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_END_SECONDS)
+            process.kill()
+            process.wait()
+
+
+def _start(spec: Mapping[str, Any]) -> "subprocess.Popen[bytes] | None":
+    code = (
+        "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+        f"from {__name__} import main; main()"
+    )
+    try:
+        process = subprocess.Popen(  # noqa: S603 - our own code
+            [sys.executable, "-c", code, json.dumps(import_path())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, **_QUIET},
+        )
+    except OSError:  # tried again with the next look at the workers
+        return None
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    with suppress(OSError):  # it has ended
+        process.stdin.write(pickle.dumps(spec))
+        process.stdin.flush()
+    return process
+
+
+def main() -> None:
+    """Run a worker as standard input tells, until that ends; the process of a worker."""
+    spec = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    asyncio.run(_work(**spec))
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+async def _work(scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    from prefect_tune.flows.workers.clusters import ClosedWorker  # noqa: PLC0415 - no loop
+
+    with dask.config.set(settings):
+        async with ClosedWorker(scheduler, **options) as worker:
+            await worker.finished()

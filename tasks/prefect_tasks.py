@@ -1,0 +1,307 @@
+"""The Prefect tasks of trials and of the work after them.
+
+They are thin, so that the UI shows them, and use none of Prefect's caching and persistence. Each
+calls a plain function in a sandbox, and shows the steps that the function reports. A step served by
+the cache in every fold ends as Cached.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Cancelled, Completed, Failed
+
+from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
+from prefect_tune.storage.masking import passwords_in
+from prefect_tune.storage.notices import Notice
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.final_model import Member, make_member, make_model, scored_on_test
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
+from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compared
+from prefect_tune.tasks.objective.declaration import LossWords
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.sandbox.dask_runner import DaskTask
+from prefect_tune.tasks.sandbox.output import NOTHING, Printed
+from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Call, CallEnded, Limits
+from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, run_trial
+
+SHOWN: Mapping[str, Any] = {
+    "cache_policy": NO_CACHE,
+    "persist_result": False,
+    "retries": 0,  # regardless of Prefect's setting: a failure is an outcome
+    "log_prints": False,  # regardless of Prefect's setting: prints belong to the trial
+}
+"""Options of tasks that Prefect only shows."""
+_ATTEMPTS = 2
+"""Attempts of a call whose sandbox is killed by another process, such as the kernel."""
+REFIT_TIMES = 3.0
+"""Time limit of a fit on all training rows, in multiples of a trial's limit."""
+
+
+class ServedStep:
+    """References to a step's artifacts, in a plain class, so that Prefect links the task run."""
+
+    __slots__ = ("__weakref__", "keys")
+
+    def __init__(self, keys: tuple[str, ...]) -> None:
+        self.keys = keys
+
+
+def run_step(
+    call: Call,
+    algorithm: str,  # noqa: ARG001 - names the task run
+    before: ServedStep | None,  # noqa: ARG001 - Prefect draws the edge from it
+) -> State[Any]:
+    """Wait for one step in all folds; `before` gives Prefect an edge from the last step."""
+    try:
+        done = call.step_done()
+    except CallEnded as ended:
+        return state_of(ended)
+    if done.problem:
+        return Failed(message=done.problem)
+    step = ServedStep(done.keys)
+    if done.n_cached == len(done.keys):
+        return Completed(name="Cached", message=f"prefix {done.keys[0][:12]}", data=step)
+    cached = f"{done.n_cached} of {len(done.keys)} folds cached"
+    return Completed(message=cached if done.n_cached else None, data=step)
+
+
+@cache
+def step_task(step: str) -> Callable[..., State[Any]]:
+    """Return the Prefect task of a step, named after the step."""
+    return task(name=step, task_run_name=f"{step}: {{algorithm}}", **SHOWN)(run_step)
+
+
+def state_of(ended: CallEnded, message: str = "", data: Any = None) -> State[Any]:
+    """Return the state of a task run whose call was ended."""
+    message = message or str(ended)
+    if ended.kind is None:
+        return Cancelled(message=message)
+    name = "TimedOut" if ended.kind == FailureKind.TIMEOUT else None
+    return Failed(name=name, message=message, data=data)
+
+
+@dataclass
+class ShownCall:
+    """A call in a sandbox whose steps are shown as task runs.
+
+    Attributes:
+        report: Steps that become task runs.
+        n_task_runs: Task runs so far, the caller's own included.
+        printed: Output of the call.
+    """
+
+    context: StudyContext
+    report: Report
+    n_task_runs: int = 1
+    printed: Printed = NOTHING
+    task: DaskTask = field(default_factory=DaskTask)
+
+    def run(self, function: Callable[..., Any], limits: Limits, **arguments: Any) -> Any:
+        """Return the value of `function(context, **arguments)`, run in a sandbox.
+
+        Raises `CallEnded`, `NoSandbox` if none can be started, and errors of the function.
+        """
+        arguments = {"context": self.context, **arguments}
+        memory_bytes = self.context.memory_limit_bytes or self.task.memory_bytes
+        limits = replace(limits, memory_bytes=memory_bytes)
+        store = self.context.store
+        secrets = [*passwords_in(store.url), *passwords_in(store.database)]
+        for attempt in range(1, _ATTEMPTS + 1):
+            with SANDBOXES.taken(self.task) as sandbox:
+                call = sandbox.call(function, arguments, limits, self.task)
+                try:
+                    value = self._follow(call)
+                except CallEnded as ended:
+                    if not ended.may_repeat or attempt == _ATTEMPTS:
+                        raise
+                    text = f"{function.__name__} runs again: {ended}"
+                    self.task.observe(Notice("killed", text, str(ended.at.started)))
+                else:
+                    if isinstance(value, TrialOutcome) and value.evaluation is None:
+                        sandbox.end()
+                    return value
+                finally:
+                    self.printed = sandbox.output.printed(secrets)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _follow(self, call: Call) -> Any:
+        before: ServedStep | None = None
+        while (step := call.next_step()) is not None:
+            if self.report == "trial" or (self.report == "misses" and step.is_served):
+                continue
+            self.n_task_runs += 1
+            state = step_task(step.step)(call, step.algorithm, before, return_state=True)
+            if call.ended is not None:
+                raise call.ended
+            before = state.result() if state.is_completed() else None
+        return call.value()
+
+
+@task(name="evaluate", task_run_name="trial {number}", **SHOWN)
+def evaluate(
+    number: int,
+    query: Mapping[str, Any],
+    context: StudyContext,
+    report: Report,
+    *,
+    limit_seconds: float | None = None,
+    pilot_seconds: float | None = None,
+) -> State[TrialOutcome]:
+    """Evaluate a trial; a failed trial ends Failed, with the reason as its message.
+
+    `report` selects steps that become task runs. `limit_seconds` of None stands for the limit of
+    the study's trials, and `pilot_seconds` is as in `evaluate_query`.
+    """
+    shown = ShownCall(context, report)
+    limits = Limits(context.trial_seconds if limit_seconds is None else limit_seconds)
+    if limits.seconds < context.trial_seconds:
+        why = "by measured costs and the time left; set another limit with --trial-timeout"
+        limits = replace(limits, remedy=why)
+    ended: CallEnded | None = None
+    try:
+        outcome = shown.run(run_trial, limits, query=query, pilot_seconds=pilot_seconds)
+    except CallEnded as error:
+        ended, outcome = error, TrialOutcome(failure=_failure(error))
+    except StoreLost as error:
+        outcome = TrialOutcome(lost=str(error))
+    outcome = replace(
+        outcome, n_task_runs=shown.n_task_runs, worker=shown.task.address, printed=shown.printed
+    )
+    if outcome.lost:
+        return Failed(message=outcome.lost, data=outcome)
+    if outcome.failure is not None:
+        message = failure_message(outcome.failure, context.study, number)
+        if ended is not None:
+            return state_of(ended, message, outcome)
+        return Failed(message=message, data=outcome)
+    losses = LossWords(context.problem.metric)
+    done = outcome.evaluation
+    return Completed(
+        message=f"{losses.named(done.loss)} in {done.cost_seconds:.1f} s", data=outcome
+    )
+
+
+def _failure(ended: CallEnded) -> Failure:
+    at = ended.at
+    return Failure(
+        kind=ended.kind or FailureKind.CRASHED,
+        message=str(ended),
+        step=at.step,
+        fold=at.fold,
+        cost_seconds=0.0 if at.is_loading else at.seconds(),
+        steps=at.costs,
+        load_seconds=at.seconds() if at.is_loading else at.load_seconds,
+    )
+
+
+def failure_message(failure: Failure, study: str, number: int) -> str:
+    """Return why a trial failed and the command that shows more, for readers in Prefect's UI."""
+    where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
+    return f"{where}{failure.message}; see prefect-tune show {study} --trial {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value, and the task runs reported for it."""
+
+    value: Any
+    n_task_runs: int
+
+
+def _call(
+    context: StudyContext,
+    report: Report,
+    times: float,
+    function: Callable[..., Any],
+    **arguments: Any,
+) -> Shown:
+    """Call a function that is no trial, within `times` the time limit of a trial.
+
+    Raises `TimeoutError`, `MemoryError` or `RuntimeError` if the call was ended.
+    """
+    shown = ShownCall(context, report)
+    remedy = f"{times:g} times the limit of a trial, raise it with --trial-timeout"
+    limits = Limits(times * context.trial_seconds, remedy=remedy)
+    try:
+        return Shown(shown.run(function, limits, **arguments), shown.n_task_runs)
+    except CallEnded as ended:
+        error: type[Exception] = RuntimeError
+        if ended.kind in (FailureKind.TIMEOUT, FailureKind.MEMORY):
+            error = TimeoutError if ended.kind == FailureKind.TIMEOUT else MemoryError
+        raise error(str(ended)) from ended
+
+
+@task(name="refit member", task_run_name="refit member: trial {number}", **SHOWN)
+def refit_member(
+    number: int,
+    query: Mapping[str, Any],
+    context: StudyContext,
+    report: Report,
+    times: float = REFIT_TIMES,
+) -> State[Shown]:
+    """Fit a trial's `Optimizer.refit` query on all training rows, and pin its artifacts.
+
+    `report` selects steps that become task runs. The limit is `times` a trial's time limit.
+    """
+    done = _call(context, report, times, make_member, member=Member(number, query))
+    n_made, n_steps = done.value
+    return Completed(message=f"{n_steps - n_made} of {n_steps} steps cached", data=done)
+
+
+@task(name="refit", task_run_name="refit {what}", **SHOWN)
+def refit(
+    what: str,  # noqa: ARG001 - names the task run
+    members: Sequence[Member],
+    context: StudyContext,
+    report: Report = "steps",
+    times: float = REFIT_TIMES,
+) -> State[Shown]:
+    """Fit members on all training rows, or take them from the cache, and store the study's model.
+
+    `what` names the task run and `report` selects steps that become task runs. The limit per member
+    is `times` a trial's time limit. The value is the time in seconds.
+    """
+    done = _call(context, report, times * len(members), make_model, members=members)
+    return Completed(message=f"stored after {done.value:.1f} s", data=done)
+
+
+@task(name="score", task_run_name="score {what}", **SHOWN)
+def score(
+    what: str,  # noqa: ARG001 - names the task run
+    context: StudyContext,
+    alone: Member | None = None,
+    report: Report = "trial",
+    times: float = REFIT_TIMES,
+) -> State[Shown]:
+    """Score the study's model, or the trial `alone`, on the test rows.
+
+    `what`, `report` and `times` are as in `refit`.
+    """
+    done = _call(context, report, times, scored_on_test, alone=alone)
+    test: LossOnTest = done.value
+    if test.loss is not None:
+        message = f"test {LossWords(context.problem.metric).named(test.loss)}"
+    else:
+        message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
+    return Completed(message=message, data=done)
+
+
+@task(name="compare", task_run_name="compare {what}", **SHOWN)
+def compare_models(  # noqa: PLR0917 - parameters of a task
+    what: str,  # noqa: ARG001 - names the task run
+    context: StudyContext,
+    champion: StudyModel,
+    challenger: StudyModel,
+    terms: Terms,
+    times: float = REFIT_TIMES,
+) -> State[Shown]:
+    """Compare two models as `compare_on_fresh_rows` does, within `times` a trial's time limit."""
+    models = {"champion": champion, "challenger": challenger, "terms": terms}
+    done = _call(context, "trial", times, compared, **models)
+    outcome: ModelComparison = done.value
+    return Completed(message=outcome.problem or f"{outcome.n_rows} fresh rows", data=done)

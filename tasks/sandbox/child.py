@@ -1,0 +1,120 @@
+"""The loop of a sandbox: a process that runs one call after another and reports on each.
+
+It knows neither Prefect nor Dask. It keeps the data set, the split and the store open between
+calls, in the caches of the functions that load them.
+"""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
+from multiprocessing.connection import Connection
+from select import POLLHUP, poll
+from typing import Any
+
+from prefect_tune.storage.notices import noticed_by
+from prefect_tune.tasks.sandbox.process_tree import ProcessTree
+from prefect_tune.tasks.sandbox.reports import (
+    Loaded,
+    Message,
+    Noticed,
+    Raised,
+    Returned,
+    reporting_to,
+)
+from prefect_tune.tasks.sandbox.standard_streams import buffer_lines, flush_streams, open_streams
+from prefect_tune.tasks.sandbox.surroundings import Surroundings
+
+Function = Callable[..., Any]
+_OURS = ("builtins", "prefect_tune.")
+"""Modules whose errors the worker can read."""
+
+
+def begin(connection: int, output: int, folder: str, import_path: list[str]) -> None:
+    """Become a sandbox: print to a file, run calls, and end with the connection.
+
+    `folder` and `import_path` are those of the worker at this moment.
+    """
+    os.setsid()  # signals of the terminal are not for calls
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (1, 2):
+        os.dup2(output, number)
+    os.close(output)
+    sys.path[:] = import_path
+    os.chdir(folder)
+    open_streams()
+    buffer_lines()
+    opened = Connection(connection)
+    threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+    _serve(opened)
+
+
+def _end_with(connection: int) -> None:
+    """End this process, with all that it has started, once its worker is gone."""
+    hung_up = poll()
+    hung_up.register(connection, POLLHUP)
+    while not any(event & POLLHUP for _, event in hung_up.poll()):
+        pass
+    ProcessTree(os.getpid()).end()
+
+
+def _serve(connection: Connection) -> None:
+    lock = threading.Lock()
+
+    def send(message: Message) -> None:
+        with lock:
+            connection.send_bytes(pickle.dumps(message))
+
+    with noticed_by(lambda notice: send(Noticed(notice))):
+        while True:
+            try:
+                received = connection.recv_bytes()
+            except (EOFError, OSError):
+                return
+            ended = _run(received, send)
+            flush_streams()
+            try:
+                send(ended)
+            except OSError:
+                return
+            except Exception as error:  # the value cannot be pickled
+                send(Raised(RuntimeError(f"the result cannot be sent: {error}")))
+
+
+def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised:
+    before = Surroundings.now()
+
+    def reported(message: Message) -> None:
+        nonlocal before
+        if isinstance(message, Loaded):  # libraries may change the process as they are imported
+            before = Surroundings.now()
+        send(message)
+
+    try:
+        module, name, arguments = pickle.loads(received)
+        function: Function = getattr(import_module(module), name)
+        with reporting_to(reported):
+            value = function(**arguments)
+    except Exception as error:
+        return Raised(_readable(error))
+    except BaseException as error:  # user code may raise any
+        return Raised(RuntimeError(f"{type(error).__name__}: {error}"))
+    return Returned(value, Surroundings.now().changed_since(before))
+
+
+def _readable(error: Exception) -> Exception:
+    """Return an error that the worker can read, which has no module of the user."""
+    if type(error).__module__.startswith(_OURS):
+        with suppress(Exception):
+            pickle.loads(pickle.dumps(error))
+            return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def request(function: Function, arguments: Mapping[str, Any]) -> bytes:
+    """Return a call of a module's function as bytes that `_serve` reads."""
+    return pickle.dumps((function.__module__, function.__name__, dict(arguments)))

@@ -1,0 +1,79 @@
+"""The output of a sandbox: what a call prints from Python, C libraries and child processes."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from prefect_tune.storage.masking import MaskedStream
+
+_MOST_BYTES = 8_000_000
+"""Size of the file at which its beginning is dropped."""
+_KEPT_BYTES = 1_000_000
+"""Bytes kept from the end of the output."""
+_LONGEST_LINE = 10_000
+"""Most bytes dropped to begin with a whole line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """The end of a trial's output, not necessarily UTF-8, with passwords masked."""
+
+    data: bytes = b""
+    is_cut: bool = False
+
+    def __repr__(self) -> str:  # the data may be long
+        return f"Printed({len(self.data)} bytes)"
+
+
+NOTHING = Printed()
+
+
+class Output:
+    """The file that a sandbox prints to. It has no name, and vanishes with its last user.
+
+    On Linux it is in memory, so that a full disk fails no call that prints.
+    """
+
+    def __init__(self) -> None:
+        if hasattr(os, "memfd_create"):
+            self._file = os.fdopen(os.memfd_create("output"), "w+b", buffering=0)
+        else:
+            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - see the class
+        fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)
+        self._former, self._is_cut = b"", False
+
+    def fileno(self) -> int:
+        """Return the file descriptor."""
+        return self._file.fileno()
+
+    def clear(self) -> None:
+        """Forget what was printed so far."""
+        self._former, self._is_cut = b"", False
+        with suppress(OSError):
+            os.ftruncate(self.fileno(), 0)
+
+    def cut(self) -> None:
+        """Drop the beginning of a long output."""
+        if self._size() > _MOST_BYTES:
+            self._former, self._is_cut = self._tail(), True
+            with suppress(OSError):
+                os.ftruncate(self.fileno(), 0)
+
+    def printed(self, secrets: Sequence[str]) -> Printed:
+        """Return the end of the output, from a whole line, with `secrets` masked."""
+        data = self._former + self._tail()
+        is_cut = self._is_cut or self._size() > _KEPT_BYTES
+        if is_cut:
+            data = data[-_KEPT_BYTES:]
+            data = data[data.find(b"\n", 0, _LONGEST_LINE) + 1 :]
+        masks = MaskedStream(secrets)
+        return Printed(masks.feed(data) + masks.finish(), is_cut)
+
+    def _size(self) -> int:
+        return os.fstat(self.fileno()).st_size
+
+    def _tail(self) -> bytes:
+        return os.pread(self.fileno(), _KEPT_BYTES, max(self._size() - _KEPT_BYTES, 0))

@@ -1,0 +1,351 @@
+"""Sandboxes: processes of a worker that run users' code, so that a limit never ends the worker.
+
+A thread of the worker waits for a call in a sandbox, and ten times a second checks its time, its
+memory, and whether anybody still wants it. A sandbox whose call failed, or damaged its process, is
+replaced by a new one.
+"""
+
+import pickle
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+from multiprocessing import Pipe
+from threading import Lock
+from time import monotonic, sleep
+from typing import Any, Protocol
+
+import psutil
+
+from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.notices import Notice
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.sandbox.child import Function, request
+from prefect_tune.tasks.sandbox.output import Output
+from prefect_tune.tasks.sandbox.process_tree import ProcessTree
+from prefect_tune.tasks.sandbox.reports import (
+    FoldReached,
+    Loaded,
+    Loading,
+    Message,
+    Noticed,
+    Raised,
+    Returned,
+    StepBegun,
+    StepDone,
+    Waited,
+)
+from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
+
+_LOOK_SECONDS = 0.1
+_LOAD_SECONDS = 600.0
+"""Time limit for loading data and libraries; a trial is not charged for a slow disk."""
+_START_SECONDS = 45.0
+"""Time for which a sandbox that cannot start is tried again."""
+_PAUSE_SECONDS = 0.5
+_NEAR = 0.8
+"""Share of the memory limit above which a kill is attributed to memory."""
+_KEPT_SHARE = 0.5
+"""Share of the memory limit that an idle sandbox may hold."""
+_REMEDIES = (
+    ("Cannot allocate memory", "use fewer --workers or free some memory"),
+    ("Resource temporarily unavailable", "use fewer --workers or raise `ulimit -u`"),
+    ("Too many open files", "use fewer --workers or raise `ulimit -n`"),
+    ("No space left on device", "make room in the folder for temporary files, or set TMPDIR"),
+)
+
+
+class NoSandbox(StoreLost):
+    """No process for trials could be started for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of a call: seconds without loading and waiting, memory, and how to raise the first."""
+
+    seconds: float = inf
+    memory_bytes: int | None = None
+    remedy: str = "raise the limit with --trial-timeout"
+
+
+@dataclass
+class Progress:
+    """Where a call is, by its reports so far; times are `monotonic`."""
+
+    step: str | None = None
+    fold: int | None = None
+    costs: tuple[StepCost, ...] = ()
+    started: float = field(default_factory=monotonic)
+    is_loading: bool = False
+    load_seconds: float = 0.0
+    waits: Waited = field(default_factory=lambda: Waited(0.0, None))
+    waited_before: float = 0.0
+
+    def note(self, message: Message) -> None:
+        """Take a report of the call."""
+        if isinstance(message, FoldReached):
+            self.step, self.fold, self.costs = message.step, message.fold, message.costs
+        elif isinstance(message, Waited):
+            self.waits = message
+        elif isinstance(message, Loading):
+            self.is_loading = True
+        elif isinstance(message, Loaded):
+            self.is_loading, self.load_seconds = False, message.seconds
+            self.started, self.waited_before = monotonic(), self.waits.seconds
+
+    def seconds(self) -> float:
+        """Return the seconds since the clock of the call started, without waiting times."""
+        until = monotonic() if self.waits.since is None else self.waits.since
+        return until - self.started - (self.waits.seconds - self.waited_before)
+
+
+class CallEnded(RuntimeError):  # noqa: N818 - reads as an outcome
+    """A call has no result, as its sandbox has ended; `at` is where it was.
+
+    Attributes:
+        kind: Kind of the failure; None if the call was cancelled.
+        may_repeat: Whether another process killed the sandbox, so that another attempt may succeed.
+    """
+
+    def __init__(
+        self, kind: FailureKind | None, message: str, at: Progress, *, may_repeat: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.kind, self.at, self.may_repeat = kind, at, may_repeat
+
+
+class Caller(Protocol):
+    """Who waits for a call."""
+
+    def is_unwanted(self) -> bool:
+        """Return whether nobody waits for the result any more."""
+
+    def observe(self, seen: Progress | Notice) -> None:
+        """Receive the progress about ten times a second, and each warning."""
+
+
+class Call:
+    """A call that runs in a sandbox; the thread that waits for it enforces its limits."""
+
+    def __init__(self, sandbox: "Sandbox", limits: Limits, caller: Caller) -> None:
+        self._sandbox, self._limits, self._caller = sandbox, limits, caller
+        self.progress = Progress()
+        self.ended: CallEnded | None = None
+        self._ahead: list[Message] = []
+
+    def next_step(self) -> StepBegun | None:
+        """Wait for the next step; None if the call has ended.
+
+        Raises `CallEnded`.
+        """
+        message = self._next()
+        while isinstance(message, StepDone):
+            message = self._next()
+        if isinstance(message, StepBegun):
+            return message
+        self._ahead.append(message)
+        return None
+
+    def step_done(self) -> StepDone:
+        """Wait for the end of a step. Raises `CallEnded`."""
+        message = self._next()
+        assert isinstance(message, StepDone)  # noqa: S101 - each step is reported as done
+        return message
+
+    def value(self) -> Any:
+        """Return the result once there are no more steps, or raise the error of the call."""
+        message = self._next()
+        if isinstance(message, Raised):
+            self._sandbox.end()
+            raise message.error
+        assert isinstance(message, Returned)  # noqa: S101 - see `next_step`
+        self._sandbox.settle(message.damage, self._memory_limit())
+        return message.value
+
+    def _next(self) -> Message:
+        while True:
+            message = self._ahead.pop() if self._ahead else self._received()
+            if isinstance(message, Noticed):
+                self._caller.observe(message.notice)
+            elif isinstance(message, StepBegun | StepDone | Returned | Raised):
+                return message
+            else:
+                self.progress.note(message)
+
+    def _received(self) -> Message:
+        try:
+            while not self._sandbox.connection.poll(_LOOK_SECONDS):
+                self._check()
+            message: Message = pickle.loads(self._sandbox.connection.recv_bytes())
+        except (EOFError, OSError):
+            self.ended = self._death()
+            raise self.ended from None
+        return message
+
+    def _check(self) -> None:
+        """End the sandbox if its call exceeds a limit or nobody wants the result."""
+        self._sandbox.output.cut()
+        tree, at, limit_bytes = self._sandbox.tree, self.progress, self._memory_limit()
+        tree.refresh()
+        limit_seconds = _LOAD_SECONDS if at.is_loading else self._limits.seconds
+        # Memory first: if a check comes late, memory is the better explanation.
+        if memory_bytes := tree.memory_above(limit_bytes):
+            text = (
+                f"took {memory_bytes / 1e9:.4g} GB of memory, more than "
+                f"{limit_bytes / 1e9:.3g} GB (raise the limit with --trial-memory)"
+            )
+            raise self._ended(FailureKind.MEMORY, text)
+        if at.seconds() > limit_seconds:
+            what = "to load the data and the libraries" if at.is_loading else ""
+            text = what or f"({self._limits.remedy})"
+            raise self._ended(FailureKind.TIMEOUT, f"took more than {limit_seconds:.4g} s {text}")
+        if self._caller.is_unwanted():
+            raise self._ended(None, "ended by its flow")
+        self._caller.observe(at)
+
+    def _ended(self, kind: FailureKind | None, message: str) -> CallEnded:
+        self._sandbox.end()
+        self.ended = CallEnded(kind, message, self.progress)
+        return self.ended
+
+    def _death(self) -> CallEnded:
+        """Return how the sandbox ended by itself."""
+        was_near = self._sandbox.tree.last_bytes > _NEAR * self._memory_limit()
+        code = self._sandbox.end()
+        if code in (None, -signal.SIGKILL):
+            kind = FailureKind.MEMORY if was_near else FailureKind.CRASHED
+            text = "its process was killed" + (" when memory was short" if was_near else "")
+            return CallEnded(kind, text, self.progress, may_repeat=True)
+        how = f"exited with code {code}"
+        if code < 0:
+            how = f"was ended by signal {-code} ({_signal_name(-code)})"
+        return CallEnded(FailureKind.CRASHED, f"its process {how}", self.progress)
+
+    def _memory_limit(self) -> int:
+        return self._limits.memory_bytes or psutil.virtual_memory().total
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+class Sandbox:
+    """A process that runs one call at a time. Raises `CannotStart`."""
+
+    def __init__(self) -> None:
+        try:
+            self.output = Output()
+            self.connection, theirs = Pipe()
+        except OSError as error:
+            raise CannotStart(f"{type(error).__name__}: {error}") from error
+        with theirs:
+            pid = ZYGOTE.fork(theirs.fileno(), self.output.fileno())
+        try:
+            self.tree = ProcessTree(pid)
+        except psutil.NoSuchProcess as error:
+            raise CannotStart("the process ended as it started") from error
+        self.is_alive = True
+        self._code: int | None = None
+
+    def call(
+        self,
+        function: Function,
+        arguments: Mapping[str, Any],
+        limits: Limits,
+        caller: Caller,
+    ) -> Call:
+        """Begin a call of a module's function, which imports neither Prefect nor Dask."""
+        self.output.clear()
+        with suppress(OSError):  # it has ended, which the call finds out
+            self.connection.send_bytes(request(function, arguments))
+        return Call(self, limits, caller)
+
+    def has_ended(self) -> bool:
+        """Return whether an idle sandbox was killed."""
+        return not self.is_alive or self.connection.poll(0)
+
+    def settle(self, damage: str, limit_bytes: int) -> None:
+        """End the sandbox if a call has damaged it, or left it with much memory."""
+        if damage or self.tree.memory_above(int(_KEPT_SHARE * limit_bytes)):
+            self.end()
+
+    def end(self) -> int | None:
+        """Kill the process and all that it has started; return how it ended, as `Zygote.wait`."""
+        if self.is_alive:
+            self.is_alive = False
+            self.tree.end()
+            self._code = ZYGOTE.wait(self.tree.pid)
+            self.connection.close()
+        return self._code
+
+
+class Sandboxes:
+    """The sandboxes of this process; idle ones wait for the next call."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._idle: list[Sandbox] = []
+        self.n_taken = 0
+
+    @contextmanager
+    def taken(self, caller: Caller) -> Iterator[Sandbox]:
+        """Yield a sandbox for exclusive use, an idle one or a new one.
+
+        Raises `NoSandbox` if none could be started for a while.
+        """
+        sandbox = None
+        try:
+            sandbox = self._take() or _started(caller)
+            yield sandbox
+        except BaseException:
+            if sandbox is not None:
+                sandbox.end()
+            raise
+        finally:
+            with self._lock:
+                self.n_taken -= 1
+                if sandbox is not None and sandbox.is_alive:
+                    self._idle.append(sandbox)
+
+    def close(self) -> None:
+        """End all idle sandboxes, and what calls have left behind if none is in use."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for sandbox in idle:
+            sandbox.end()
+        if not self.n_taken:
+            ZYGOTE.clear()
+
+    def _take(self) -> Sandbox | None:
+        with self._lock:
+            self.n_taken += 1
+            while self._idle:
+                sandbox = self._idle.pop()
+                if not sandbox.has_ended():
+                    return sandbox
+                sandbox.end()
+        return None
+
+
+SANDBOXES = Sandboxes()
+
+
+def _started(caller: Caller) -> Sandbox:
+    since = monotonic()
+    while True:
+        try:
+            return Sandbox()
+        except CannotStart as error:
+            cause = masked(str(error))
+            if monotonic() - since > _START_SECONDS or caller.is_unwanted():
+                remedy = next((r for part, r in _REMEDIES if part in cause), "remove the cause")
+                raise NoSandbox(
+                    f"no process for trials could be started for {monotonic() - since:.0f} s: "
+                    f"{cause}; {remedy}, then rerun the command to resume"
+                ) from error
+            sleep(_PAUSE_SECONDS)

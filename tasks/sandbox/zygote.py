@@ -1,0 +1,283 @@
+"""The zygote: a process with one thread that has imported everything once, and forks sandboxes.
+
+A worker process has one. A fork is ready within 50 ms, where a fresh interpreter takes seconds. The
+zygote reaps sandboxes, adopts what they leave behind, and ends everything when its worker ends.
+Where there is no `prctl`, each sandbox is a fresh interpreter.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from time import monotonic, sleep
+from typing import IO, Any
+
+from prefect_tune.tasks.sandbox.process_tree import descendants
+from prefect_tune.tasks.sandbox.scratch import scratch_folder
+from prefect_tune.tasks.threads import THREAD_VARIABLES
+
+IS_LINUX = sys.platform == "linux"
+_PRELOADED = ("prefect_tune.tasks.final_model", "prefect_tune.tasks.model_comparison")
+"""Modules of all calls."""
+_ENVIRONMENT: Mapping[str, str] = {
+    # One trial runs on each core, and its threads would compete with other trials.
+    **THREAD_VARIABLES,
+    "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave their core to others
+}
+_START_SECONDS = 60.0
+"""Longest start of a zygote, with all imports from a slow disk."""
+_ANSWER_SECONDS = 15.0
+"""Longest wait for an answer of a zygote that has started."""
+_END_SECONDS = 5.0
+_MOST_BYTES = 65_536
+_SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
+"""Options of prctl(2)."""
+
+
+class CannotStart(RuntimeError):  # noqa: N818 - reads as an outcome
+    """A process could not be started; the message has the cause."""
+
+
+class Zygote:
+    """The zygote of this process, started when it is needed first and again if it was killed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fresh: dict[int, subprocess.Popen[bytes]] = {}
+        self._errors: IO[bytes] | None = None
+        self._has_answered = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the zygote; None before the first start."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the zygote unless it is running; it imports modules in the background.
+
+        Raises `CannotStart`.
+        """
+        if IS_LINUX:
+            with self._lock:
+                self._start()
+
+    def fork(self, connection: int, output: int) -> int:
+        """Return the process id of a new sandbox with these file descriptors, or `CannotStart`."""
+        arguments = [_folder(), import_path()]
+        if not IS_LINUX:
+            code = f"from {__package__}.child import begin; begin({connection}, {output}, *given)"
+            process = self._popen(code, arguments, [connection, output])
+            self._fresh[process.pid] = process
+            return process.pid
+        answer = self._ask({"fork": arguments}, [connection, output])
+        if "error" in answer:
+            raise CannotStart(answer["error"])
+        return int(answer["pid"])
+
+    def wait(self, pid: int) -> int | None:
+        """Return how a sandbox that was killed or ends now has ended: its code, or minus a signal.
+
+        None if it is unknown, because the zygote has ended as well.
+        """
+        if (process := self._fresh.pop(pid, None)) is not None:
+            return process.wait()
+        try:
+            return int(self._ask({"wait": pid}, may_start=False)["status"])
+        except CannotStart:
+            return None
+
+    def clear(self) -> None:
+        """Kill all that sandboxes have left behind; no sandbox may be in use."""
+        with suppress(CannotStart):
+            self._ask({"clear": True}, may_start=False)
+
+    def _ask(
+        self, request: Mapping[str, Any], fds: Sequence[int] = (), *, may_start: bool = True
+    ) -> dict[str, Any]:
+        with self._lock:
+            if may_start:
+                self._start()
+            if self._socket is None:
+                raise CannotStart("the process that forks has ended")
+            self._socket.settimeout(_ANSWER_SECONDS if self._has_answered else _START_SECONDS)
+            try:
+                socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+                answer = self._socket.recv(_MOST_BYTES)
+            except OSError as error:
+                answer, cause = b"", f"{type(error).__name__}: {error}"
+            else:
+                cause = "it has ended"
+            if not answer:
+                raise CannotStart(f"the process that forks does not answer: {self._end(cause)}")
+            self._has_answered = True
+            return dict(json.loads(answer))
+
+    def _start(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._end("")
+        self._errors = tempfile.TemporaryFile(dir=scratch_folder())  # noqa: SIM115
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            code = f"from {__name__} import main; main({theirs.fileno()})"
+            self._process = self._popen(code, [], [theirs.fileno()])
+        self._socket, self._has_answered = ours, False
+
+    def _popen(
+        self, code: str, arguments: Sequence[Any], fds: Sequence[int]
+    ) -> "subprocess.Popen[bytes]":
+        head = "import json, sys; sys.path[:], given = json.loads(sys.argv[1]); "
+        try:
+            return subprocess.Popen(  # noqa: S603 - our own code
+                [sys.executable, "-c", head + code, json.dumps([import_path(), arguments])],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors or subprocess.DEVNULL,
+                pass_fds=fds,
+                start_new_session=True,
+                env={**os.environ, **_ENVIRONMENT, "TMPDIR": str(scratch_folder())},
+            )
+        except OSError as error:
+            raise CannotStart(f"{type(error).__name__}: {error}") from error
+
+    def _end(self, cause: str) -> str:
+        """Kill the zygote if it runs; return the last line that it has printed, or the cause."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if self._socket is not None:
+            self._socket.close()
+        self._process = self._socket = None
+        if self._errors is not None:
+            self._errors.seek(0)
+            lines = self._errors.read().decode(errors="replace").strip().splitlines()
+            self._errors.close()
+            self._errors, cause = None, lines[-1] if lines else cause
+        return cause
+
+
+ZYGOTE = Zygote()
+
+
+def _folder() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
+    except OSError:  # it was deleted
+        return "/"
+
+
+def import_path() -> list[str]:
+    """Return the absolute folders that this process imports from."""
+    return [entry or _folder() for entry in sys.path]
+
+
+def main(connection: int) -> None:
+    """Serve the worker at the other end of a socket until it ends; the zygote's process."""
+    parent = os.getppid()
+
+    def check_parent(*_: object) -> None:
+        if os.getppid() != parent:  # Linux signals the end of the thread that started the process
+            _end_all()
+            os._exit(0)
+
+    signal.signal(signal.SIGTERM, check_parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control_process(_SET_CHILD_SUBREAPER, 1)
+    control_process(_SET_DEATH_SIGNAL, signal.SIGTERM)
+    check_parent()
+    gc.disable()
+    for module in _PRELOADED:
+        import_module(module)
+    gc.freeze()
+    gc.enable()
+    with socket.socket(fileno=connection) as server:
+        _Server(server).run()
+
+
+class _Server:
+    """The zygote's side: its sandboxes, and how those that have ended did so."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._ended: dict[int, int] = {}
+
+    def run(self) -> None:
+        while True:
+            received, fds, _, _ = socket.recv_fds(self._connection, _MOST_BYTES, 2)
+            if not received:
+                _end_all()
+                os._exit(0)
+            ((what, argument),) = json.loads(received).items()
+            if what == "fork":
+                answer = self._fork(fds, argument)
+            elif what == "wait":
+                answer = {"status": self._wait(argument)}
+            else:
+                _end_all()
+                answer = {}
+            self._connection.send(json.dumps(answer).encode())
+
+    def _fork(self, fds: Sequence[int], arguments: Sequence[Any]) -> Mapping[str, Any]:
+        zygote = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            return {"error": f"{type(error).__name__}: {error}"}
+        finally:
+            if os.getpid() == zygote:
+                for fd in fds:
+                    os.close(fd)
+        if pid:
+            return {"pid": pid}
+        try:
+            self._connection.close()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            control_process(_SET_DEATH_SIGNAL, signal.SIGKILL)
+            if os.getppid() == zygote:
+                from prefect_tune.tasks.sandbox.child import begin  # noqa: PLC0415 - no loop
+
+                begin(fds[0], fds[1], *arguments)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _wait(self, pid: int) -> int:
+        with suppress(ChildProcessError):
+            while pid not in self._ended:  # also reaps processes that sandboxes have left
+                ended, status = os.waitpid(-1, 0)
+                self._ended[ended] = os.waitstatus_to_exitcode(status)
+        return self._ended.pop(pid, -signal.SIGKILL)
+
+
+def _end_all() -> None:
+    """Kill all processes below this one, which adopts the children of those that end."""
+    until = monotonic() + _END_SECONDS
+    while (below := descendants(os.getpid())) and monotonic() < until:
+        for pid in below:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        sleep(0.001)
+
+
+def control_process(what: int, value: int) -> None:
+    """Call prctl(2) on this process."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if library.prctl(what, value, 0, 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
