@@ -50,6 +50,7 @@ from prefect_tune.storage.local_files import make_private_file
 from prefect_tune.storage.masking import has_password, masked
 from prefect_tune.storage.waiting import (
     Cause,
+    ProcessExhausted,
     StoreLost,
     cause_of,
     deferred_signals,
@@ -71,6 +72,22 @@ class SqliteFile:
         self.path = path
         self.store_id = ""
         self._identity: tuple[int, int] | None = None
+        # No descriptor of the database: closing one would end SQLite's locks.
+        self._canary = os.open(os.devnull, os.O_RDONLY)
+        self._null = os.fstat(self._canary)
+        finalize(self, os.close, self._canary).atexit = False
+
+    def check_descriptors(self) -> None:
+        """Raise `ProcessExhausted` if other code has closed the descriptors of this process.
+
+        SQLite would write to any file that has taken the number of its own.
+        """
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(self._canary), self._null):
+                return
+        raise ProcessExhausted(
+            f"code that ran in process {os.getpid()} has closed file descriptors of the store"
+        )
 
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
@@ -362,8 +379,10 @@ class Database:
 
         def connect() -> Connection:
             with self._named():
-                if self._file is not None and self._file.is_replaced():
-                    self.engine.dispose()
+                if self._file is not None:
+                    self._file.check_descriptors()
+                    if self._file.is_replaced():
+                        self.engine.dispose()
                 return engine.connect()
 
         try:

@@ -90,11 +90,13 @@ class ShownCall:
     """A call in a sandbox whose steps are shown as task runs.
 
     Attributes:
+        what: Subject of warnings, such as a trial with its number.
         report: Steps that become task runs.
         n_task_runs: Task runs so far, the caller's own included.
         printed: Output of the call.
     """
 
+    what: str
     context: StudyContext
     report: Report
     n_task_runs: int = 1
@@ -119,8 +121,8 @@ class ShownCall:
                 except CallEnded as ended:
                     if not ended.may_repeat or attempt == _ATTEMPTS:
                         raise
-                    text = f"{function.__name__} runs again: {ended}"
-                    self.task.observe(Notice("killed", text, str(ended.at.started)))
+                    text = f"{self.what} runs again: {ended}"
+                    self.task.observe(Notice("killed", text, self.what))
                 else:
                     if isinstance(value, TrialOutcome) and value.evaluation is None:
                         sandbox.end()
@@ -157,7 +159,7 @@ def evaluate(
     `report` selects steps that become task runs. `limit_seconds` of None stands for the limit of
     the study's trials, and `pilot_seconds` is as in `evaluate_query`.
     """
-    shown = ShownCall(context, report)
+    shown = ShownCall(f"trial {number}", context, report)
     limits = Limits(context.trial_seconds if limit_seconds is None else limit_seconds)
     if limits.seconds < context.trial_seconds:
         why = "by measured costs and the time left; set another limit with --trial-timeout"
@@ -214,6 +216,7 @@ class Shown:
 
 
 def _call(
+    what: str,
     context: StudyContext,
     report: Report,
     times: float,
@@ -224,7 +227,7 @@ def _call(
 
     Raises `TimeoutError`, `MemoryError` or `RuntimeError` if the call was ended.
     """
-    shown = ShownCall(context, report)
+    shown = ShownCall(what, context, report)
     remedy = f"{times:g} times the limit of a trial, raise it with --trial-timeout"
     limits = Limits(times * context.trial_seconds, remedy=remedy)
     try:
@@ -248,14 +251,21 @@ def refit_member(
 
     `report` selects steps that become task runs. The limit is `times` a trial's time limit.
     """
-    done = _call(context, report, times, make_member, member=Member(number, query))
+    done = _call(
+        f"refit of trial {number}",
+        context,
+        report,
+        times,
+        make_member,
+        member=Member(number, query),
+    )
     n_made, n_steps = done.value
     return Completed(message=f"{n_steps - n_made} of {n_steps} steps cached", data=done)
 
 
 @task(name="refit", task_run_name="refit {what}", **SHOWN)
 def refit(
-    what: str,  # noqa: ARG001 - names the task run
+    what: str,
     members: Sequence[Member],
     context: StudyContext,
     report: Report = "steps",
@@ -266,13 +276,15 @@ def refit(
     `what` names the task run and `report` selects steps that become task runs. The limit per member
     is `times` a trial's time limit. The value is the time in seconds.
     """
-    done = _call(context, report, times * len(members), make_model, members=members)
+    done = _call(
+        f"refit of {what}", context, report, times * len(members), make_model, members=members
+    )
     return Completed(message=f"stored after {done.value:.1f} s", data=done)
 
 
 @task(name="score", task_run_name="score {what}", **SHOWN)
 def score(
-    what: str,  # noqa: ARG001 - names the task run
+    what: str,
     context: StudyContext,
     alone: Member | None = None,
     report: Report = "trial",
@@ -282,7 +294,7 @@ def score(
 
     `what`, `report` and `times` are as in `refit`.
     """
-    done = _call(context, report, times, scored_on_test, alone=alone)
+    done = _call(f"score of {what}", context, report, times, scored_on_test, alone=alone)
     test: LossOnTest = done.value
     if test.loss is not None:
         message = f"test {LossWords(context.problem.metric).named(test.loss)}"
@@ -293,7 +305,7 @@ def score(
 
 @task(name="compare", task_run_name="compare {what}", **SHOWN)
 def compare_models(  # noqa: PLR0917 - parameters of a task
-    what: str,  # noqa: ARG001 - names the task run
+    what: str,
     context: StudyContext,
     champion: StudyModel,
     challenger: StudyModel,
@@ -302,6 +314,6 @@ def compare_models(  # noqa: PLR0917 - parameters of a task
 ) -> State[Shown]:
     """Compare two models as `compare_on_fresh_rows` does, within `times` a trial's time limit."""
     models = {"champion": champion, "challenger": challenger, "terms": terms}
-    done = _call(context, "trial", times, compared, **models)
+    done = _call(f"comparison of {what}", context, "trial", times, compared, **models)
     outcome: ModelComparison = done.value
     return Completed(message=outcome.problem or f"{outcome.n_rows} fresh rows", data=done)

@@ -45,10 +45,6 @@ class Preparation(Protocol):
         """Option that resumes it."""
 
     @property
-    def needs_workers(self) -> bool:
-        """Whether trials may run."""
-
-    @property
     def notes(self) -> tuple["Note", ...]:
         """Notes on the data and on automatic decisions."""
 

@@ -134,11 +134,6 @@ class Comparison:
         """Option that resumes the comparison."""
         return f"--name {self.name}"
 
-    @property
-    def needs_workers(self) -> bool:
-        """Whether trials may run."""
-        return True
-
     def finished(self) -> dict[str, Any] | None:
         """Return the outcome if all replicates are done."""
         return self.outcome().to_json() if all(r.is_done() for r in self.replicates) else None

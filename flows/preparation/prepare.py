@@ -76,11 +76,6 @@ class PreparedStudy:
         """Options of the study and of the session."""
         return self.plan.options
 
-    @property
-    def needs_workers(self) -> bool:
-        """Whether trials may run: not in a skipped run of a series."""
-        return self.night is None or self.night.action != "skip"
-
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of `tune` with the name of the study; for a series, unchanged."""
         return {**parameters} if self.night else {**parameters, "study": self.name}
