@@ -299,22 +299,23 @@ def test_threads_take_turns_at_a_database_in_memory() -> None:
 
 
 def test_code_that_closes_descriptors_cannot_make_sqlite_write_into_other_files(tmp_path) -> None:
-    code = f"""
+    code = """
 import os
+import sys
 from sqlalchemy import text
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.waiting import ProcessExhausted
 
-database = Database("sqlite:///{tmp_path}/index.sqlite")
+database = Database(f"sqlite:///{sys.argv[1]}/index.sqlite")
 with database.write() as connection:
     connection.execute(text("CREATE TABLE numbers (number INTEGER)"))
 os.closerange(3, 256)
-others = [open("{tmp_path}/other-%d" % i, "w+") for i in range(20)]
+others = [open(f"{sys.argv[1]}/other-{i}", "w+") for i in range(20)]
 try:
     with database.write() as connection:
         connection.execute(text("INSERT INTO numbers VALUES (1)"))
 except ProcessExhausted:
     os._exit(7)
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7
+    assert subprocess.run([sys.executable, "-c", code, tmp_path], check=False).returncode == 7
     assert not any(path.stat().st_size for path in tmp_path.glob("other-*"))
