@@ -69,17 +69,18 @@ def run_flow(
 
     announce = partial(echo, "interrupted: ending the trials under way ...", err=True)
     with reported_errors(), interrupts_taken(announce):
-        with suppress(CannotStart):  # reported when a trial needs it
-            ZYGOTE.start()
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:
             with quick_imports():
+                with suppress(CannotStart):  # reported when a trial needs it
+                    ZYGOTE.start_as_copy()  # before Prefect, which calls do not need
                 # Prefect would import these when the flow starts.
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
 
+                import prefect_tune.flows.tuning  # noqa: F401
                 from prefect_tune.deployments.views.live import observer_for
                 from prefect_tune.flows.progress import observed_by
             preparation = prepare()

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Any
 
@@ -40,6 +41,8 @@ _ANSWER_SECONDS = 15.0
 """Longest wait for an answer of a zygote that has started."""
 _END_SECONDS = 5.0
 _MOST_BYTES = 65_536
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_STANDARD_ERROR = 2
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
 """Options of prctl(2)."""
 
@@ -54,7 +57,7 @@ class Zygote:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | _Copy | None = None
         self._fresh: dict[int, subprocess.Popen[bytes]] = {}
         self._errors: IO[bytes] | None = None
         self._has_answered = False
@@ -72,6 +75,27 @@ class Zygote:
         if IS_LINUX:
             with self._lock:
                 self._start()
+
+    def start_as_copy(self) -> None:
+        """Import what calls need, and start the zygote as a copy of this process.
+
+        A process with libraries of numbers or another thread starts it as `start` does. Raises
+        `CannotStart`.
+        """
+        if not IS_LINUX or "numpy" in sys.modules or threading.active_count() > 1:
+            self.start()
+            return
+        os.environ.update(_ENVIRONMENT)  # libraries read it when they are loaded
+        for module in _PRELOADED:
+            import_module(module)
+        with self._lock:
+            self._errors = tempfile.TemporaryFile(dir=scratch_folder())  # noqa: SIM115
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                try:
+                    self._process = _Copy(theirs.fileno(), self._errors.fileno())
+                except OSError as error:
+                    raise CannotStart(f"{type(error).__name__}: {error}") from error
 
     def fork(self, connection: int, output: int) -> int:
         """Return the process id of a new sandbox with these file descriptors, or `CannotStart`."""
@@ -168,6 +192,55 @@ class Zygote:
         return cause
 
 
+class _Copy:
+    """A zygote that is a copy of this process, with the methods of `Popen` that are used here."""
+
+    def __init__(self, connection: int, errors: int) -> None:
+        self._code: int | None = None
+        # The copy must not handle signals with the handlers of this process.
+        former = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+        try:
+            self.pid = os.fork()
+            if self.pid == 0:
+                _become_zygote(connection, errors)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+    def poll(self, options: int = os.WNOHANG) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, options)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def wait(self) -> int | None:
+        return self.poll(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
+def _become_zygote(connection: int, errors: int) -> None:
+    """Serve as the zygote in a copy of a process, without its signals, files and terminal."""
+    try:
+        os.setsid()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        os.environ["TMPDIR"] = str(scratch_folder())
+        tempfile.tempdir = None
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(errors, _STANDARD_ERROR)
+        for descriptor in {int(entry.name) for entry in Path("/proc/self/fd").iterdir()}:
+            if descriptor not in (_STANDARD_ERROR, connection):
+                # Locks and pipes of the other process; objects may still refer to their numbers.
+                with suppress(OSError):
+                    os.dup2(nothing, descriptor, inheritable=False)
+        main(connection)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
 ZYGOTE = Zygote()
 
 
@@ -197,6 +270,7 @@ def main(connection: int) -> None:
     control_process(_SET_CHILD_SUBREAPER, 1)
     control_process(_SET_DEATH_SIGNAL, signal.SIGTERM)
     check_parent()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
     gc.disable()
     for module in _PRELOADED:
         import_module(module)
