@@ -1,0 +1,107 @@
+"""What sandboxes cost: CPU of the flow's process for a trial, and the time after a time limit.
+
+    tests/benchmarks/run flows/sandboxes [--trials 60] [--timeouts 8]
+
+The flow's process drives all trials of at most four slots, so the CPU that a trial costs there
+bounds the trials a second. Trials are quick pipelines without a cache, whose steps are task runs.
+After a trial's time limit, its slot gets a new sandbox, which loads the data before its first step:
+from the limit to that step, at most .3 s may pass on a small table, and .5 s on a million rows.
+"""
+
+import argparse
+import statistics
+import tempfile
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+import pandas as pd
+from machine import Goals, describe
+from user_spaces import PRELUDE
+
+from prefect_tune import local_server, tune
+
+ROWS = (1_000, 1_000_000)
+GOALS = (0.3, 0.5)
+LIMIT_SECONDS = 3.0
+SPACE = f"""{PRELUDE}
+import time
+
+
+class Marks(TransformerMixin, BaseEstimator):
+    def fit(self, X, y=None):
+        with open({{file!r}}, "a") as file:
+            print(time.time(), file=file)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Hangs(GaussianNB):
+    def fit(self, X, y):
+        sleep(1000)
+
+
+first = Step("mark", (one("marks", Marks),))
+space = Space("own", (first, Step("fit model", (one("hangs", Hangs, SMOOTHING),))))
+"""
+
+
+def write_table(path: Path, n_rows: int) -> str:
+    """Write a table of six numeric columns and two classes; return its path."""
+    X = np.random.default_rng(0).normal(size=(n_rows, 6))
+    frame = pd.DataFrame(X, columns=[f"x{k}" for k in range(6)]).assign(y=X[:, 0] > 0)
+    frame.to_parquet(path)
+    return str(path)
+
+
+def cpu_of_trial(folder: Path, n_trials: int, n_workers: int) -> float:
+    """CPU seconds of this process, which runs the flow, for a trial."""
+    data = write_table(folder / "cpu.parquet", 200)
+    used = []
+    for n in (10, 10 + n_trials):
+        store = str(folder / f"cpu{n}-{n_workers}")
+        given = {"target": "y", "space": "small", "method": "random", "no_cache": True}
+        before = process_time()
+        tune(data, trials=n, workers=n_workers, store=store, task_runs="steps", **given)
+        used.append(process_time() - before)
+    return (used[1] - used[0]) / n_trials
+
+
+def seconds_after_limit(folder: Path, n_rows: int, n_timeouts: int) -> float:
+    """Median seconds from a trial's time limit to the first step of the next trial."""
+    marks, space = folder / f"marks{n_rows}", folder / f"space{n_rows}.py"
+    space.write_text(SPACE.format(file=str(marks)))
+    given = {"target": "y", "method": "random", "workers": 1, "no_cache": True, "seed": 0}
+    given |= {"holdout": 0.3, "store": str(folder / f"limit{n_rows}"), "trials": n_timeouts}
+    data = write_table(folder / f"limit{n_rows}.parquet", n_rows)
+    try:
+        tune(data, space=f"{space}:space", trial_timeout=f"{LIMIT_SECONDS:g}s", **given)
+    except Exception as error:  # no trial has a result
+        print(f"  {error}"[:100])
+    times = np.loadtxt(marks)
+    return statistics.median(np.diff(times) - LIMIT_SECONDS)
+
+
+def main() -> None:
+    """Print the figures, and exit with 1 if a goal was missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--timeouts", type=int, default=8)
+    options = parser.parse_args()
+    print(describe())
+    goals = Goals()
+    with tempfile.TemporaryDirectory() as name, local_server():
+        folder = Path(name)
+        for n_workers in (2, 4):
+            seconds = cpu_of_trial(folder, options.trials, n_workers)
+            print(f"{n_workers} slots: {1000 * seconds:.0f} ms CPU of the flow's process a trial")
+        for n_rows, goal in zip(ROWS, GOALS, strict=True):
+            after = seconds_after_limit(folder, n_rows, options.timeouts)
+            goals.at_most(f"seconds after a limit, {n_rows:,} rows", after, goal)
+    goals.end()
+
+
+if __name__ == "__main__":
+    main()
