@@ -1,6 +1,6 @@
 """Promotion: after each study of a series, whether its model replaces the champion.
 
-The models are compared on a worker of the study, within the limits of a trial, because they run
+The models are compared in a sandbox of the study, within the limits of a trial, because they run
 users' code. A decision and the change of the champion are one event of the series. If the process
 is killed before the event, the resumed study decides; if it is killed after the event, it does not
 decide again.
@@ -194,7 +194,7 @@ class _Promotion:
             compared: ModelComparison = self.running.run(compare_models, parameters)
         except StoreLost:
             raise
-        except Exception as error:  # such as a dead worker, or a removed study
+        except Exception as error:  # such as a dead process, or a removed study
             return ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
         return compared
 

@@ -186,8 +186,8 @@ def _evaluated_again(
 ) -> Iterator[tuple[Trial, TrialOutcome | Exception]]:
     """Re-evaluate one trial per slot at a time; repeat the trials of a failed batch one by one.
 
-    Yields a trial with its outcome, or with the error if it exceeded a limit or its worker died in
-    each attempt. Raises `StoreLost` if the store becomes unusable.
+    Yields a trial with its outcome, or with the error if it exceeded a limit or its process died
+    in each attempt. Raises `StoreLost` if the store becomes unusable.
     """
     at_once = max(running.n_slots, 1)  # all workers may be temporarily gone
     batches = deque(trials[i : i + at_once] for i in range(0, len(trials), at_once))
@@ -211,7 +211,7 @@ def _evaluated_again(
             outcomes = running.run_all(jobs, limit_seconds=limit_seconds, check=check)
         except StoreLost:
             raise
-        except (RuntimeError, TimeoutError, MemoryError) as error:  # exceeded limit, dead worker
+        except (RuntimeError, TimeoutError, MemoryError) as error:  # exceeded limit, dead process
             if len(batch) == 1:
                 yield batch[0], error
             else:

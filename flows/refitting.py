@@ -131,8 +131,8 @@ def refit_model(
 
     Raises:
         OutOfTime: If `check` raises it.
-        RefitFailed: If a member cannot be fitted or stored, takes too long, or kills its worker in
-            each attempt; names the trial.
+        RefitFailed: If a member cannot be fitted or stored, takes too long, or if its process
+            dies in each attempt; names the trial.
         StoreLost: If the store becomes unusable.
     """
     started = perf_counter()
@@ -164,7 +164,7 @@ def _failures_named(what: str) -> Iterator[None]:
         yield
     except (StoreLost, RefitFailed, OutOfTime):
         raise
-    except Exception as error:  # of any kind: workers run users' code
+    except Exception as error:  # of any kind: jobs run users' code
         failed = RefitFailed(f"{what}: {error}" if what else str(error))
         failed.is_over_limit = isinstance(error, TimeoutError)
         raise failed from error
@@ -182,7 +182,7 @@ def score_model(
 ) -> LossOnTest:
     """Score the stored model of a study, or one trial alone, on the test rows.
 
-    On any error the loss is undefined and the model stays in place. A dead worker or an exceeded
+    On any error the loss is undefined and the model stays in place. A dead process or an exceeded
     limit is not final: the next session scores again. An error that `check` raises stops the
     scoring, as does a `StoreLost`.
     """
@@ -201,7 +201,7 @@ def score_model(
         scored: LossOnTest = running.run(score, parameters, check=checked)
     except StoreLost:
         raise
-    except Exception as error:  # an exceeded limit, a dead worker, or an error of the model
+    except Exception as error:  # an exceeded limit, a dead process, or an error of the model
         if error in ends:
             raise
         return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)

@@ -1,4 +1,4 @@
-"""The search loop: ask, start trials on free workers, tell outcomes, until the stop rule holds."""
+"""The search loop: ask, start trials in free slots, tell outcomes, until the stop rule holds."""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -182,7 +182,7 @@ class _Search:
         self.observer.note("resumed in Prefect")
 
     def _start_trials(self) -> str:
-        """Start trials on all free workers; return the reason to end, or ""."""
+        """Start trials in all free slots; return the reason to end, or ""."""
         while self.requests.may_ask and self.running.has_room():
             if not self.pace.may_submit(self.running.n_task_runs):
                 return ""

@@ -1,7 +1,7 @@
-"""One session of a comparison, with one concurrent replicate per worker.
+"""One session of a comparison, with one concurrent replicate per slot.
 
-A replicate asks for trials in a thread of the flow's process while its worker waits. It keeps one
-core busy, and asks count as its time. Its trials run on a worker process under limits. Replicates
+A replicate asks for trials in a thread of the flow's process while its slot waits. It keeps one
+core busy, and asks count as its time. Its trials run in a sandbox under limits. Replicates
 share no cached artifacts (`StudyContext.cache_area`), so none profits from another.
 """
 
@@ -156,7 +156,7 @@ class _Job:
 
 
 def _run_in_threads(session: _Session, pace: ServerPace, to_do: Sequence[Replicate]) -> None:
-    """Run one replicate per worker; end all if one fails or the flow is interrupted."""
+    """Run one replicate per slot; end all if one fails or the flow is interrupted."""
     n_threads = min(session.running.n_slots, len(to_do))
     n_all = len(session.comparison.replicates)
     session.observer.note(f"running {len(to_do)} of {n_all} replicates, {n_threads} at a time")

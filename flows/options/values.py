@@ -162,7 +162,7 @@ _LEAST_MEMORY_BYTES = 500_000_000
 def _parse_memory(text: str, option: Option) -> int | None:
     memory_bytes = _parse_size(text, option)
     if memory_bytes is not None and memory_bytes < _LEAST_MEMORY_BYTES:
-        reason = "a worker needs about 300MB for its libraries alone"
+        reason = "a trial needs about 300MB for its libraries alone"
         remedy = f"set it to at least {format_bytes(_LEAST_MEMORY_BYTES)}"
         raise bad_value(option, reason, text, remedy)
     return memory_bytes

@@ -113,7 +113,7 @@ class StudyPlan:
 
         By default, the time limit is a tenth of the time budget, between 10 s and 15 min. It
         applies to refits, and to trials without a predicted cost (see `TimeLimit`). The memory
-        limit is an equal share of this machine's memory, or an external worker's memory.
+        limit is an equal share of this machine's memory, or of an external worker's memory.
         """
         from dask.system import CPU_COUNT  # noqa: PLC0415 - looking needs neither
 

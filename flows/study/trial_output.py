@@ -1,7 +1,7 @@
 """Output of trials, stored as records of their study; only the last attempt of each trial is kept.
 
 The process that runs the study writes the records, because workers on other machines may lack
-access and a killed worker writes nothing.
+access.
 """
 
 import json

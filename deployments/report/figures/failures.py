@@ -14,12 +14,12 @@ _WHAT_HAPPENED = {
     FailureKind.ERROR: "raised an error",
     FailureKind.TIMEOUT: "timed out",
     FailureKind.MEMORY: "ran out of memory",
-    FailureKind.CRASHED: "lost the worker",
+    FailureKind.CRASHED: "crashed",
 }
 _ADVICE = {
     FailureKind.TIMEOUT: "Allow more time, such as --trial-timeout 5m.",
     FailureKind.MEMORY: "Allow more memory, such as --trial-memory 8GB, or run fewer --workers.",
-    FailureKind.CRASHED: "The worker's process died, often because memory ran out.",
+    FailureKind.CRASHED: "The process ended or was killed, often because memory ran out.",
 }
 _MOST_GROUPS = 20
 _MOST_NAMED = 8
