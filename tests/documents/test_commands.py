@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,9 +13,6 @@ from documents.inputs_of_documents import write_inputs
 from documents.pages import DOCUMENTS, commands, files
 from processes import environment
 from source_tree import ROOT
-
-from prefect_tune.flows.workers import clusters
-from prefect_tune.flows.workers.clusters import workers_started_early
 
 RUN_ELSEWHERE = {
     "tests/run": "is what runs this",
@@ -94,9 +90,7 @@ def session(server, tmp_path_factory) -> Iterator[Session]:
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
         opened = Session(folder, server)
-        with workers_started_early(2, None):  # shared by all commands
-            patched.setattr(clusters, "workers_started_early", lambda *_, **__: nullcontext())
-            yield opened
+        yield opened
         # The server is that of all tests.
         for name in ("tune/healthcare", "retry/retry", "compare/compare", "promote/promote"):
             opened.run(f"prefect deployment delete {name}")
