@@ -34,6 +34,7 @@ _ENVIRONMENT: Mapping[str, str] = {
     # One trial runs on each core, and its threads would compete with other trials.
     **THREAD_VARIABLES,
     "OMP_WAIT_POLICY": "PASSIVE",  # threads that wait leave their core to others
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # a process with threads must not fork
 }
 _START_SECONDS = 60.0
 """Longest start of a zygote, with all imports from a slow disk."""
