@@ -336,6 +336,8 @@ def through_outage(
         raise
 
 
+OWN_THREAD = "prefect-tune"
+"""Beginning of the names of threads that a store keeps between calls."""
 _STOP_SECONDS = 2.0
 """Longest time to wait for a beat under way; during an outage it may take minutes."""
 _MOST_RETRY_SECONDS = 1.0
@@ -348,6 +350,7 @@ class Heartbeat:
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
         self._beat, self._seconds, self._outage = beat, seconds, outage
         self._stop = threading.Event()
+        name = f"{OWN_THREAD}: {name}"
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ from prefect_tune.storage.schema import (
     step_count_table,
     step_time_table,
 )
+from prefect_tune.storage.waiting import OWN_THREAD
 
 COUNTS = ("hits", "misses", "seconds_saved", "evicted")
 """Columns of counters by step."""
@@ -260,7 +261,7 @@ class UsageBuffer:
         with self._lock:
             if self._timer is None:
                 self._timer = threading.Timer(_FLUSH_SECONDS, self._flush_quietly)
-                self._timer.daemon = True
+                self._timer.daemon, self._timer.name = True, f"{OWN_THREAD}: usage"
                 self._timer.start()
 
     def _flush_quietly(self) -> None:

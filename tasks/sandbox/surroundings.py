@@ -12,6 +12,8 @@ from typing import Any
 
 import psutil
 
+from prefect_tune.storage.waiting import OWN_THREAD
+
 _MOST_DESCRIPTORS = 64
 """File descriptors that a call may leave open; libraries keep a few for later calls."""
 
@@ -46,7 +48,7 @@ class Surroundings:
             tuple(resource.getrlimit(which) for which in _LIMITS),
             sys.getrecursionlimit(),
             (*map(_identity, (0, 1, 2)), (id(sys.stdout), id(sys.stderr), 0)),
-            threading.active_count(),
+            sum(not t.name.startswith(OWN_THREAD) for t in threading.enumerate()),
             len(here.children()),
             here.num_fds(),
         )
