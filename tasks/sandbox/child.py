@@ -17,7 +17,7 @@ from select import POLLHUP, poll
 from typing import Any
 
 from prefect_tune.storage.notices import noticed_by
-from prefect_tune.tasks.sandbox.process_tree import ProcessTree
+from prefect_tune.tasks.sandbox.process_tree import kill_below
 from prefect_tune.tasks.sandbox.reports import (
     Loaded,
     Message,
@@ -26,29 +26,31 @@ from prefect_tune.tasks.sandbox.reports import (
     Returned,
     reporting_to,
 )
-from prefect_tune.tasks.sandbox.standard_streams import buffer_lines, flush_streams, open_streams
-from prefect_tune.tasks.sandbox.surroundings import Surroundings
+from prefect_tune.tasks.sandbox.standard_streams import buffer_lines, flush_streams
+from prefect_tune.tasks.sandbox.surroundings import damage, surroundings
 
 Function = Callable[..., Any]
 _OURS = ("builtins", "prefect_tune.")
 """Modules whose errors the worker can read."""
 
 
-def begin(connection: int, output: int, folder: str, import_path: list[str]) -> None:
+def begin(connection: int, output: int) -> None:
     """Become a sandbox: print to a file, run calls, and end with the connection.
 
-    `folder` and `import_path` are those of the worker at this moment.
+    The first message is the worker's folder, import path and environment at this moment.
     """
     os.setsid()  # signals of the terminal are not for calls
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (1, 2):
         os.dup2(output, number)
     os.close(output)
-    sys.path[:] = import_path
-    os.chdir(folder)
-    open_streams()
     buffer_lines()
     opened = Connection(connection)
+    folder, sys.path[:], environment = pickle.loads(opened.recv_bytes())
+    os.environ.clear()
+    os.environ.update(environment)
+    with suppress(OSError):  # it was deleted
+        os.chdir(folder)
     threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
     _serve(opened)
 
@@ -59,13 +61,16 @@ def _end_with(connection: int) -> None:
     hung_up.register(connection, POLLHUP)
     while not any(event & POLLHUP for _, event in hung_up.poll()):
         pass
-    ProcessTree(os.getpid()).end()
+    kill_below(os.getpid())
+    os.killpg(0, signal.SIGKILL)
 
 
 def _serve(connection: Connection) -> None:
-    lock = threading.Lock()
+    lock, here = threading.Lock(), os.getpid()
 
     def send(message: Message) -> None:
+        if os.getpid() != here:  # a copy that the call has forked
+            os._exit(1)
         with lock:
             connection.send_bytes(pickle.dumps(message))
 
@@ -86,12 +91,12 @@ def _serve(connection: Connection) -> None:
 
 
 def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised:
-    before = Surroundings.now()
+    before = surroundings()
 
     def reported(message: Message) -> None:
         nonlocal before
         if isinstance(message, Loaded):  # libraries may change the process as they are imported
-            before = Surroundings.now()
+            before = surroundings()
         send(message)
 
     try:
@@ -103,7 +108,7 @@ def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised:
         return Raised(_readable(error))
     except BaseException as error:  # user code may raise any
         return Raised(RuntimeError(f"{type(error).__name__}: {error}"))
-    return Returned(value, Surroundings.now().changed_since(before))
+    return Returned(value, damage(before, surroundings()))
 
 
 def _readable(error: Exception) -> Exception:

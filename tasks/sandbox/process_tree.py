@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
@@ -34,6 +34,13 @@ class ProcessTree:
         """Id of the root process."""
         return self._root.pid
 
+    def has_ended(self) -> bool:
+        """Return whether the root has ended, whatever it has left behind."""
+        try:
+            return self._root.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
+
     def refresh(self, *, at_once: bool = False) -> None:
         """Find the descendants of the root; `at_once` repeats even recent, expensive lookups."""
         if not (_HAS_LISTS or at_once) and monotonic() - self._looked < _LOOK_SECONDS:
@@ -58,37 +65,21 @@ class ProcessTree:
             self._shared = monotonic()
         return self._share_bytes if self._share_bytes > limit_bytes else None
 
-    def freeze(self) -> None:
-        """Stop all processes, including those started in the meantime."""
-        stopped: set[int] = set()
+    def end(self) -> None:
+        """Kill all processes; if the root has ended, kill the processes it has left behind."""
+        stopped: set[int] = set()  # a stopped process starts no others
         while True:
             self._signal_group(signal.SIGSTOP)
             self.refresh(at_once=True)
             running = [p for p in self._all() if p.pid not in stopped]
             if not running:
-                return
+                break
             for process in running:
                 _asked(process, psutil.Process.suspend)
                 stopped.add(process.pid)
-
-    def thaw(self) -> None:
-        """Let all processes continue."""
-        self._signal_group(signal.SIGCONT)
-        for process in self._all():
-            _asked(process, psutil.Process.resume)
-
-    def end(self) -> None:
-        """Kill all processes; if the root has ended, kill the processes it has left behind."""
-        self.freeze()
         self._signal_group(signal.SIGKILL)
         for process in self._all():
             _asked(process, psutil.Process.kill)
-
-    def end_below(self, spared: Container[int]) -> None:
-        """Kill the descendants of the root except spared ones, but not the root."""
-        for pid, process in self._below.items():
-            if pid not in spared:
-                _asked(process, psutil.Process.kill)
 
     def _all(self) -> Iterator[psutil.Process]:
         yield self._root
@@ -119,6 +110,15 @@ def descendants(pid: int) -> list[int]:
         found += children
         waiting += children
     return found
+
+
+def kill_below(pid: int) -> bool:
+    """Kill the descendants of a process; return whether there were any."""
+    below = descendants(pid)
+    for each in below:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGKILL)
+    return bool(below)
 
 
 def _listed_children(pid: int) -> list[int]:

@@ -37,7 +37,13 @@ from prefect_tune.tasks.sandbox.reports import (
     StepDone,
     Waited,
 )
-from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
+from prefect_tune.tasks.sandbox.zygote import (
+    ZYGOTE,
+    CannotStart,
+    current_folder,
+    environment,
+    import_path,
+)
 
 _LOOK_SECONDS = 0.1
 _LOAD_SECONDS = 600.0
@@ -175,10 +181,14 @@ class Call:
                 self.progress.note(message)
 
     def _received(self) -> Message:
+        connection = self._sandbox.connection
         try:
-            while not self._sandbox.connection.poll(_LOOK_SECONDS):
-                self._check()
-            message: Message = pickle.loads(self._sandbox.connection.recv_bytes())
+            while not connection.poll(_LOOK_SECONDS):
+                if self._sandbox.tree.has_ended() and not connection.poll(0):
+                    connection.close()  # copies of the sandbox may hold it open
+                else:
+                    self._check()
+            message: Message = pickle.loads(connection.recv_bytes())
         except (EOFError, OSError):
             self.ended = self._death()
             raise self.ended from None
@@ -241,16 +251,18 @@ class Sandbox:
         try:
             self.output = Output()
             self.connection, theirs = Pipe()
+            start = pickle.dumps((current_folder(), import_path(), environment()))
+            with theirs:
+                pid = ZYGOTE.fork(theirs.fileno(), self.output.fileno())
         except OSError as error:
             raise CannotStart(f"{type(error).__name__}: {error}") from error
-        with theirs:
-            pid = ZYGOTE.fork(theirs.fileno(), self.output.fileno())
         try:
             self.tree = ProcessTree(pid)
         except psutil.NoSuchProcess as error:
             raise CannotStart("the process ended as it started") from error
         self.is_alive = True
         self._code: int | None = None
+        self._send(start)
 
     def call(
         self,
@@ -261,8 +273,7 @@ class Sandbox:
     ) -> Call:
         """Begin a call of a module's function, which imports neither Prefect nor Dask."""
         self.output.clear()
-        with suppress(OSError):  # it has ended, which the call finds out
-            self.connection.send_bytes(request(function, arguments))
+        self._send(request(function, arguments))
         return Call(self, limits, caller)
 
     def has_ended(self) -> bool:
@@ -273,6 +284,10 @@ class Sandbox:
         """End the sandbox if a call has damaged it, or left it with much memory."""
         if damage or self.tree.memory_above(int(_KEPT_SHARE * limit_bytes)):
             self.end()
+
+    def _send(self, message: bytes) -> None:
+        with suppress(OSError):  # it has ended, which the next call finds out
+            self.connection.send_bytes(message)
 
     def end(self) -> int | None:
         """Kill the process and all that it has started; return how it ended, as `Zygote.wait`."""
@@ -315,11 +330,10 @@ class Sandboxes:
     def close(self) -> None:
         """End all idle sandboxes, and what calls have left behind if none is in use."""
         with self._lock:
-            idle, self._idle = self._idle, []
-        for sandbox in idle:
-            sandbox.end()
-        if not self.n_taken:
-            ZYGOTE.clear()
+            while self._idle:
+                self._idle.pop().end()
+            if not self.n_taken:
+                ZYGOTE.clear()
 
     def _take(self) -> Sandbox | None:
         with self._lock:

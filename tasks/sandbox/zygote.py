@@ -16,14 +16,14 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
-from prefect_tune.tasks.sandbox.process_tree import descendants
+from prefect_tune.tasks.sandbox.process_tree import kill_below
 from prefect_tune.tasks.sandbox.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 
@@ -58,10 +58,10 @@ class Zygote:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | _Copy | None = None
-        self._fresh: dict[int, subprocess.Popen[bytes]] = {}
+        self._process: _Process | None = None
         self._errors: IO[bytes] | None = None
         self._has_answered = False
+        self._fresh: dict[int, subprocess.Popen[bytes]] = {}
 
     @property
     def pid(self) -> int | None:
@@ -90,92 +90,74 @@ class Zygote:
         for module in _PRELOADED:
             import_module(module)
         with self._lock:
-            self._errors = tempfile.TemporaryFile(dir=scratch_folder())  # noqa: SIM115
-            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            with theirs:
-                try:
-                    self._process = _Copy(theirs.fileno(), self._errors.fileno())
-                except OSError as error:
-                    raise CannotStart(f"{type(error).__name__}: {error}") from error
+            self._start(_Copy)
 
     def fork(self, connection: int, output: int) -> int:
-        """Return the process id of a new sandbox with these file descriptors, or `CannotStart`."""
-        arguments = [_folder(), import_path()]
+        """Return the process id of a new sandbox with these file descriptors.
+
+        Raises `CannotStart` or `OSError`.
+        """
         if not IS_LINUX:
-            code = f"from {__package__}.child import begin; begin({connection}, {output}, *given)"
-            process = self._popen(code, arguments, [connection, output])
+            code = f"from {__package__}.child import begin; begin({connection}, {output})"
+            process = _popen(code, [connection, output], subprocess.DEVNULL)
             self._fresh[process.pid] = process
             return process.pid
-        answer = self._ask({"fork": arguments}, [connection, output])
-        if "error" in answer:
-            raise CannotStart(answer["error"])
-        return int(answer["pid"])
+        pid = self._ask("fork", fds=[connection, output], may_start=True)
+        if isinstance(pid, str):
+            raise CannotStart(pid)
+        return int(pid)
 
     def wait(self, pid: int) -> int | None:
         """Return how a sandbox that was killed or ends now has ended: its code, or minus a signal.
 
-        None if it is unknown, because the zygote has ended as well.
+        None if it is unknown, because its zygote has ended as well.
         """
         if (process := self._fresh.pop(pid, None)) is not None:
             return process.wait()
         try:
-            return int(self._ask({"wait": pid}, may_start=False)["status"])
+            code: int | None = self._ask("wait", pid)
         except CannotStart:
             return None
+        return code
 
     def clear(self) -> None:
         """Kill all that sandboxes have left behind; no sandbox may be in use."""
         with suppress(CannotStart):
-            self._ask({"clear": True}, may_start=False)
+            self._ask("clear")
 
     def _ask(
-        self, request: Mapping[str, Any], fds: Sequence[int] = (), *, may_start: bool = True
-    ) -> dict[str, Any]:
+        self, what: str, pid: int = 0, *, fds: Sequence[int] = (), may_start: bool = False
+    ) -> Any:
         with self._lock:
             if may_start:
                 self._start()
             if self._socket is None:
                 raise CannotStart("the process that forks has ended")
             self._socket.settimeout(_ANSWER_SECONDS if self._has_answered else _START_SECONDS)
+            cause = "it has ended"
             try:
-                socket.send_fds(self._socket, [json.dumps(request).encode()], fds)
+                socket.send_fds(self._socket, [json.dumps([what, pid]).encode()], fds)
                 answer = self._socket.recv(_MOST_BYTES)
             except OSError as error:
                 answer, cause = b"", f"{type(error).__name__}: {error}"
-            else:
-                cause = "it has ended"
             if not answer:
                 raise CannotStart(f"the process that forks does not answer: {self._end(cause)}")
             self._has_answered = True
-            return dict(json.loads(answer))
+            return json.loads(answer)
 
-    def _start(self) -> None:
+    def _start(self, begin: "Callable[[int, int], _Process] | None" = None) -> None:
         if self._process is not None and self._process.poll() is None:
             return
         self._end("")
-        self._errors = tempfile.TemporaryFile(dir=scratch_folder())  # noqa: SIM115
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            code = f"from {__name__} import main; main({theirs.fileno()})"
-            self._process = self._popen(code, [], [theirs.fileno()])
-        self._socket, self._has_answered = ours, False
-
-    def _popen(
-        self, code: str, arguments: Sequence[Any], fds: Sequence[int]
-    ) -> "subprocess.Popen[bytes]":
-        head = "import json, sys; sys.path[:], given = json.loads(sys.argv[1]); "
         try:
-            return subprocess.Popen(  # noqa: S603 - our own code
-                [sys.executable, "-c", head + code, json.dumps([import_path(), arguments])],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._errors or subprocess.DEVNULL,
-                pass_fds=fds,
-                start_new_session=True,
-                env={**os.environ, **_ENVIRONMENT, "TMPDIR": str(scratch_folder())},
-            )
+            self._errors = tempfile.TemporaryFile(dir=scratch_folder())  # noqa: SIM115
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                begin = begin or _fresh_zygote
+                self._process = begin(theirs.fileno(), self._errors.fileno())
         except OSError as error:
             raise CannotStart(f"{type(error).__name__}: {error}") from error
+        self._has_answered = False
 
     def _end(self, cause: str) -> str:
         """Kill the zygote if it runs; return the last line that it has printed, or the cause."""
@@ -184,17 +166,27 @@ class Zygote:
             self._process.wait()
         if self._socket is not None:
             self._socket.close()
-        self._process = self._socket = None
         if self._errors is not None:
             self._errors.seek(0)
             lines = self._errors.read().decode(errors="replace").strip().splitlines()
             self._errors.close()
-            self._errors, cause = None, lines[-1] if lines else cause
+            cause = lines[-1] if lines else cause
+        self._process = self._socket = self._errors = None
         return cause
 
 
+class _Process(Protocol):
+    """What is used of `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+    def wait(self) -> int | None: ...
+    def kill(self) -> None: ...
+
+
 class _Copy:
-    """A zygote that is a copy of this process, with the methods of `Popen` that are used here."""
+    """A zygote that is a copy of this process."""
 
     def __init__(self, connection: int, errors: int) -> None:
         self._code: int | None = None
@@ -234,7 +226,7 @@ def _become_zygote(connection: int, errors: int) -> None:
             if descriptor not in (_STANDARD_ERROR, connection):
                 # Locks and pipes of the other process; objects may still refer to their numbers.
                 with suppress(OSError):
-                    os.dup2(nothing, descriptor, inheritable=False)
+                    os.dup2(nothing, descriptor, inheritable=descriptor < _STANDARD_ERROR)
         main(connection)
     except BaseException:
         traceback.print_exc()
@@ -245,16 +237,39 @@ def _become_zygote(connection: int, errors: int) -> None:
 ZYGOTE = Zygote()
 
 
-def _folder() -> str:
+def _fresh_zygote(connection: int, errors: int) -> "subprocess.Popen[bytes]":
+    return _popen(f"from {__name__} import main; main({connection})", [connection], errors)
+
+
+def _popen(code: str, fds: Sequence[int], errors: int) -> "subprocess.Popen[bytes]":
+    head = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    return subprocess.Popen(  # noqa: S603 - our own code
+        [sys.executable, "-c", head + code, json.dumps(import_path())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=fds,
+        start_new_session=True,
+        env=environment(),
+    )
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of sandboxes that are started now. Raises `OSError`."""
+    return {**os.environ, **_ENVIRONMENT, "TMPDIR": str(scratch_folder())}
+
+
+def current_folder() -> str:
+    """Return the current folder, or the root if it was deleted."""
     try:
         return os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
-    except OSError:  # it was deleted
+    except OSError:
         return "/"
 
 
 def import_path() -> list[str]:
     """Return the absolute folders that this process imports from."""
-    return [entry or _folder() for entry in sys.path]
+    return [entry or current_folder() for entry in sys.path]
 
 
 def main(connection: int) -> None:
@@ -294,28 +309,29 @@ class _Server:
             if not received:
                 _end_all()
                 os._exit(0)
-            ((what, argument),) = json.loads(received).items()
+            what, pid = json.loads(received)
+            answer: int | str | None = None
             if what == "fork":
-                answer = self._fork(fds, argument)
+                answer = self._fork(fds)
             elif what == "wait":
-                answer = {"status": self._wait(argument)}
+                answer = self._wait(pid)
             else:
                 _end_all()
-                answer = {}
             self._connection.send(json.dumps(answer).encode())
 
-    def _fork(self, fds: Sequence[int], arguments: Sequence[Any]) -> Mapping[str, Any]:
+    def _fork(self, fds: Sequence[int]) -> int | str:
         zygote = os.getpid()
         try:
             pid = os.fork()
         except OSError as error:
-            return {"error": f"{type(error).__name__}: {error}"}
+            return f"{type(error).__name__}: {error}"
         finally:
             if os.getpid() == zygote:
                 for fd in fds:
                     os.close(fd)
         if pid:
-            return {"pid": pid}
+            self._ended.pop(pid, None)
+            return pid
         try:
             self._connection.close()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -323,27 +339,28 @@ class _Server:
             if os.getppid() == zygote:
                 from prefect_tune.tasks.sandbox.child import begin  # noqa: PLC0415 - no loop
 
-                begin(fds[0], fds[1], *arguments)
+                begin(*fds)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
 
-    def _wait(self, pid: int) -> int:
-        with suppress(ChildProcessError):
-            while pid not in self._ended:  # also reaps processes that sandboxes have left
-                ended, status = os.waitpid(-1, 0)
-                self._ended[ended] = os.waitstatus_to_exitcode(status)
-        return self._ended.pop(pid, -signal.SIGKILL)
+    def _wait(self, pid: int) -> int | None:
+        with suppress(ChildProcessError):  # a sandbox of an earlier zygote
+            if pid not in self._ended:
+                self._note(os.waitpid(pid, 0))
+            while (left := os.waitpid(-1, os.WNOHANG))[0]:  # also what sandboxes have left
+                self._note(left)
+        return self._ended.pop(pid, None)
+
+    def _note(self, ended: tuple[int, int]) -> None:
+        self._ended[ended[0]] = os.waitstatus_to_exitcode(ended[1])
 
 
 def _end_all() -> None:
     """Kill all processes below this one, which adopts the children of those that end."""
     until = monotonic() + _END_SECONDS
-    while (below := descendants(os.getpid())) and monotonic() < until:
-        for pid in below:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+    while kill_below(os.getpid()) and monotonic() < until:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
