@@ -39,7 +39,8 @@ def begin(connection: int, output: int) -> None:
 
     The first message is the worker's folder, import path and environment at this moment.
     """
-    os.setsid()  # signals of the terminal are not for calls
+    with suppress(PermissionError):  # a fresh interpreter leads its session
+        os.setsid()  # signals of the terminal are not for calls
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for number in (1, 2):
         os.dup2(output, number)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,28 +40,30 @@ class Output:
 
     def __init__(self) -> None:
         if hasattr(os, "memfd_create"):
-            self._file = os.fdopen(os.memfd_create("output"), "w+b", buffering=0)
+            self._file = os.memfd_create("output")
         else:
-            self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - see the class
+            with tempfile.TemporaryFile() as file:
+                self._file = os.dup(file.fileno())
+        weakref.finalize(self, os.close, self._file)
         fcntl.fcntl(self._file, fcntl.F_SETFL, os.O_APPEND)
         self._former, self._is_cut = b"", False
 
     def fileno(self) -> int:
         """Return the file descriptor."""
-        return self._file.fileno()
+        return self._file
 
     def clear(self) -> None:
         """Forget what was printed so far."""
         self._former, self._is_cut = b"", False
         with suppress(OSError):
-            os.ftruncate(self.fileno(), 0)
+            os.ftruncate(self._file, 0)
 
     def cut(self) -> None:
         """Drop the beginning of a long output."""
         if self._size() > _MOST_BYTES:
             self._former, self._is_cut = self._tail(), True
             with suppress(OSError):
-                os.ftruncate(self.fileno(), 0)
+                os.ftruncate(self._file, 0)
 
     def printed(self, secrets: Sequence[str]) -> Printed:
         """Return the end of the output, from a whole line, with `secrets` masked."""
@@ -73,7 +76,7 @@ class Output:
         return Printed(masks.feed(data) + masks.finish(), is_cut)
 
     def _size(self) -> int:
-        return os.fstat(self.fileno()).st_size
+        return os.fstat(self._file).st_size
 
     def _tail(self) -> bytes:
-        return os.pread(self.fileno(), _KEPT_BYTES, max(self._size() - _KEPT_BYTES, 0))
+        return os.pread(self._file, _KEPT_BYTES, max(self._size() - _KEPT_BYTES, 0))

@@ -32,7 +32,7 @@ def surroundings() -> dict[str, Any]:
         "signal handlers": [signal.getsignal(number) for number in signal.valid_signals()],
         "resource limits": [resource.getrlimit(which) for which in _LIMITS],
         "recursion limit": sys.getrecursionlimit(),
-        "standard streams": [sys.stdout, sys.stderr, *map(_identity, (0, 1, 2))],
+        "standard streams": [_stream(sys.stdout), _stream(sys.stderr), *map(_file, (0, 1, 2))],
         "threads": sum(not t.name.startswith(OWN_THREAD) for t in threading.enumerate()),
         "child processes": len(descendants(os.getpid())),
         "many open files": psutil.Process().num_fds() > _MANY_FILES,
@@ -47,7 +47,11 @@ def damage(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return ""
 
 
-def _identity(descriptor: int) -> tuple[int, int] | None:
+def _stream(stream: Any) -> tuple[Any, bool]:
+    return stream, getattr(stream, "closed", True)
+
+
+def _file(descriptor: int) -> tuple[int, int] | None:
     try:
         status = os.fstat(descriptor)
     except OSError:

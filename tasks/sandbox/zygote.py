@@ -335,6 +335,7 @@ class _Server:
         try:
             self._connection.close()
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            control_process(_SET_CHILD_SUBREAPER, 1)  # what a call leaves stays in its tree
             control_process(_SET_DEATH_SIGNAL, signal.SIGKILL)
             if os.getppid() == zygote:
                 from prefect_tune.tasks.sandbox.child import begin  # noqa: PLC0415 - no loop
