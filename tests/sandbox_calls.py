@@ -61,7 +61,7 @@ def place() -> dict[str, Any]:
     """Facts of the process that runs the call."""
     return {
         "pid": os.getpid(),
-        "folder": os.getcwd(),
+        "folder": str(Path.cwd()),
         "path": sys.path,
         "environment": dict(os.environ),
         "modules": {name.partition(".")[0] for name in sys.modules},
@@ -160,15 +160,20 @@ def start_processes(folder: Path, end_by: int = 0) -> None:
             if is_left and os.fork():
                 os._exit(0)
             os.setsid()
-            (folder / str(os.getpid())).touch()
+            (folder / f"{os.getpid()}{'.orphan' * is_left}").touch()
             sleep(1000)
-    while len(list(folder.iterdir())) < 4:
+    while len(started_in(folder)) < 4:
         sleep(0.01)
     (folder / "all").touch()
     sleep(0.5)  # time to be seen
     if end_by:
         end(end_by)
     sleep(1000)
+
+
+def started_in(folder: Path) -> dict[str, int]:
+    """The ids of processes that `start_processes` has started."""
+    return {p.suffix or p.name: int(p.stem) for p in folder.iterdir() if p.stem.isdigit()}
 
 
 def fork_often(n: int, folder: Path) -> int:
@@ -207,9 +212,13 @@ def _nothing(*_: object) -> None:
     sleep(1000)
 
 
+def _open(n: int) -> None:
+    OPEN.extend(os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") for _ in range(n))
+
+
 OPEN: list[Any] = []
 DAMAGES: dict[str, Callable[[], Any]] = {
-    "nothing": lambda: OPEN.extend(open(os.devnull) for _ in range(5)),
+    "nothing": lambda: _open(5),
     "folder": lambda: os.chdir("/usr"),
     "environment": lambda: os.environ.update(OTHER="1"),
     "import path": lambda: sys.path.append("/usr"),
@@ -217,22 +226,22 @@ DAMAGES: dict[str, Callable[[], Any]] = {
     "limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)),
     "recursion": lambda: sys.setrecursionlimit(5_000),
     "closed": lambda: os.close(1),
-    "closed in Python": lambda: sys.stdout.close(),
-    "replaced": lambda: setattr(sys, "stdout", open(os.devnull, "w")),
-    "files": lambda: OPEN.extend(open(os.devnull) for _ in range(150)),
+    "closed in Python": sys.__stdout__.close,
+    "replaced": lambda: (_open(1), setattr(sys, "stdout", OPEN[-1])),
+    "files": lambda: _open(150),
     "thread": lambda: threading.Thread(target=_nothing, daemon=True).start(),
     "process": lambda: OPEN.append(subprocess.Popen([sys.executable, "-c", SLEEP])),
 }
 
 
-def print_by_all_ways(secret: str = "") -> None:
+def print_by_all_ways(words: str) -> None:
     """Prints from Python, C and a child process."""
     print("python")
     print("python, without end", end="|", file=sys.stderr)
     ctypes.CDLL(None).printf(b"c, without end|")
     subprocess.run(["sh", "-c", "echo child; echo error of child >&2"], check=True)
     os.write(1, b"descriptor\n")
-    print(secret)
+    print(words)
     warnings.warn("a warning", stacklevel=1)
 
 

@@ -99,7 +99,8 @@ def test_steps_are_reported_one_by_one(sandbox) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "expected"), [(BadInput, BadInput), (calls.OwnError, RuntimeError), (SystemExit, RuntimeError)]
+    ("kind", "expected"),
+    [(BadInput, BadInput), (calls.OwnError, RuntimeError), (SystemExit, RuntimeError)],
 )
 def test_an_error_is_raised_in_the_worker_and_its_process_replaced(
     sandboxes, kind, expected
@@ -138,9 +139,7 @@ def test_time_of_loading_and_of_waits_does_not_count(sandbox) -> None:
 @pytest.mark.parametrize("in_child", [False, True])
 def test_memory_of_a_call_and_its_processes_is_limited(sandbox, in_child) -> None:
     limits = Limits(memory_bytes=700 * 10**6)
-    how = ended(
-        begun(sandbox, calls.take_memory, limits, n_bytes=10**9, in_child=in_child)
-    )
+    how = ended(begun(sandbox, calls.take_memory, limits, n_bytes=10**9, in_child=in_child))
     assert how.kind == FailureKind.MEMORY
     assert "--trial-memory" in str(how)
 
@@ -164,8 +163,8 @@ def test_a_call_that_nobody_wants_is_ended(sandbox, tmp_path) -> None:
     assert not is_alive(sandbox.tree.pid)
 
 
-def test_an_interrupted_worker_leaves_no_running_call(sandboxes, tmp_path) -> None:
-    with pytest.raises(KeyboardInterrupt), sandboxes.taken(Caller()) as sandbox:
+def test_an_interrupted_worker_leaves_no_running_call(sandboxes) -> None:
+    with suppress(KeyboardInterrupt), sandboxes.taken(Caller()) as sandbox:
         begun(sandbox, calls.pause, seconds=1000)
         raise KeyboardInterrupt
     assert not is_alive(sandbox.tree.pid)
@@ -285,7 +284,7 @@ def test_a_step_may_fork_180_processes_and_leaves_none(sandboxes, tmp_path) -> N
 @pytest.mark.parametrize("end_by", [0, signal.SIGKILL, signal.SIGSEGV])
 def test_processes_that_a_call_has_started_end_with_it(sandbox, tmp_path, end_by) -> None:
     ended(begun(sandbox, calls.start_processes, Limits(5), folder=tmp_path, end_by=end_by))
-    started = [int(p.name) for p in tmp_path.iterdir() if p.name != "all"]
+    started = calls.started_in(tmp_path).values()
     assert len(started) == 4
     wait_for(lambda: not any(map(is_alive, started)), SOON)
 
@@ -298,7 +297,7 @@ def test_what_was_left_behind_ends_with_the_last_call(tmp_path) -> None:
         kill(sandbox.tree.pid)
         value_of(call)
     sandboxes.close()
-    assert not any(is_alive(int(p.name)) for p in tmp_path.iterdir() if p.name != "all")
+    assert not any(map(is_alive, calls.started_in(tmp_path).values()))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the list of open files")
@@ -312,14 +311,14 @@ def test_without_file_descriptors_no_process_starts_and_the_cause_is_told(
     sandboxes.close()
     monkeypatch.setattr(sandbox, "_START_SECONDS", 0.0)
     former = resource.getrlimit(resource.RLIMIT_NOFILE)
-    n_open = max(int(name) for name in os.listdir("/proc/self/fd")) + 1
+    n_open = max(int(p.name) for p in Path("/proc/self/fd").iterdir()) + 1
     resource.setrlimit(resource.RLIMIT_NOFILE, (n_open, former[1]))
     filling = []
     try:
         with suppress(OSError):
             while True:
                 filling.append(os.open(os.devnull, os.O_RDONLY))
-        with pytest.raises(NoSandbox, match="Too many open files.*ulimit -n"):
+        with pytest.raises(NoSandbox, match=r"Too many open files.*ulimit -n"):
             next_pid(sandboxes)
     finally:
         for descriptor in filling:

@@ -1,0 +1,75 @@
+"""The folder for temporary files of a process: private, and gone with the process."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from other_user import NOBODY, run_as_other_user
+from processes import kill
+
+from prefect_tune.storage.local_files import make_own
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = (
+    "from prefect_tune.tasks.sandbox.scratch import scratch_folder\n"
+    "print(scratch_folder(), flush=True)\n"
+)
+
+
+def start(tmp: Path, rest: str = "input()") -> tuple[subprocess.Popen[str], Path]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM + rest],
+        env={**os.environ, "TMPDIR": str(tmp)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_it_goes_with_its_process_and_what_a_killed_one_left_is_swept(tmp_path) -> None:
+    killed, left = start(tmp_path)
+    running, used = start(tmp_path)
+    assert left.is_dir()
+    assert used.is_dir()
+    kill(killed.pid)
+    killed.communicate()
+    assert left.is_dir()
+    other, its = start(tmp_path, "")
+    other.communicate()
+    assert not left.exists()
+    assert not its.exists()
+    assert used.is_dir()
+    running.communicate("\n")
+    assert not used.exists()
+
+
+def test_others_cannot_enter_it(tmp_path) -> None:
+    process, folder = start(tmp_path)
+    assert [p.stat().st_mode & 0o777 for p in (folder, folder.parent)] == [0o700, 0o700]
+    process.communicate("\n")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
+def test_a_folder_that_another_user_made_first_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as everyone:
+        Path(everyone).chmod(0o777)
+        folder, link = Path(everyone, "folder"), Path(everyone, "link")
+        run_as_other_user("import sys, os", "os.mkdir(sys.argv[1])", folder)
+        run_as_other_user("import sys, os", "os.symlink(*sys.argv[1:])", "/root", link)
+        assert folder.stat().st_uid == NOBODY
+        for path in (folder, link):
+            with pytest.raises(PermissionError, match="another user"):
+                make_own(path)
+
+
+def test_one_of_ours_that_is_wider_is_closed(tmp_path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir(mode=0o755)
+    make_own(folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
