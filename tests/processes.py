@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,6 @@ from time import monotonic, sleep
 from typing import Any
 
 import psutil
-
-from prefect_tune.tasks.worker.trial_note import read_text
 
 SECRETS: dict[str, str] = {}
 """Those of the embedded servers that tests have looked for, by their URLs."""
@@ -100,20 +97,6 @@ def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     ]
     pids = {p.pid for p in family}
     return [p for p in family if p.ppid() in pids]
-
-
-def at_a_trial() -> set[int]:
-    """The workers of this machine, by process, that have noted where their trial is."""
-    base = Path(tempfile.gettempdir())
-    ours = base.glob(f"prefect-tune-{os.getuid()}/*/dask-scratch-space/trial-*.note")
-    notes = [*ours, *base.glob("dask-scratch-space/trial-*.note")]  # of workers of others
-    named = {int(note.stem.removeprefix("trial-")): read_text(note) for note in notes}
-    return {pid for pid, text in named.items() if "step" in json.loads(text or "{}")}
-
-
-def runs_trial(pid: int) -> bool:
-    """Whether a worker of this machine has noted where its trial is."""
-    return pid in at_a_trial()
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:

@@ -54,8 +54,10 @@ class ProcessTree:
 
     def memory_above(self, limit_bytes: int) -> int | None:
         """Return the tree's memory if it exceeds a limit; pages shared by processes count once."""
-        resident = sum(_asked(p, lambda p: p.memory_info().rss) for p in self._all())
-        self.last_bytes = resident
+        sizes = [_asked(p, lambda p: p.memory_info().rss) for p in self._all()]
+        resident = sum(sizes)
+        if sizes[0]:  # the root is not about to end
+            self.last_bytes = resident
         if resident <= limit_bytes:
             return None
         if not self._below:
