@@ -1,4 +1,4 @@
-"""What Prefect's server learns: which task runs to report, when to wait, which runs to close.
+"""Prefect's server: which task runs to report, when to wait, which runs to close.
 
 A server keeps events in queues of fixed length and silently drops any excess: task runs are then
 lost, or stay Running for ever. A study therefore counts the task runs it has reported, asks the

@@ -1,4 +1,4 @@
-"""What a call reports while it runs in a sandbox; outside a sandbox, reports go nowhere.
+"""Reports of a call that runs in a sandbox; outside a sandbox, reports go nowhere.
 
 Messages are plain values, so that worker and sandbox need nothing else of each other.
 """

@@ -1,4 +1,4 @@
-"""What a call may damage in its process, so that the next call would not run as in a new one."""
+"""Damage of a process by a call, so that the next call would not run as in a new one."""
 
 import os
 import resource

@@ -176,7 +176,7 @@ class Zygote:
 
 
 class _Process(Protocol):
-    """What is used of `subprocess.Popen`."""
+    """The methods of `subprocess.Popen` in use here."""
 
     pid: int
 
