@@ -83,20 +83,11 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
     return {**inherited, **named, "PREFECT_TUNE_HOME": str(home)}
 
 
-def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The Dask workers of a running command: what was forked from its fork server.
-
-    That is a copy of the command, with its command line, or was started in its place.
-    """
-    command = psutil.Process(process.pid)
-    copied = command_line(command)
-    family = [
-        p
-        for p in command.children(recursive=True)
-        if "forkserver" in " ".join(command_line(p)) or (copied and command_line(p) == copied)
-    ]
-    pids = {p.pid for p in family}
-    return [p for p in family if p.ppid() in pids]
+def sandboxes_of(pid: int) -> list[psutil.Process]:
+    """The sandboxes of a process and of its workers, each of which was forked for a call."""
+    family = psutil.Process(pid).children(recursive=True)
+    forked = {p.pid: p for p in family if "tasks.sandbox.zygote" in " ".join(command_line(p))}
+    return [p for p in forked.values() if p.ppid() in forked]
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:

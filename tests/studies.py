@@ -19,7 +19,7 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.trial.evaluate import evaluate_query
-from prefect_tune.tasks.trial.path_run import PathRun, StepOutcome
+from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
 
 
@@ -98,21 +98,15 @@ def configured(context: StudyContext, **choices: object) -> Query:
     return Query(Configuration.from_json(document, context.problem.find_space()))
 
 
-def plainly(path_run: PathRun, position: int, _: StepOutcome | None = None) -> StepOutcome:
-    """Run a step without Prefect."""
-    return path_run.run(position)
-
-
 def run_all(context: StudyContext, query: Query, folds: Sequence[int] | None = None) -> PathRun:
     """The run of a query when all of its steps have run."""
     path_run = PathRun(context, query, folds)
-    for position in range(len(path_run.steps)):
-        path_run.run(position)
+    path_run.run_all()
     return path_run
 
 
 def outcome(context: StudyContext, query: Query) -> Evaluation | Failure:
-    return evaluate_query(context, query, plainly)
+    return evaluate_query(context, query)
 
 
 def evaluate(context: StudyContext, query: Query) -> Evaluation:

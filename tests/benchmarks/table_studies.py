@@ -104,7 +104,7 @@ class TableStudy:
             trial = optimizer.history[number].started()
             signal.signal(signal.SIGPROF, _too_long)
             signal.setitimer(signal.ITIMER_PROF, LIMIT_SECONDS)
-            outcome = evaluate_query(context, query, lambda run, position, _: run.run(position))
+            outcome = evaluate_query(context, query)
             signal.setitimer(signal.ITIMER_PROF, 0)
             is_done = isinstance(outcome, Evaluation)
             optimizer.tell(trial.ended(outcome) if is_done else trial.failed(outcome))

@@ -10,7 +10,7 @@ from time import time
 import psutil
 import pytest
 from inputs import QUICK_OPTIONS, table
-from processes import at_a_trial, run, server_of, started, wait_for
+from processes import run, server_of, started, wait_for
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -83,7 +83,7 @@ def where_it_is(home: Path, process: subprocess.Popen[str]) -> str:
     family = psutil.Process(process.pid).children(recursive=True)
     states = Counter(t["state"] for t in ledger.trials("s"))
     doing = [(p.pid, p.status(), p.cpu_times().user, " ".join(p.cmdline())[:80]) for p in family]
-    return f"trials: {dict(states)}; at a trial: {at_a_trial()}; processes: {doing}"
+    return f"trials: {dict(states)}; processes: {doing}"
 
 
 @pytest.mark.slow

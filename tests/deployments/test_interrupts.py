@@ -5,7 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,17 +17,16 @@ from inputs import write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import (
     COMMAND,
-    at_a_trial,
     environment,
     kill,
     run,
     run_json,
     run_python,
+    sandboxes_of,
     server_of,
     started,
     stop_server,
     wait_for,
-    workers_of,
 )
 from user_spaces import SLEEPING
 
@@ -160,9 +159,8 @@ def test_a_second_signal_ends_it_at_once_and_the_next_command_resumes(scene) -> 
     with started(*scene.command(), home=scene.home) as process:
         wait_for(lambda: scene.n_told() >= 1)
         family = scene.family(process.pid)
-        workers = [p for p in family if p.pid in at_a_trial()]
-        for worker in workers:
-            worker.suspend()  # so that the first one takes its time
+        for sandbox in sandboxes_of(process.pid):
+            sandbox.suspend()
         process.send_signal(signal.SIGTERM)
         wait_for(lambda: "interrupted" in process.stderr.readline())
         while process.poll() is None:
@@ -198,7 +196,7 @@ def test_after_a_kill_the_server_ends_by_itself_and_the_next_command_sweeps(scen
 def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with started(*scene.command(), "--keep-server", home=scene.home) as process:
-            wait_for(at_a_trial)
+            wait_for(lambda: sandboxes_of(process.pid))
             server = server_of(scene.home)
             process.send_signal(number)
             process.wait(90)
@@ -208,25 +206,24 @@ def test_a_server_that_is_to_be_kept_survives_signals_and_kills(scene) -> None:
     assert server_of(scene.home) is None
 
 
-def compared(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
+def compared(scene: Scene) -> tuple[object, ...]:
     options = ("--methods", "random,tpe", "--space", scene.space, "--repeats", 1, "--workers", 2)
     command = ("compare", scene.data, "--target", "target", *options, "--trials", 40)
-    return (*command, "--name", "c"), lambda: bool(at_a_trial())
+    return (*command, "--name", "c")
 
 
-def retried(scene: Scene) -> tuple[tuple[object, ...], Callable[[], bool]]:
+def retried(scene: Scene) -> tuple[object, ...]:
     options = ("--trials", 4, "--trial-timeout", "0.2s")
     done = run(*scene.command(), *options, home=scene.home)
     assert "failed" in done.stderr
-    return ("retry", "s", "--trial-timeout", "5m"), lambda: bool(at_a_trial())
+    return ("retry", "s", "--trial-timeout", "5m")
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("scenario", [compared, retried])
 def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
-    command, is_at_work = scenario(scene)
-    with started(*command, home=scene.home) as process:
-        wait_for(is_at_work)
+    with started(*scenario(scene), home=scene.home) as process:
+        wait_for(lambda: sandboxes_of(process.pid))
         family = scene.family(process.pid)
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=90)
@@ -271,10 +268,10 @@ def test_a_killed_flow_resumes_as_if_it_had_never_stopped(scene, server, tmp_pat
     command = (*scene.command(), "--workers", 1, "--trials", 5)
     with started(*command, home=scene.home, server=server) as process:
         wait_for(lambda: scene.n_told() >= 2)
-        workers = workers_of(process)
+        sandboxes = sandboxes_of(process.pid)
         kill(process.pid)
         process.wait()
-    wait_for(lambda: not any(w.is_running() for w in workers))
+    wait_for(lambda: not any(s.is_running() for s in sandboxes))
     finished = [t for t in scene.trials() if t["state"] == "complete"]
     done = run(*command, home=scene.home, server=server)
     assert done.returncode == 0, done.stderr

@@ -66,7 +66,7 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
         study.set_state("running")
         for _ in range(trials):
             trial = study.start(study.ask(Budget(trials_left=trials)))
-            came = evaluate_query(context, trial.query, lambda run, position, _: run.run(position))
+            came = evaluate_query(context, trial.query)
             is_good = isinstance(came, Evaluation)
             study.tell(trial.ended(came) if is_good else trial.failed(came))  # type: ignore[arg-type]
         study.set_result(decisions=study.optimizer.decisions)

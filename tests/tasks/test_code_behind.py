@@ -233,7 +233,7 @@ def test_a_process_elsewhere_runs_the_stored_text(tmp_path) -> None:
         "from prefect_tune.tasks.trial.evaluate import evaluate_query\n"
         "context, query = pickle.load(open(sys.argv[1], 'rb'))\n"
         "query = Query.from_json(query, context.problem.find_space())\n"
-        "print(evaluate_query(context, query, lambda p, i, _: p.run(i)).loss)\n"
+        "print(evaluate_query(context, query).loss)\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", script, str(sent)]
     said = subprocess.run(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies import EPOCHS, configured, context_of, epoch_context, plainly, store_of, to_epoch
+from studies import EPOCHS, configured, context_of, epoch_context, store_of, to_epoch
 
 from prefect_tune.optimizers import Query
 from prefect_tune.storage import StoreLost
@@ -20,7 +20,7 @@ from prefect_tune.tasks.final_model import (
     RefitFailed,
     fit_member,
     member_pins,
-    score,
+    scored_on_test,
     store_model,
 )
 from prefect_tune.tasks.fitting import fitting
@@ -73,18 +73,18 @@ def predictions(model: Any, context: StudyContext) -> np.ndarray:
 
 def lost(context: StudyContext, alone: Member | None = None) -> float:
     """The loss of the stored model on the test rows, or of a trial alone."""
-    found: LossOnTest = score.fn("model", context, alone).data.test  # type: ignore[union-attr]
+    found = scored_on_test(context, alone)
     assert found.loss is not None
     return found.loss
 
 
 def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None:
-    store_model(context, members, plainly)
+    store_model(context, members)
     model, about = kept(context)
     each = []
     for member in members:
         alone = replace(context, study=f"alone {member.number}")
-        store_model(alone, [replace(member, weight=1.0)], plainly)
+        store_model(alone, [replace(member, weight=1.0)])
         each.append(predictions(kept(alone)[0], context))
         assert lost(context, member) == lost(alone)
     expected = 0.5 * each[0] + 0.25 * each[1] + 0.25 * each[2]
@@ -96,12 +96,12 @@ def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None
 def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
     context, members, monkeypatch
 ) -> None:
-    made = [fit_member(context, member, plainly).costs() for member in members]
+    made = [fit_member(context, member).costs() for member in members]
     assert [sum(not cost.hit for cost in costs) for costs in made] == [4, 1, 1]
     uncached = replace(context, use_cache=False, study="uncached")
-    store_model(uncached, members, plainly)
+    store_model(uncached, members)
     monkeypatch.setattr(fitting, "build", None)
-    store_model(context, members, plainly)
+    store_model(context, members)
     np.testing.assert_array_equal(
         predictions(kept(context)[0], context), predictions(kept(uncached)[0], context)
     )
@@ -109,30 +109,30 @@ def test_what_members_were_made_of_is_served_when_the_model_is_put_together(
 
 def test_what_was_evicted_in_between_is_made_again(context, members) -> None:
     uncached = replace(context, use_cache=False, study="uncached")
-    store_model(uncached, members, plainly)
+    store_model(uncached, members)
     for member in members:
-        fit_member(context, member, plainly)
+        fit_member(context, member)
     store = store_of(context)
     assert store.prune(0) > 0
-    store_model(context, members, plainly)
+    store_model(context, members)
     assert lost(context) == lost(uncached)
 
 
 def test_test_rows_have_no_part_in_the_model(context, members) -> None:
-    path_run = fit_member(context, members[0], plainly)
+    path_run = fit_member(context, members[0])
     for node in path_run.nodes(REFIT)[:-1]:
         assert node.matrices()[1].shape[0] == 0
     assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 
 def test_what_a_member_is_made_of_stays_pinned_for_its_owner(context, members) -> None:
-    path_run = fit_member(context, members[0], plainly, "one")
-    fit_member(context, members[1], plainly, "two")
+    path_run = fit_member(context, members[0], "one")
+    fit_member(context, members[1], "two")
     keys = {node.key for node in path_run.nodes(REFIT)}
     assert keys < pinned(context)
     store_of(context).index.pins.release("two")
     assert pinned(context) == keys
-    fit_member(context, members[2], plainly)
+    fit_member(context, members[2])
     assert pinned(context) == keys
 
 
@@ -144,7 +144,7 @@ def test_a_member_that_cannot_be_fitted_is_named_by_its_trial(
 
     monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
     with pytest.raises(RefitFailed, match=r"trial 5.*not this") as raised:
-        fit_member(context, members[1], plainly)
+        fit_member(context, members[1])
     assert pickle.loads(pickle.dumps(raised.value)).step == "fit model"
 
 
@@ -154,7 +154,7 @@ def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch)
 
     monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", lost)
     with pytest.raises(StoreLost, match="disk is full"):
-        fit_member(context, members[1], plainly)
+        fit_member(context, members[1])
 
 
 def test_members_that_disagree_on_classes_are_named_by_their_trials(
@@ -165,13 +165,13 @@ def test_members_that_disagree_on_classes_are_named_by_their_trials(
 
     monkeypatch.setattr("prefect_tune.tasks.final_model.ClassEnsemble.of_fitted", disagreeing)
     with pytest.raises(RefitFailed, match="trials 4, 5"):
-        store_model(context, members, plainly)
+        store_model(context, members)
 
 
 def test_pins_of_all_members_are_released_at_once_and_other_pins_stay(context, members) -> None:
     for number, member in enumerate(members):
-        fit_member(context, member, plainly, member_pins("mine", number))
-    other = fit_member(context, members[0], plainly, member_pins("yours", 0))
+        fit_member(context, member, member_pins("mine", number))
+    other = fit_member(context, members[0], member_pins("yours", 0))
     store_of(context).index.pins.release_beginning(member_pins("mine"))
     assert pinned(context) == {node.key for node in other.nodes(REFIT)}
 
@@ -189,8 +189,8 @@ def check_refit(context: StudyContext, *queries: Query) -> None:
     rows = load_dataset(store, context.problem.dataset).rows(np.arange(50))
     predicted = []
     for _ in range(2):
-        store_model(context, members, plainly)
-        assert score.fn("model", context).data.test == LossOnTest(None)  # type: ignore[union-attr]
+        store_model(context, members)
+        assert scored_on_test(context, None) == LossOnTest(None)
         parts = store.records.get(model_record(context.study))
         predicted.append(parts["model"].predict(rows))
     assert len(set(predicted[0])) > 1

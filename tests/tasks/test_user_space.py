@@ -143,7 +143,7 @@ def test_a_process_that_never_saw_the_file_reads_what_it_made(tmp_path) -> None:
         "from prefect_tune.tasks.trial.evaluate import evaluate_query\n"
         "context, query = pickle.load(open(sys.argv[1], 'rb'))\n"
         "query = Query.from_json(query, context.problem.find_space())\n"
-        "came = evaluate_query(context, query, lambda p, i, _: p.run(i))\n"
+        "came = evaluate_query(context, query)\n"
         "print(came.loss, all(step.hit for step in came.steps))\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", script, str(tmp_path / "context.pkl")]

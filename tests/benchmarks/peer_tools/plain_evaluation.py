@@ -162,7 +162,7 @@ def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: st
                     continue
                 pipe.send(None)
                 continue
-            came = evaluate_query(context, query, lambda run, position, _: run.run(position))
+            came = evaluate_query(context, query)
             pipe.send(came.loss if isinstance(came, Evaluation) else None)
 
 

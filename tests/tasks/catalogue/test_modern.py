@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import event_rows, write_meds
-from studies import evaluate, plainly, problem_of, store_of
+from studies import evaluate, problem_of, store_of
 
 from prefect_tune.optimizers import Query, Space
 from prefect_tune.optimizers.paths.table import PathTable, design_order
@@ -112,7 +112,7 @@ def new_rows(dataset) -> pd.DataFrame:
 def check_final_model(context: StudyContext, query: Query) -> None:
     """It pickles, and predicts rows with the original columns."""
     store = store_of(context)
-    store_model(context, [Member(0, query.to_json())], plainly)
+    store_model(context, [Member(0, query.to_json())])
     model = store.records.get(model_record(context.study))["model"]
     dataset = load_dataset(store, context.problem.dataset)
     rows = new_rows(dataset)
@@ -154,7 +154,7 @@ def test_features_of_events_are_constructed_and_predicted_from(events_contexts, 
         SPACES["events"], construct_features=construct, fit_model="random_forest"
     )
     assert evaluate(context, query).loss < 20
-    store_model(context, [Member(0, query.to_json())], plainly)
+    store_model(context, [Member(0, query.to_json())])
     store = store_of(context)
     model = store.records.get(model_record(context.study))["model"]
     rows = load_dataset(store, context.problem.dataset).X

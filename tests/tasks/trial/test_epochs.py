@@ -7,6 +7,7 @@ import signal
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from studies import (
@@ -30,9 +31,9 @@ from prefect_tune.tasks.fitting import training
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Predictions
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.sandbox.reports import FoldReached, reporting_to
 from prefect_tune.tasks.trial import epochs as joint_training
 from prefect_tune.tasks.trial import evaluate as evaluate_module
-from prefect_tune.tasks.trial import path_run
 from prefect_tune.tasks.trial.epochs import IterativeNode
 from prefect_tune.tasks.trial.measuring import measure
 from prefect_tune.tasks.trial.node import Node
@@ -205,20 +206,21 @@ def test_a_checkpoint_that_was_evicted_after_the_plan_is_trained_again_and_told_
         assert step.seconds == kept[step.key]
 
 
-def test_the_note_of_a_trial_names_the_fold_that_is_trained(tmp_path, monkeypatch) -> None:
-    noted: list[tuple[str, int]] = []
-    monkeypatch.setattr(path_run, "note_step", lambda step, fold, _: noted.append((step, fold)))
+def test_a_trial_reports_the_fold_that_is_trained(tmp_path, monkeypatch) -> None:
+    reports: list[Any] = []
     advanced: list[tuple[str, int]] = []
     advance = IterativeNode.advance
 
     def note_and_advance(node: IterativeNode, to: int) -> None:
-        advanced.append(noted[-1])
+        reached = [report for report in reports if isinstance(report, FoldReached)][-1]
+        advanced.append((reached.step, reached.fold))
         assert advanced[-1] == (node.step, node.fold.number)
         advance(node, to)
 
     monkeypatch.setattr(IterativeNode, "advance", note_and_advance)
     context = epoch_context(tmp_path)
-    evaluate(context, query_of(context, "sgd", 2))
+    with reporting_to(reports.append):
+        evaluate(context, query_of(context, "sgd", 2))
     assert advanced == [("fit model", fold) for fold in (0, 1, 2)] * 2
 
 

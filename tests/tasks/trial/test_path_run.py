@@ -22,7 +22,6 @@ from studies import (
     draw,
     evaluate,
     outcome,
-    plainly,
     run_all,
     store_of,
 )
@@ -45,13 +44,13 @@ from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
+from prefect_tune.tasks.sandbox import readiness
 from prefect_tune.tasks.trial import epochs, measuring, node, pilot
 from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial.evaluate import evaluate_query
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
-from prefect_tune.tasks.worker import readiness
 
 pytestmark = pytest.mark.slow
 
@@ -223,7 +222,7 @@ def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
 
 
 def piloted(context: StudyContext, query: Query, limit_seconds: float) -> Evaluation | Failure:
-    return evaluate_query(context, query, plainly, pilot_seconds=limit_seconds)
+    return evaluate_query(context, query, pilot_seconds=limit_seconds)
 
 
 @pytest.mark.parametrize("events", [False, pytest.param(True, marks=pytest.mark.full)])
