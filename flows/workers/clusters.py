@@ -100,7 +100,7 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
     with ExitStack() as stack:
         # The program may have settings and clusters of its own.
         stack.callback(sys.path.__setitem__, slice(None), import_path)
-        stack.enter_context(dask.config.set(_SETTINGS))
+        stack.enter_context(dask.config.set({**_SETTINGS, "temporary-directory": folder}))
         options = {"local_directory": folder, "memory_limit": 0}
         if n_slots <= MOST_IN_PROCESS:
             options |= {"protocol": "inproc://", "nthreads": n_slots}
