@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from inspect import isawaitable
 from time import monotonic, sleep
-from typing import Any, cast
+from typing import Any, Self, cast
 from uuid import UUID, uuid4
 
 import cloudpickle
@@ -117,6 +117,11 @@ class LeanDaskTaskRunner(DaskTaskRunner):
 
     Create it inside a flow run and use it as a context manager. Arguments as for `DaskTaskRunner`.
     """
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        _ = self._context  # made now: in a task run it would have the task's parameters
+        return self
 
     def submit_lean(
         self,
