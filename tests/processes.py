@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -84,10 +84,14 @@ def environment(home: Path, server: str | None = None) -> dict[str, str]:
 
 
 def sandboxes_of(pid: int) -> list[psutil.Process]:
-    """The sandboxes of a process and of its workers, each of which was forked for a call."""
-    family = psutil.Process(pid).children(recursive=True)
-    forked = {p.pid: p for p in family if "tasks.sandbox.zygote" in " ".join(command_line(p))}
-    return [p for p in forked.values() if p.ppid() in forked]
+    """The sandboxes of a process and of its workers, which are copies of their zygotes."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            parent = process.parent()
+            if parent and parent.pid != pid and parent.cmdline() == process.cmdline():
+                found.append(process)
+    return found
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 150.0) -> Any:

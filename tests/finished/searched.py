@@ -1,6 +1,6 @@
 """Studies searched in this process alone: no Prefect server, no Dask, one trial at a time."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -16,8 +16,9 @@ from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.storage import ArtifactStore
+from prefect_tune.tasks.final_model import Member, make_member, make_model, scored_on_test
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial.evaluate import evaluate_query
+from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,29 @@ class Searched:
     name: str
 
 
+_PLAIN: Mapping[str, Callable[..., Any]] = {
+    "evaluate": lambda context, query, pilot_seconds=None, **_: run_trial(
+        context, query, pilot_seconds
+    ),
+    "refit member": lambda number, query, context, **_: make_member(context, Member(number, query)),
+    "refit": lambda members, context, **_: make_model(context, members),
+    "score": lambda context, alone=None, **_: scored_on_test(context, alone),
+}
+"""What tasks call in a sandbox, by their names."""
+
+
+def run_here(task: Any, parameters: Mapping[str, Any]) -> Any:
+    """The value of a task that is run in this process, without a sandbox."""
+    return _PLAIN[task.name](**parameters)
+
+
 class Here:
     """Workers that are this process."""
 
     n_slots = 1
 
     def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
-        return task.fn(**{**parameters, "report": "trial"}).data
+        return run_here(task, parameters)
 
     def run_all(self, jobs: Sequence[Job], **_: Any) -> list[Any]:
         return [self.run(job.task, dict(job.parameters)) for job in jobs]

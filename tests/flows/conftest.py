@@ -1,7 +1,7 @@
-"""Studies that are prepared in folders of their own, and workers that flows of a file share."""
+"""Studies that are prepared in folders of their own."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -39,12 +39,3 @@ def without_libgomp(tmp_path, monkeypatch) -> None:
     (folder / "lightgbm.py").write_text(f"raise OSError({message!r})")
     monkeypatch.syspath_prepend(folder)
     monkeypatch.delitem(sys.modules, "lightgbm", raising=False)
-
-
-@pytest.fixture(scope="module")
-def workers(server) -> Iterator[None]:  # noqa: ARG001 - flows go there
-    """Two workers, on which all flows of the test process run that are called meanwhile."""
-    from prefect_tune.flows.workers.clusters import workers_started_early
-
-    with workers_started_early(2, None):
-        yield

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
-from uuid import uuid4
 
 import pytest
 from observing import Heard
@@ -18,7 +16,7 @@ from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.interrupts import check_interrupted
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.progress import current_observer, observed_by
-from prefect_tune.flows.workers.under_way import TasksUnderWay
+from prefect_tune.flows.workers.pool import TasksUnderWay
 
 
 def in_loop(work: Callable[[], Any]) -> Any:
@@ -58,8 +56,8 @@ def test_the_observer_follows() -> None:
 
 
 def collect_nothing() -> None:
-    pool: Any = SimpleNamespace(check=lambda: None, is_short=False)
-    list(TasksUnderWay(pool, uuid4(), Mock()).collect(0.01))
+    pool: Any = SimpleNamespace()
+    list(TasksUnderWay(pool).collect(0.01))
 
 
 @pytest.mark.timeout(60)

@@ -26,7 +26,7 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final_model import REFIT_TIMES
+from prefect_tune.tasks.prefect_tasks import REFIT_TIMES
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun
 

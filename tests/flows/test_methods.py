@@ -24,7 +24,7 @@ from prefect_tune.storage.key import model_record
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named
 
-pytestmark = pytest.mark.usefixtures("server", "workers")
+pytestmark = pytest.mark.usefixtures("server")
 
 DEFAULT = "flash"
 """The one that runs in the default tier."""
@@ -115,7 +115,7 @@ class Ran:
 
 
 @pytest.fixture(scope="module")
-def run(workers, tmp_path_factory) -> Callable[[str], Ran]:  # noqa: ARG001 - flows run there
+def run(server, tmp_path_factory) -> Callable[[str], Ran]:  # noqa: ARG001 - flows run there
     return cache(lambda method: Ran(tmp_path_factory.mktemp(method), method))
 
 

@@ -38,7 +38,7 @@ from prefect_tune.storage.series import SeriesLog
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
-pytestmark = pytest.mark.usefixtures("server", "workers")
+pytestmark = pytest.mark.usefixtures("server")
 
 N_NOISE = 700
 
@@ -105,7 +105,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.fixture(scope="module")
-def nights(workers, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa: ARG001
+def nights(server, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa: ARG001
     """Four nights; nobody changes the champion afterwards."""
     made = Nights(tmp_path_factory.mktemp("nights"), "nightly")
     for n in (N_NOISE, 4_000, 4_300, 6_500):

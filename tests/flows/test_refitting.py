@@ -1,4 +1,4 @@
-"""Members refitted side by side: a real Prefect server, real workers that die and come back."""
+"""Members refitted side by side: a real Prefect server, real processes that are killed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -101,7 +101,7 @@ space = models(
 
 
 @pytest.fixture
-def context(workers, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits run there
+def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits run there
     """A study of a space whose steps leave notes in the folder."""
     (tmp_path / "meeting").mkdir()
     code = SPACE.format(folder=str(tmp_path))
@@ -116,12 +116,14 @@ def refitted(
     And the flow run that fitted it.
     """
 
+    context = replace(context, trial_seconds=limits.seconds, memory_limit_bytes=limits.memory_bytes)
+
     @flow(persist_result=False)
     def fit() -> tuple[list[LossOnTest], UUID]:
         flow_run_id = UUID(str(flow_run.id))
         with (
             entered(context, NAME) as study,
-            DaskTrials.started(context, flow_run_id, limits) as running,
+            DaskTrials.started(context, flow_run_id, limits, n_workers=2) as running,
         ):
             for model in models:
                 tell(study, evaluation(10.0), configured(context, slow="slow", fit_model=model))
@@ -167,7 +169,7 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 
 
 @pytest.mark.full
-def test_a_member_whose_worker_dies_is_fitted_once_more(context, tmp_path) -> None:
+def test_a_member_whose_process_is_killed_is_fitted_once_more(context, tmp_path) -> None:
     done, flow_run_id = refitted(context, "dying", "plain")
     assert (tmp_path / "died").exists()
     assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death

@@ -18,7 +18,7 @@ from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.text import Whole
-from prefect_tune.flows.workers.dask_trials import Ended
+from prefect_tune.flows.workers.dask_trials import DIED, Ended
 from prefect_tune.optimizers import (
     Budget,
     Evaluation,
@@ -36,11 +36,11 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import StoreLost
+from prefect_tune.tasks.sandbox.output import Printed
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
-from prefect_tune.tasks.worker.printed_output import Printed
 
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
-CRASHED = Failure(FailureKind.CRASHED, "the worker process died", step="impute", fold=2)
+CRASHED = Failure(FailureKind.CRASHED, DIED, cost_seconds=3.0)
 
 
 @dataclass
@@ -151,11 +151,10 @@ class WrittenPool:
     n_task_runs: int = 0
     under_way: list[Trial] = field(default_factory=list)
     most: int = 0
-    cuts: list[str] = field(default_factory=list)
+    n_cuts: int = 0
     benched: list[str] = field(default_factory=list)
     limits: list[float] = field(default_factory=list)
     pilots: list[float | None] = field(default_factory=list)
-    given_up: list[int] = field(default_factory=list)
 
     @property
     def n_running(self) -> int:
@@ -195,12 +194,9 @@ class WrittenPool:
                 return [_ended(trial, fate)]
         return []
 
-    def give_up(self, trial: Trial) -> None:
-        self.given_up.append(trial.number)
-
-    def cut(self, reason: str) -> list[Trial]:
+    def cut(self) -> list[Trial]:
         cut, self.under_way = self.under_way, []
-        self.cuts.append(reason)
+        self.n_cuts += 1
         return cut
 
 
@@ -228,7 +224,8 @@ def _ended(trial: Trial, fate: str) -> Ended:
         lost = TrialOutcome(None, None, 1, lost="the disk is full", worker=f"w{trial.attempts}")
         return Ended(trial, lost)
     if fate == "times out":
-        return Ended(trial, None, Failure(FailureKind.TIMEOUT, "took more than 1 s"))
+        timeout = Failure(FailureKind.TIMEOUT, "took more than 1 s")
+        return Ended(trial, TrialOutcome(failure=timeout))
     assert fate == "dies"
     return Ended(trial, None, CRASHED)
 
@@ -351,7 +348,7 @@ def test_the_others_do_not_wait_for_a_slow_trial() -> None:
 def test_what_is_under_way_when_the_time_is_spent_waits_untold() -> None:
     done = Searched({(3, 1): "hangs", (4, 1): "hangs"}, seconds=5)
     assert done.reason == "time budget used"
-    assert done.pool.cuts == ["the study's time budget is used up"]
+    assert done.pool.n_cuts == 1
     assert done.study.numbers("waiting") == [3, 4]
     assert [t.number for t in done.study.told] == [0, 1, 2]
 
@@ -529,10 +526,9 @@ def test_a_second_death_is_the_trials_own_doing() -> None:
     failed = done.study.trials[1]
     assert failed.failure is not None
     assert (failed.failure.kind, failed.attempts, failed.deaths) == ("crashed", 2, 2)
-    assert failed.failure.message == "the worker process died in 2 attempts"
-    assert (failed.failure.step, failed.failure.fold) == ("impute", 2)
+    assert failed.failure.message == f"{DIED} in 2 attempts"
+    assert failed.failure.cost_seconds == 3.0
     assert [t.number for t in done.study.told].count(1) == 1
-    assert done.pool.given_up == [1]
 
 
 @pytest.mark.parametrize(("fate", "kind"), [("fails", "error"), ("times out", "timeout")])
@@ -554,7 +550,7 @@ def test_a_search_that_must_stop_leaves_a_resumable_study(
     fates = {(2, 1): fate, (3, 1): fate}
     done = Searched(fates, trials=6, raises=error)
     n_starts = done.study.trials[2].attempts
-    assert done.pool.cuts == ["the flow was interrupted"]
+    assert done.pool.n_cuts == 1
     assert done.study.numbers("running") == []
     assert done.study.numbers("waiting") == [2, 3]
     assert [t.number for t in done.study.told] == [0, 1]

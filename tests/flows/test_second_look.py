@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from finished.searched import Here, run_here
 from flow_studies import changed, entered
 from flow_studies import tell as tell_came
 from observing import Heard
@@ -68,7 +69,7 @@ class Workers:
         check()
         self.asked.append(job.parameters)
         if self.evaluates:
-            done: TrialOutcome = job.task.fn(**job.parameters).data
+            done: TrialOutcome = run_here(job.task, job.parameters)
             return done
         loss = self.again[job.parameters["number"]]
         if isinstance(loss, Exception):
@@ -359,9 +360,7 @@ def test_the_model_comes_from_the_chosen_trial(looked, rule) -> None:
     looked.plan(ensemble=rule)
     with looked.study.timed(), looked.study.searching():
         looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
-    workers: Any = SimpleNamespace(
-        run=lambda task, parameters, **_: task.fn(**{**parameters, "report": "trial"}).data
-    )
+    workers: Any = Here()
     fit_final_model(looked.study, workers, looked.context, looked.heard)
     assert looked.study.result["members"] == [{"trial": 3, "weight": 1.0}]
     assert read_study(looked.study.store, NAME).to_json()["incumbent"]["trial"] == 3

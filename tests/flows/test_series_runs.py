@@ -42,7 +42,7 @@ class Nights:
 
 
 @pytest.fixture(scope="module")
-def nights(workers, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa: ARG001
+def nights(server, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa: ARG001
     nights = Nights(tmp_path_factory.mktemp("nights"))
     nights.run(150, 3)
     return nights

@@ -28,7 +28,7 @@ from prefect_tune.optimizers import Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.worker.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -60,7 +60,7 @@ class Finished:
 
 
 @pytest.fixture(scope="module")
-def finished(workers, tmp_path_factory: pytest.TempPathFactory) -> Finished:  # noqa: ARG001
+def finished(server, tmp_path_factory: pytest.TempPathFactory) -> Finished:  # noqa: ARG001
     folder = tmp_path_factory.mktemp("table")
     write_table(folder)
     return Finished(folder, trials=6, study="table", task_runs="steps")
@@ -172,7 +172,7 @@ def test_failed_trials_are_results_with_their_reason_and_end_nothing(tmp_path) -
 def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
     tmp_path,
     monkeypatch,
-    workers,  # noqa: ARG001
+    server,  # noqa: ARG001
 ) -> None:
     store_path = str(tmp_path / "store")
     parameters = {
@@ -181,8 +181,8 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
 
     submit = LeanDaskTaskRunner.submit_lean
 
-    def submit_nonsense(runner, task, parameters, workers=None):
-        return submit(runner, task, {**parameters, "query": {}}, workers)
+    def submit_nonsense(runner, task, parameters, worker):
+        return submit(runner, task, {**parameters, "query": {}}, worker)
 
     with monkeypatch.context() as patched:
         patched.setattr(LeanDaskTaskRunner, "submit_lean", submit_nonsense)
@@ -224,7 +224,7 @@ def test_time_is_a_total_and_what_it_cuts_waits_for_more(
 
 
 @pytest.fixture(scope="module")
-def folder(workers, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
+def folder(server, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
     return tmp_path_factory.mktemp("frames")
 
 
@@ -360,7 +360,7 @@ class Breaking(Heard):
             raise RuntimeError("broken off")
 
 
-@pytest.mark.usefixtures("workers")
+@pytest.mark.usefixtures("server")
 def test_a_retried_flow_run_continues_on_its_copy_of_a_changed_file_and_a_new_one_stops(
     tmp_path,
 ) -> None:

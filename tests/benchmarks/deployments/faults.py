@@ -2,12 +2,13 @@
 
     tests/benchmarks/run deployments/faults [--only workers,flows,signals,services] [--seed 0]
 
-`workers`: 200 trials on four workers, one of which is killed by SIGKILL every 5 s, beside the same
-study undisturbed. `flows`: the flow is killed by SIGKILL at 20 random instants after its second
-told trial and started again; queries, losses and states are those of an undisturbed run (random
-search, one worker), and no process is left after 5 s. `signals`: SIGTERM, SIGINT and SIGHUP end it
-as well, and leave nothing at all. `services`: PostgreSQL and the bucket are gone for 20 s each, the
-Prefect API for 60 s; the study goes on, and no trial has a death, a failure or the outage's time.
+`workers`: 200 trials on four slots; every 5 s, a sandbox or the zygote that forks them is killed by
+SIGKILL, beside the same study undisturbed. `flows`: the flow is killed by SIGKILL at 20 random
+instants after its second told trial and started again; queries, losses and states are those of an
+undisturbed run (random search, one worker), and no process is left after 5 s. `signals`: SIGTERM,
+SIGINT and SIGHUP end it as well, and leave nothing at all. `services`: PostgreSQL and the bucket
+are gone for 20 s each, the Prefect API for 60 s; the study goes on, and no trial has a death, a
+failure or the outage's time.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from typing import Any
 import psutil
 from inputs import table
 from machine import Goals, describe
-from processes import SECRETS, run_json, started, wait_for, workers_of
+from processes import SECRETS, run_json, sandboxes_of, started, wait_for
 from services import Postgres
 from services.faulty_bucket import FaultyProxy, faulty_bucket
 
@@ -37,10 +38,10 @@ from prefect_tune.deployments.server.process import noted_server, start_server, 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 KILL_SECONDS = 5.0
-"""Between two workers killed."""
+"""Between two processes killed."""
 LEFT_SECONDS = 5.0
 """In which all that a killed flow had must be gone."""
-N_TRIALS, N_WORKERS, N_KILLS = 200, 4, 20
+N_TRIALS, N_SLOTS, N_KILLS = 200, 4, 20
 AWAY_SECONDS, API_AWAY_SECONDS = 20.0, 60.0
 OPTIONS = ("--target", "target", "--space", "small", "--method", "random", "--study", "s")
 
@@ -59,9 +60,9 @@ def main() -> None:
 
 
 def workers(folder: Path, rng: random.Random, goals: Goals) -> None:
-    """A worker is killed every five seconds."""
+    """A process that runs trials is killed every five seconds."""
     data = written(folder, 3_000)
-    command = ("run", data, *OPTIONS, "--trials", N_TRIALS, "--workers", N_WORKERS)
+    command = ("run", data, *OPTIONS, "--trials", N_TRIALS, "--workers", N_SLOTS)
     rates = {}
     for name, kills in (("undisturbed", False), ("disturbed", True)):
         home, ended, n_killed = folder / name, Event(), [0]
@@ -92,11 +93,11 @@ def workers(folder: Path, rng: random.Random, goals: Goals) -> None:
 def kill_workers(
     process: subprocess.Popen[str], rng: random.Random, ended: Event, n_killed: list[int]
 ) -> None:
-    """Kill one worker after the other, until the end."""
+    """Kill one process after the other, until the end."""
     while not ended.wait(KILL_SECONDS):
-        alive = workers_of(process)
-        if alive:
-            rng.choice(alive).kill()
+        sandboxes = sandboxes_of(process.pid)
+        if sandboxes:
+            rng.choice([*sandboxes, sandboxes[0].parent()]).kill()
             n_killed[0] += 1
 
 

@@ -12,7 +12,6 @@ from sklearn.datasets import make_blobs
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prefect_tune import PipelineSearch
-from prefect_tune.flows.workers.clusters import workers_started_early
 
 SPACES = Path(__file__).with_name("tiny_spaces.py")
 
@@ -25,7 +24,7 @@ TYPICAL = {
 }
 """The checks that every run of the tests makes; `tests/run all` makes the others too."""
 
-pytestmark = pytest.mark.usefixtures("worker")
+pytestmark = pytest.mark.usefixtures("server")
 
 
 def search(predicts: Literal["classes", "numbers"], space: str = "") -> PipelineSearch:
@@ -41,12 +40,6 @@ def search(predicts: Literal["classes", "numbers"], space: str = "") -> Pipeline
         random_state=0,
         verbose=0,
     )
-
-
-@pytest.fixture(scope="module")
-def worker(server: str) -> Iterator[None]:  # noqa: ARG001 - the flows report there
-    with workers_started_early(1, None):
-        yield
 
 
 def cases() -> Iterator[object]:

@@ -4,7 +4,6 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,11 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune import PipelineSearch, load_study
 from prefect_tune.deployments.estimator.training_rows import target_of
-from prefect_tune.flows.workers.clusters import workers_started_early
 from prefect_tune.tasks.bad_input import BadInput
 
 SPACES = Path(__file__).with_name("tiny_spaces.py")
 
-pytestmark = pytest.mark.usefixtures("worker")
-
-
-@pytest.fixture(scope="module")
-def worker(server: str) -> Iterator[None]:  # noqa: ARG001 - the flows report there
-    with workers_started_early(1, None):
-        yield
+pytestmark = pytest.mark.usefixtures("server")
 
 
 def search(**changes: Any) -> PipelineSearch:
@@ -49,7 +41,7 @@ def rows(n: int = 150, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
 
 
 @pytest.fixture(scope="module")
-def fitted(worker: None) -> PipelineSearch:  # noqa: ARG001
+def fitted(server: str) -> PipelineSearch:  # noqa: ARG001
     return search(study="fitted").fit(*rows())
 
 

@@ -57,7 +57,7 @@ class Compared:
 
 
 @pytest.fixture(scope="module")
-def compared(workers, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go there
+def compared(server, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go there
     return Compared(tmp_path_factory.mktemp("compared"))
 
 
@@ -148,7 +148,7 @@ BUDGET_SECONDS = 6.0
 
 
 @pytest.fixture(scope="module")
-def timed(workers, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
+def timed(server, tmp_path_factory) -> dict[str, Any]:  # noqa: ARG001 - flows go there
     """A comparison at equal time, and what it came to at first."""
     folder = tmp_path_factory.mktemp("timed")
     parameters = {

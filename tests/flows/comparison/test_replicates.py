@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -218,13 +217,13 @@ class WrittenWorkers:
     def run(self, task: Any, parameters: Mapping[str, Any], **_: Any) -> Any:
         if task.name == "score":
             loss = None if self.undefined else float(self.fitted[-1])
-            return SimpleNamespace(test=LossOnTest(loss, self.undefined))
+            return LossOnTest(loss, self.undefined)
         (member,) = parameters["members"]
         self.fitted.append(member.number)
         self.epochs.append(member.query["epochs"])
         if member.number in self.broken:
             raise RuntimeError("no worker came back")
-        return SimpleNamespace(seconds=1.0)
+        return 1.0
 
 
 def chosen(optimizer: Optimizer) -> Trial | None:

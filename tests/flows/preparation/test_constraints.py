@@ -19,7 +19,7 @@ from prefect_tune.tasks.bad_input import BadInput
 
 
 @pytest.fixture(scope="module")
-def limited(workers, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:  # noqa: ARG001
+def limited(server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:  # noqa: ARG001
     """A study with two limits, and its parameters and summary."""
     folder = tmp_path_factory.mktemp("limited")
     parameters = {
@@ -73,7 +73,7 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(limited)
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("workers")
+@pytest.mark.usefixtures("server")
 def test_a_function_that_cannot_measure_a_trial_leaves_it_outside_the_limit(tmp_path: Path) -> None:
     functions = tmp_path / "mine.py"
     functions.write_text(

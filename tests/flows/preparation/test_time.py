@@ -179,7 +179,7 @@ def test_the_seed_chooses_test_rows_of_studies_outside_a_series(prepared) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("workers")
+@pytest.mark.usefixtures("server")
 def test_a_study_by_time_runs_to_its_end_and_is_resumed(tmp_path) -> None:
     """A third class appears so late that not all folds can train on it."""
     frame = visits(240).sort_values("visit", ignore_index=True)

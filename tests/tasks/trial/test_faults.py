@@ -27,7 +27,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.waiting import OUTAGE_VARIABLE, DiskFull
 from prefect_tune.storage.writer import MemoryTier
 from prefect_tune.tasks.problem import StudyContext, open_store
-from prefect_tune.tasks.trial.evaluate import evaluate as evaluate_task
+from prefect_tune.tasks.trial.evaluate import run_trial
 
 pytestmark = pytest.mark.slow
 
@@ -231,10 +231,9 @@ def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
     open_store(address).close()
     open_store.cache_clear()  # as in a process that has just been started
     server.stop()
-    state = evaluate_task.fn(0, query.to_json(), context, "trial")
-    assert state.is_failed()
-    assert (state.data.evaluation, state.data.failure) == (None, None)
-    assert "cannot" in state.data.lost or "connection" in state.data.lost
+    came = run_trial(context, query.to_json())
+    assert (came.evaluation, came.failure) == (None, None)
+    assert "cannot" in came.lost or "connection" in came.lost
     open_store.cache_clear()
 
 
@@ -246,8 +245,7 @@ def test_a_store_that_refuses_for_good_is_not_waited_for(tmp_path) -> None:
     claim.write_text(json.dumps({**json.loads(claim.read_text()), "format": 99}))
     store.close()
     open_store.cache_clear()
-    state = evaluate_task.fn(0, query.to_json(), context, "trial")
-    assert "has format 99" in state.data.lost
+    assert "has format 99" in run_trial(context, query.to_json()).lost
     open_store.cache_clear()
 
 

@@ -68,30 +68,28 @@ def answers(task: Task) -> Iterator[Answer]:
 
 
 def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
-    """Run the study, as the command does: server and worker start while Prefect is imported."""
+    """Run the study, as the command does: server and zygote start while Prefect is imported."""
     from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-    from prefect_tune.flows.workers.fork_server import early_fork_server
+    from prefect_tune.tasks.sandbox.zygote import ZYGOTE
 
     set_defaults({**QUIET_CONSOLE, "PREFECT_TUNE_HOME": str(Path(task.folder, "home"))})
     from prefect_tune.deployments.server.embedded import launched_server
 
-    with early_fork_server() as start_fork_server, launched_server() as server:
-        import prefect_tune.flows.workers.preloaded  # noqa: F401
+    ZYGOTE.start()
+    with launched_server() as server:
         from peer_tools.portfolios import start_without
         from peer_tools.spaces import space_of
         from prefect_tune.flows.options.values import parse_assignment
         from prefect_tune.flows.progress import observed_by
         from prefect_tune.flows.tuning import tune
-        from prefect_tune.flows.workers.clusters import workers_started_early
 
-        start_fork_server()
         written = [f"{name}={text}" for name, text in task.options.items() if name != "clock"]
         options = dict(map(parse_assignment, written))
         given = {name: v for name, v in options.items() if name in signature(tune).parameters}
         given["option"] = {name: v for name, v in options.items() if name not in given}
         given["space"] = space_of(task)
         given.setdefault("start", start_without(task, given["space"]))
-        with workers_started_early(1, None), observed_by(follower):
+        with observed_by(follower):
             server.wait()
             seconds = task.seconds if follower.is_search else task.left() - CALL_SECONDS
             return tune(
