@@ -1,31 +1,28 @@
-"""Loading imported data in a worker: seconds and private memory, mapped and from Parquet.
+"""Loading imported data in a process: seconds and private memory, mapped and from Parquet.
 
     tests/benchmarks/run tasks/loading [--data items.parquet --target bought] [--patients 100000]
-        [--rows 1000000] [--columns 30] [--repeats 3] [--workers]
+        [--rows 1000000] [--columns 30] [--repeats 3] [--sandboxes]
 
-Each load runs in a new process that has imported what a worker imports, and loaded a table of ten
+Each load runs in a new process that has imported what a sandbox imports, and loaded a table of ten
 rows, beside a process that has loaded the same data. Before: Parquet parts, which each process
 decodes. After: Arrow parts, which the processes of a host map. Private memory is the growth of the
 unique set size. The files are warm and each process has one thread. The two take turns, and the
-least counts. `--workers` also kills a local worker and waits until the next one is ready.
+least counts. `--sandboxes` also ends a sandbox and waits until the next one has the data.
 """
 
 import argparse
 import gc
 import multiprocessing
-import os
-import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from time import monotonic, perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import psutil
 from machine import Goals, describe
-from pools import client_of
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.key import dataset_record
@@ -33,8 +30,11 @@ from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.problem import Problem, StudyContext, open_store
-from prefect_tune.tasks.worker.readiness import make_ready
+from prefect_tune.tasks.sandbox.dask_runner import DaskTask
+from prefect_tune.tasks.sandbox.readiness import load as load_study
+from prefect_tune.tasks.sandbox.sandbox import Limits, Sandbox
 
 FORMS = ("before", "after")
 SPAWN = multiprocessing.get_context("spawn")
@@ -69,14 +69,15 @@ def stored(dataset: Dataset, store: ArtifactStore, form: str) -> tuple[str, int]
     return digest, store.records.size_bytes() - former_bytes
 
 
-def kept(dataset: Dataset, folder: Path, form: str) -> tuple[StoreAddress, str, str, int]:
-    """Keep ten rows and a data set; the address, both digests, and the bytes of the data set."""
+def kept(dataset: Dataset, folder: Path, form: str) -> tuple[StoreAddress, str, str, int, str]:
+    """Keep ten rows, a data set and a split; the address, digests, and bytes of the data set."""
     address = StoreAddress(str(folder / form))
     store = ArtifactStore(address)
     few, _ = stored(made_table(10, 2), store, form)
     digest, size_bytes = stored(dataset, store, form)
+    split = import_split(make_split(dataset, 3, 0.2, 0), store)
     store.close()
-    return address, few, digest, size_bytes
+    return address, few, digest, size_bytes, split
 
 
 def private_bytes() -> int:
@@ -86,7 +87,7 @@ def private_bytes() -> int:
 
 def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
     """Seconds and private bytes that the data takes in this process."""
-    import prefect_tune.tasks.final_model  # noqa: F401 - as a worker has
+    import prefect_tune.tasks.final_model  # noqa: F401 - as a sandbox has
 
     store = open_store(address)
     load_dataset(store, few)
@@ -104,23 +105,30 @@ def beside_another(*arguments: Any) -> tuple[float, int]:
         return pool.apply(load, arguments)
 
 
-def restarted(context: StudyContext) -> tuple[float, float]:
-    """Seconds from the end of a worker until the next one is up, and until it is ready."""
-    with client_of(1) as client:
-        client.run(make_ready, context)
-        (pid,) = client.run(os.getpid).values()
-        started = monotonic()
-        os.kill(pid, signal.SIGKILL)
-        while set(client.run(os.getpid, on_error="ignore").values()) <= {pid}:
-            sleep(0.005)
-        up = monotonic() - started
-        client.run(make_ready, context)
-        return up, monotonic() - started
+def replaced(context: StudyContext) -> float:
+    """Seconds from the end of a sandbox until the next one has loaded the data."""
+    former = ready(context)
+    started = perf_counter()
+    former.end()
+    new = ready(context)
+    seconds = perf_counter() - started
+    new.end()
+    return seconds
 
 
-def context_of(address: StoreAddress, digest: str, kind: str) -> StudyContext:
+def ready(context: StudyContext) -> Sandbox:
+    """A sandbox that has loaded the data."""
+    sandbox = Sandbox()
+    arguments = {"context": context, "algorithms": ()}
+    call = sandbox.call(load_study, arguments, Limits(), DaskTask())
+    assert call.next_step() is None
+    call.value()
+    return sandbox
+
+
+def context_of(address: StoreAddress, dataset: str, split: str, kind: str) -> StudyContext:
     space = space_named("healthcare" if kind == "events" else "modern")
-    problem = Problem(digest, "", space.name, space.digest, "error", 0)
+    problem = Problem(dataset, split, space.name, space.digest, "error", 0)
     return StudyContext("loading", problem, address)
 
 
@@ -135,12 +143,13 @@ def measure(dataset: Dataset, given: argparse.Namespace, folder: Path, goals: Go
     goals.at_most("  seconds, after / before", best[1, 0] / best[0, 0], 1)
     goals.at_most("  private memory / data", best[1, 1] / size_bytes, 0.1)
     print(f"  private memory, after / before: {best[1, 1] / best[0, 1]:.4f}")
-    if given.workers:
+    if given.sandboxes:
         for form in FORMS:
-            context = context_of(here[form][0], here[form][2], dataset.kind)
-            up, ready = np.min([restarted(context) for _ in range(given.repeats)], axis=0)
-            print(f"  restarted worker {form}: up after {up:.2f} s, ready after {ready:.2f} s")
-        goals.at_most("  seconds until a restarted worker is ready", ready, 1)
+            address, _, digest, _, split = here[form]
+            context = context_of(address, digest, split, dataset.kind)
+            seconds = min(replaced(context) for _ in range(given.repeats))
+            print(f"  new sandbox {form}: ready after {seconds:.3f} s")
+        goals.at_most("  seconds until a new sandbox is ready", seconds, 0.5)
 
 
 def main() -> None:
@@ -151,7 +160,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=30)
     parser.add_argument("--patients", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--workers", action="store_true")
+    parser.add_argument("--sandboxes", action="store_true")
     given = parser.parse_args()
     print(describe())
     goals = Goals()
