@@ -310,6 +310,8 @@ class _Search:
             trial = trial.ended(outcome.evaluation)
         elif outcome is not None and outcome.failure is not None:
             trial = trial.failed(outcome.failure)
+        elif ended.failure is not None and ended.failure.message != DIED:
+            trial = trial.failed(ended.failure)
         elif trial.deaths + 1 < _MOST_DEATHS:
             self.study.requeue_after_crash(trial)
             self.observer.note(f"trial {trial.number} was requeued: {DIED}")

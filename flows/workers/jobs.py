@@ -12,6 +12,8 @@ from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _ATTEMPTS = 2
 """Number of starts of a job whose worker dies."""
+_OF_ENDED_CALLS = (TimeoutError, MemoryError, RuntimeError)
+"""Errors of a call whose process was ended; those of its own are of other types."""
 _CHECK_SECONDS = 0.5
 """Interval between checks of running jobs."""
 
@@ -56,7 +58,7 @@ def run_jobs(
             for ended in under_way.collect(_CHECK_SECONDS):
                 position = ended.task.subject
                 if ended.state is not None:
-                    results[position] = _result(ended)
+                    results[position] = _result(ended, jobs[position])
                 elif attempts[position] < _ATTEMPTS:
                     waiting.appendleft(position)
                 else:
@@ -76,10 +78,15 @@ def run_jobs(
     return [results[position] for position in range(len(jobs))]
 
 
-def _result(ended: EndedTask[int]) -> Any:
+def _result(ended: EndedTask[int], job: Job) -> Any:
     assert ended.state is not None  # noqa: S101 - ensured by the caller
     data = getattr(ended.state.data, "result", ended.state.data)
     if isinstance(data, TrialOutcome):
         return data
     # As a Prefect future does, whatever event loop runs in this thread.
-    return ended.state.result(_sync=True)  # type: ignore[call-overload]
+    try:
+        return ended.state.result(_sync=True)  # type: ignore[call-overload]
+    except _OF_ENDED_CALLS as error:
+        if not job.what or type(error) not in _OF_ENDED_CALLS:
+            raise
+        raise type(error)(job.named(str(error))) from error

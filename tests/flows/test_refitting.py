@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic, sleep
 from uuid import UUID
 
 import pytest
@@ -11,6 +10,7 @@ from prefect import flow
 from prefect.client.schemas.objects import TaskRun
 from prefect.runtime import flow_run
 from prefect_api import states, task_runs
+from processes import wait_for
 from studies import configured, context_of, store_of, with_space
 from user_spaces import PRELUDE
 from worlds import evaluation
@@ -110,16 +110,16 @@ def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits ru
 
 def refitted(
     context: StudyContext, *models: str, limits: TrialLimits = GENEROUS
-) -> tuple[list[LossOnTest], UUID]:
+) -> tuple[list[LossOnTest], UUID, int]:
     """The losses of an ensemble of trials of these models, numbered from 0, and of the first alone.
 
-    And the flow run that fitted it.
+    And the flow run that fitted it, with the number of its task runs.
     """
 
     context = replace(context, trial_seconds=limits.seconds, memory_limit_bytes=limits.memory_bytes)
 
     @flow(persist_result=False)
-    def fit() -> tuple[list[LossOnTest], UUID]:
+    def fit() -> tuple[list[LossOnTest], UUID, int]:
         flow_run_id = UUID(str(flow_run.id))
         with (
             entered(context, NAME) as study,
@@ -129,35 +129,33 @@ def refitted(
                 tell(study, evaluation(10.0), configured(context, slow="slow", fit_model=model))
             weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
             refit_model(study, running, context, weighted)
-            if len(models) > 1:
-                assert running.n_task_runs == len(models) * 5 + 1
             alone = member_of(study, study.trials[0])
-            return [score_model(running, context, of) for of in (None, alone)], flow_run_id
+            losses = [score_model(running, context, of) for of in (None, alone)]
+            return losses, flow_run_id, running.n_task_runs
 
-    done: tuple[list[LossOnTest], UUID] = fit()
+    done: tuple[list[LossOnTest], UUID, int] = fit()
     return done
 
 
-def settled_task_runs(flow_run_id: UUID) -> list[TaskRun]:
-    """All task runs, once the server knows how the refits ended; it hears of them in batches."""
-    until = monotonic() + SERVER_SECONDS
-    while monotonic() < until:
+def settled_task_runs(flow_run_id: UUID, n: int) -> list[TaskRun]:
+    """All task runs, once the server knows how each ended; it hears of them in batches."""
+
+    def settled() -> list[TaskRun]:
         runs = task_runs(flow_run_id)
-        refits = [run for run in runs if run.name.startswith("refit")]
-        has_last = any(run.name.startswith("refit ensemble") for run in refits)
-        if has_last and not {"Running", "Pending"} & set(states(refits)):
-            return runs
-        sleep(0.2)
-    raise AssertionError(f"the server does not know how all have ended: {states(runs)}")
+        is_settled = len(runs) == n and not {"Running", "Pending"} & set(states(runs))
+        return runs if is_settled else []
+
+    runs: list[TaskRun] = wait_for(settled, SERVER_SECONDS)
+    return runs
 
 
 def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     context, tmp_path
 ) -> None:
-    done, flow_run_id = refitted(context, "one", "other")
+    done, *flow_run = refitted(context, "one", "other")
     assert (tmp_path / "prefixes").read_text() == "made "
     assert all(0 <= test.loss < 50 for test in done)
-    runs = settled_task_runs(flow_run_id)
+    runs = settled_task_runs(*flow_run)
     tasks = sorted(run.name for run in runs if run.name.startswith("refit"))
     assert tasks == ["refit ensemble of 2", "refit member: trial 0", "refit member: trial 1"]
     members = {run.id for run in runs if run.name.startswith("refit member")}
@@ -170,11 +168,11 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 
 @pytest.mark.full
 def test_a_member_whose_process_is_killed_is_fitted_once_more(context, tmp_path) -> None:
-    done, flow_run_id = refitted(context, "dying", "plain")
+    done, *flow_run = refitted(context, "dying", "plain")
     assert (tmp_path / "died").exists()
     assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
     assert 0 <= done[0].loss < 50
-    assert settled_task_runs(flow_run_id)
+    assert settled_task_runs(*flow_run)
 
 
 @pytest.mark.full
