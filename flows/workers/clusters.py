@@ -100,6 +100,7 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
     with ExitStack() as stack:
         # The program may have settings and clusters of its own.
         stack.callback(sys.path.__setitem__, slice(None), import_path)
+        stack.enter_context(_logging_errors())
         stack.enter_context(dask.config.set({**_SETTINGS, "temporary-directory": folder}))
         options = {"local_directory": folder, "memory_limit": 0}
         if n_slots <= MOST_IN_PROCESS:
@@ -111,7 +112,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
                         "options": {"protocol": "inproc://", "dashboard": False},
                     },
                     workers={0: {"cls": ClosedWorker, "options": options}},
-                    silence_logs=logging.CRITICAL,
                 )
             )
             yield cluster, None
@@ -122,7 +122,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
             SpecCluster(
                 scheduler={"cls": ClosedScheduler, "options": {**listening, "dashboard": False}},
                 security=security,
-                silence_logs=logging.CRITICAL,
             )
         )
         processes = WorkerProcesses(
@@ -130,6 +129,18 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         )
         stack.callback(processes.close)
         yield cluster, processes
+
+
+@contextmanager
+def _logging_errors() -> Iterator[None]:
+    """Log only errors of Dask in this process, which otherwise logs every connection."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager
