@@ -6,7 +6,6 @@ so between processes all traffic is TLS with one temporary key in the memory of 
 Dask's HTTP servers (dashboard, metrics, tasks with their arguments) require no key and are off.
 """
 
-import logging
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,7 +22,7 @@ from prefect_tune.flows.workers.pool import WorkerPool, Workers
 from prefect_tune.flows.workers.worker_process import WorkerProcesses
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
-from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner, only_errors_logged
 from prefect_tune.tasks.sandbox.readiness import worker_environment
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES
 from prefect_tune.tasks.sandbox.scratch import scratch_folder
@@ -100,7 +99,7 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
     with ExitStack() as stack:
         # The program may have settings and clusters of its own.
         stack.callback(sys.path.__setitem__, slice(None), import_path)
-        stack.enter_context(_logging_errors())
+        stack.enter_context(only_errors_logged("distributed"))  # it logs every connection
         stack.enter_context(dask.config.set({**_SETTINGS, "temporary-directory": folder}))
         options = {"local_directory": folder, "memory_limit": 0}
         if n_slots <= MOST_IN_PROCESS:
@@ -129,18 +128,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         )
         stack.callback(processes.close)
         yield cluster, processes
-
-
-@contextmanager
-def _logging_errors() -> Iterator[None]:
-    """Log only errors of Dask in this process, which otherwise logs every connection."""
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 @contextmanager

@@ -175,10 +175,23 @@ def is_supported() -> bool:
     )
 
 
+@contextmanager
+def only_errors_logged(name: str) -> Iterator[None]:
+    """Log only errors of a logger during the body."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def drain_events(timeout_seconds: float = 60.0) -> None:
     """Send all pending events of this process to the server."""
     for service in (EventsWorker, APILogWorker):
-        service.drain_all(timeout=timeout_seconds, at_exit=False)
+        with only_errors_logged(service.__name__):  # it warns of each event that is pending
+            service.drain_all(timeout=timeout_seconds, at_exit=False)
 
 
 async def end_sandboxes(timeout_seconds: float = 60.0) -> None:

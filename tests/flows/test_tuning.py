@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from inputs import QUICK, table, write_table
 from observing import Heard
+from own_processes import assert_own_processes_work
 from prefect_api import flow_runs, states, task_runs
 from processes import environment
 
@@ -337,6 +338,24 @@ def test_a_server_of_its_own_is_told_all_where_an_event_loop_runs(tmp_path) -> N
     )
     assert done.stdout.split() == ["1"], done.stderr
     assert not done.stderr
+
+
+IN_PROGRAM = """
+from prefect_tune import local_server, tune
+with local_server():
+    tune("table.csv", target="target", space="small", method="random", trials=2, workers=2)
+"""
+
+
+@pytest.mark.full
+def test_a_program_has_its_processes_and_its_console_after_a_study(tmp_path) -> None:
+    write_table(tmp_path)
+    lines = assert_own_processes_work(IN_PROGRAM, tmp_path)
+    of_flow = [line for line in lines if "| Flow run " in line]
+    assert "Beginning flow run" in of_flow[0]
+    assert "Finished in state Completed" in of_flow[-1]
+    others = [line for line in lines if line not in of_flow]
+    assert [line for line in others if "Connecting to existing Dask cluster" not in line] == []
 
 
 def test_it_runs_where_an_event_loop_runs(call) -> None:

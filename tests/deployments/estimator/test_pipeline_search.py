@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from inputs import table
+from own_processes import assert_own_processes_work
 from prefect_api import flow_runs
 from processes import environment, run_json
 from scipy import sparse
@@ -283,6 +284,20 @@ def test_new_rows_must_match_the_rows_of_the_fit(fitted) -> None:
         fitted.predict(X.assign(a="x"))
     with pytest.raises(BadInput, match="the class 'maybe'"):
         fitted.score(X, y.where(y == "yes", "maybe"))
+
+
+IN_PROGRAM = """
+from sklearn.datasets import load_iris
+from prefect_tune import PipelineSearch
+quick = {"space": "small", "method": "random", "trials": 2, "workers": 2, "verbose": 0}
+PipelineSearch(**quick).fit(*load_iris(return_X_y=True))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_program_has_its_processes_and_its_console_after_a_fit(tmp_path: Path) -> None:
+    assert assert_own_processes_work(IN_PROGRAM, tmp_path) == []
 
 
 SCRIPT = """

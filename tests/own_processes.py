@@ -1,0 +1,80 @@
+"""A program that has processes of its own after a search, started by methods of multiprocessing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+from processes import environment, wait_for
+
+FUNCTIONS = """
+from pathlib import Path
+from time import sleep
+
+
+def say(word):
+    print("said", word, flush=True)
+
+
+def wait(word):
+    try:
+        Path(word).touch()
+        sleep(600)
+    except KeyboardInterrupt:
+        print("interrupted", word, flush=True)
+"""
+PROGRAM = """
+import multiprocessing, os, signal
+from pathlib import Path
+from time import monotonic, sleep
+
+from own import say, wait
+
+{search}
+
+for method in ("forkserver", "spawn"):
+    context = multiprocessing.get_context(method)
+    speaker = context.Process(target=say, args=(method,))
+    speaker.start()
+    speaker.join(60)
+    waiting = context.Process(target=wait, args=(method,))
+    waiting.start()
+    until = monotonic() + 60
+    while not Path(method).exists() and monotonic() < until:
+        sleep(0.01)
+    os.kill(waiting.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+    waiting.join(60)
+    print("ended", speaker.exitcode, waiting.exitcode, flush=True)
+    waiting.kill()
+"""
+
+
+def assert_own_processes_work(search: str, folder: Path) -> list[str]:
+    """Run a search in a program without a guard, and use multiprocessing after it.
+
+    Return the lines on standard error.
+    """
+    home = folder / "home"
+    (folder / "own.py").write_text(FUNCTIONS)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(search=search)], cwd=folder, env=environment(home),
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    methods = ("forkserver", "spawn")
+    said = [line for m in methods for line in (f"said {m}", f"interrupted {m}", "ended 0 0")]
+    assert done.stdout.splitlines() == said
+    wait_for(lambda: not _processes_of(home), 30)
+    return done.stderr.splitlines()
+
+
+def _processes_of(home: Path) -> list[psutil.Process]:
+    """Processes whose environment names this home."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("PREFECT_TUNE_HOME") == str(home):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
