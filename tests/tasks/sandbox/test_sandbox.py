@@ -256,9 +256,8 @@ def test_an_idle_process_that_was_killed_is_replaced(sandboxes) -> None:
 
 
 def test_a_copy_of_the_process_that_a_call_made_returns_nothing(sandboxes) -> None:
-    for _ in range(3):
-        with sandboxes.taken(Caller()) as sandbox:
-            assert called(sandbox, calls.return_twice) == "process"
+    with sandboxes.taken(Caller()) as sandbox:
+        assert called(sandbox, calls.return_twice) == "process"
 
 
 def test_a_killed_process_is_found_although_its_copy_has_its_files_open(sandbox) -> None:
