@@ -139,6 +139,7 @@ class Call:
         self._sandbox, self._limits, self._caller = sandbox, limits, caller
         self.progress = Progress()
         self.ended: CallEnded | None = None
+        self._checked = monotonic()
         self._ahead: list[Message] = []
 
     def next_step(self) -> StepBegun | None:
@@ -183,7 +184,7 @@ class Call:
     def _received(self) -> Message:
         connection = self._sandbox.connection
         try:
-            while not connection.poll(_LOOK_SECONDS):
+            while not connection.poll(_LOOK_SECONDS) or self._is_late():
                 if self._sandbox.tree.has_ended() and not connection.poll(0):
                     connection.close()  # copies of the sandbox may hold it open
                 else:
@@ -194,8 +195,13 @@ class Call:
             raise self.ended from None
         return message
 
+    def _is_late(self) -> bool:
+        """Return whether a call that reports all the time has not been checked for a while."""
+        return monotonic() - self._checked > 2 * _LOOK_SECONDS
+
     def _check(self) -> None:
         """End the sandbox if its call exceeds a limit or nobody wants the result."""
+        self._checked = monotonic()
         self._sandbox.output.cut()
         tree, at, limit_bytes = self._sandbox.tree, self.progress, self._memory_limit()
         tree.refresh()
