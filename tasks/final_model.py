@@ -252,10 +252,6 @@ def _named(member: Member) -> Iterator[None]:
         ) from error
 
 
-REFIT_TIMES = 3.0
-"""Time limit of a fit on all training rows, in multiples of a trial's limit."""
-
-
 def member_pins(study: str, number: int | None = None) -> str:
     """Return the owner of the pins on a member's artifacts; without a number, the common prefix."""
     return f"refit {study} " + ("" if number is None else str(number))

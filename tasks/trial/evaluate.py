@@ -214,9 +214,3 @@ def run_trial(
     if isinstance(came, Evaluation):
         return TrialOutcome(came)
     return TrialOutcome(failure=came)
-
-
-def failure_message(failure: Failure, study: str, number: int) -> str:
-    """Return why a trial failed and the command that shows more, for readers in Prefect's UI."""
-    where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
-    return f"{where}{failure.message}; see prefect-tune show {study} --trial {number}"
