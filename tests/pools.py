@@ -1,45 +1,126 @@
-"""Plain functions on the workers of a pool, where a study has Prefect tasks."""
+"""Trials, jobs and plain functions on the workers of a pool, inside and outside of flow runs."""
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import sleep
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import distributed
+import psutil
+from prefect import flow
 from prefect.client.schemas.objects import State
-from prefect.context import TaskRunContext
+from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect_dask.task_runners import PrefectDaskFuture
 from processes import wait_for
+from studies import draw, with_space
+from user_spaces import PRELUDE
 
-from prefect_tune.flows.workers.local_workers import local_cluster, local_settings
-from prefect_tune.flows.workers.worker_pool import WorkerPool
-from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.tasks.worker.trial_note import loading_noted, note_step, trial_noted
+from prefect_tune.flows.workers.clusters import local_cluster
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
+from prefect_tune.flows.workers.pool import WorkerPool, Workers
+from prefect_tune.optimizers import Trial
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
 
-SERVED = StepCost("impute", 1, 30.0, 0.25, hit=True, key="a" * 64)
-"""What `noted` says of the step before the one that it is at."""
+GATED = f"""{PRELUDE}
 
-SLEEP = "import time; time.sleep(1000)"
+FOLDER = Path({{folder!r}})
+
+
+class Waits(GaussianNB):
+    def fit(self, X, y):
+        (FOLDER / f"at {{{{os.getpid()}}}}").touch()
+        while not (FOLDER / "open").exists():
+            sleep(0.02)
+        return super().fit(X, y)
+
+
+space = models(one("waits", Waits, SMOOTHING))
+"""
+"""A space whose models wait for the file `open`, and name their process in the same folder."""
+
+
+class Gate:
+    """A folder that trials in the space `GATED` wait for."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        self._folder = folder
+
+    def before(self, context: StudyContext) -> StudyContext:
+        """The study with models that wait."""
+        return with_space(context, self.code)
+
+    @property
+    def code(self) -> str:
+        return GATED.format(folder=str(self._folder))
+
+    def open(self) -> None:
+        (self._folder / "open").touch()
+
+    def arrived(self, n: int = 1, *, without: Sequence[int] = ()) -> list[int]:
+        """Sandboxes that wait here, once there are so many besides some."""
+        return wait_for(lambda: (at := self._at(without)) and len(at) >= n and at, 60)
+
+    def _at(self, without: Sequence[int]) -> list[int]:
+        at = {int(path.name.split()[1]) for path in self._folder.glob("at *")}
+        return sorted(at - {*without})
+
+
+def in_flow(
+    context: StudyContext,
+    body: Callable[[DaskTrials], Any],
+    limits: TrialLimits | None = None,
+    **where: Any,
+) -> tuple[Any, UUID]:
+    """What a body with trials returns, called inside of a flow run, and the id of that."""
+
+    @flow(persist_result=False)
+    def study() -> tuple[Any, UUID]:
+        flow_run_id = UUID(str(flow_run.id))
+        known = limits or TrialLimits(seconds=context.trial_seconds)
+        with DaskTrials.started(context, flow_run_id, known, **where) as trials:
+            return body(trials), flow_run_id
+
+    returned: tuple[Any, UUID] = study()
+    return returned
+
+
+def start(trials: DaskTrials, context: StudyContext, *numbers: int, report: Any = "steps") -> None:
+    """Start trials of a study once there is room for each."""
+    for number in numbers:
+        wait_for(trials.has_room)
+        trials.submit(Trial(number, draw(context, number)).started(), report)
+
+
+def collected(trials: DaskTrials, n: int) -> list[Ended]:
+    """So many trials, once they have ended."""
+    ended: list[Ended] = []
+    wait_for(lambda: ended.extend(trials.collect(0.2)) or len(ended) >= n)
+    return ended
 
 
 @contextmanager
-def client_of(n_workers: int) -> Iterator[distributed.Client]:
-    """A client of a cluster on this machine."""
+def client_of(n_slots: int) -> Iterator[distributed.Client]:
+    """A client of a cluster on this machine with so many slots."""
+    with local_pool(n_slots) as pool:
+        yield pool.client
+
+
+@contextmanager
+def local_pool(n_slots: int) -> Iterator[WorkerPool]:
+    """A pool of plain functions on a cluster on this machine."""
     with (
-        local_settings(),
-        local_cluster(n_workers) as cluster,
-        distributed.Client(cluster) as client,
+        local_cluster(n_slots) as (cluster, processes),
+        distributed.Client(cluster, set_as_default=False) as client,
     ):
-        client.wait_for_workers(n_workers, timeout=120)
-        yield client
+        workers = Workers(client, processes=processes)
+        workers.wait_for_all(n_slots)
+        yield WorkerPool(PlainRunner(client), n_slots, workers)
 
 
 class PlainRunner:
@@ -49,51 +130,28 @@ class PlainRunner:
         self.client = client
 
     def submit_lean(
-        self,
-        task: Callable[..., Any],
-        parameters: Mapping[str, Any],
-        workers: Sequence[str] | None = None,
-        *,
-        allow_other_workers: bool = False,
+        self, task: Callable[..., Any], parameters: Mapping[str, Any], worker: str
     ) -> PrefectDaskFuture[Any]:
-        future = self.client.submit(
-            task,
-            **parameters,
-            workers=workers,
-            allow_other_workers=allow_other_workers,
-            pure=False,
-        )
+        future = self.client.submit(task, **parameters, workers=[worker], pure=False)
         return PrefectDaskFuture(wrapped_future=future, task_run_id=uuid4())
 
-    def prepare_workers(self, make_ready: Callable[[], None], workers: Sequence[str]) -> None:
-        self.client.run(make_ready, workers=list(workers))
+
+def family() -> set[int]:
+    """Processes below this one."""
+    return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
-def pool_of(client: distributed.Client, n_slots: int = 2, **options: Any) -> WorkerPool:
-    """A pool of all workers of a client, once none of them is about to come back."""
-    wait_for(lambda: len(client.run(os.getpid, on_error="ignore")) == len(client.cluster.workers))
-    return WorkerPool(PlainRunner(client), n_slots, **options)
-
-
-def worker_of(client: distributed.Client, future: PrefectDaskFuture[Any]) -> tuple[str, int]:
-    """Address and process of the worker that a task is running on."""
-
-    def address() -> str | None:
-        key = future.wrapped_future.key
-        return next((a for a, keys in client.processing().items() if key in keys), None)
-
-    found = wait_for(address)
-    return found, client.run(os.getpid, workers=[found])[found]
+def listening(pids: Sequence[int] = ()) -> set[int]:
+    """Ports that this process and others listen at."""
+    processes = [psutil.Process(pid) for pid in (os.getpid(), *pids)]
+    return {
+        c.laddr.port for p in processes for c in p.net_connections("tcp") if c.status == "LISTEN"
+    }
 
 
 def pause(seconds: float) -> None:
     """Takes so many seconds."""
     sleep(seconds)
-
-
-def started_child() -> int:
-    """A process that its worker has started, in a session of its own."""
-    return subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=True).pid
 
 
 def die() -> None:
@@ -121,55 +179,3 @@ def meet(folder: Path, number: int, n: int) -> State[int]:
     (folder / str(number)).touch()
     wait_for(lambda: len(list(folder.iterdir())) >= n)
     return Completed(data=number)
-
-
-def noted(
-    task_run_id: UUID, flow_run_id: UUID, seconds: float, limit_seconds: float | None = None
-) -> None:
-    """A trial that notes where it is and takes so many seconds; it dies if they are negative."""
-    with _trial(task_run_id, flow_run_id, limit_seconds):
-        note_step("fit model", 1, lambda: [SERVED])
-        sleep(abs(seconds))
-        if seconds < 0:
-            die()
-
-
-def loading(
-    task_run_id: UUID, flow_run_id: UUID, load_seconds: float, seconds: float = 0.0
-) -> None:
-    """A trial whose worker loads the data for so long before its first step."""
-    with _trial(task_run_id, flow_run_id):
-        with loading_noted():
-            sleep(load_seconds)
-        note_step("fit model", 1)
-        sleep(seconds)
-
-
-def with_children(task_run_id: UUID, flow_run_id: UUID, folder: Path, code: str, end: str) -> None:
-    """A trial that starts children by all ways, which run `code`, before it ends in its way."""
-    with _trial(task_run_id, flow_run_id):
-        for new_session in (False, True):
-            child = subprocess.Popen([sys.executable, "-c", code], start_new_session=new_session)
-            (folder / str(child.pid)).touch()
-        if os.fork() == 0:
-            (folder / str(os.getpid())).touch()
-            sleep(1000)
-        sleep(0.5 if end else 1000)
-        if end == "dies":
-            die()
-
-
-@contextmanager
-def _trial(
-    task_run_id: UUID, flow_run_id: UUID, limit_seconds: float | None = None
-) -> Iterator[None]:
-    """A trial, as far as a worker notes it."""
-    context: Any = SimpleNamespace(
-        task_run=SimpleNamespace(id=task_run_id, flow_run_id=flow_run_id)
-    )
-    token = TaskRunContext.__var__.set(context)
-    try:
-        with trial_noted(limit_seconds=limit_seconds):
-            yield
-    finally:
-        TaskRunContext.__var__.reset(token)

@@ -37,9 +37,6 @@ _SETTINGS: Mapping[str, Any] = {
     "distributed.scheduler.worker-ttl": None,
     # The search decides whether to rerun the trial of a dead worker.
     "distributed.scheduler.allowed-failures": 0,
-    # Nothing is served by HTTP.
-    "distributed.scheduler.http.routes": [],
-    "distributed.worker.http.routes": [],
     # Dask profiles itself a hundred times a second, which costs the trials a core in fifteen.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
@@ -96,38 +93,31 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
     except OSError as error:
         raise BadInput(f"workers have no folder for their files: {error}") from error
     import_path = [*sys.path]
+    options = {"local_directory": folder, "memory_limit": 0}
     with ExitStack() as stack:
         # The program may have settings and clusters of its own.
         stack.callback(sys.path.__setitem__, slice(None), import_path)
         stack.enter_context(only_errors_logged("distributed"))  # it logs every connection
-        stack.enter_context(dask.config.set({**_SETTINGS, "temporary-directory": folder}))
-        options = {"local_directory": folder, "memory_limit": 0}
         if n_slots <= MOST_IN_PROCESS:
             options |= {"protocol": "inproc://", "nthreads": n_slots}
-            cluster = stack.enter_context(
-                SpecCluster(
-                    scheduler={
-                        "cls": ClosedScheduler,
-                        "options": {"protocol": "inproc://", "dashboard": False},
-                    },
-                    workers={0: {"cls": ClosedWorker, "options": options}},
-                )
-            )
-            yield cluster, None
+            workers = {0: {"cls": ClosedWorker, "options": options}}
+            yield stack.enter_context(_cluster({"protocol": "inproc://"}, folder, workers=workers)), None
             return
         security = distributed.Security.temporary()
         listening = {"host": "127.0.0.1", "protocol": "tls://", "security": security}
-        cluster = stack.enter_context(
-            SpecCluster(
-                scheduler={"cls": ClosedScheduler, "options": {**listening, "dashboard": False}},
-                security=security,
-            )
-        )
+        cluster = stack.enter_context(_cluster(listening, folder, security=security))
         processes = WorkerProcesses(
             cluster.scheduler_address, {**options, **listening}, _SETTINGS, n_slots
         )
         stack.callback(processes.close)
         yield cluster, processes
+
+
+def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:
+    scheduler = {"cls": ClosedScheduler, "options": {**listening, "dashboard": False}}
+    # Read when scheduler and workers are made; the program may make others meanwhile.
+    with dask.config.set({**_SETTINGS, "temporary-directory": folder}):
+        return SpecCluster(scheduler=scheduler, **options)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ Each task is bound to one worker: Dask would otherwise restart the task of a dea
 one, up to three times. A task whose worker is gone is given back, and its caller decides.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ _LOCAL_WAIT_SECONDS = 50.0
 """Longest wait for a worker process of this machine."""
 _AGAIN_SECONDS = 60.0
 """Interval after which a worker that failed a check is checked again."""
-_END_SECONDS = 5.0
-"""Longest wait for cut tasks to end."""
+_RESULT_SECONDS = 2.0
+"""Wait for the result of a task that has ended, until its worker is looked for."""
 
 
 class NoWorkers(StoreLost):
@@ -61,6 +61,8 @@ class Workers:
     note: Callable[[str], None] = _ignore
     processes: WorkerProcesses | None = None
     threads: Mapping[str, int] = field(default_factory=dict)
+    present: Collection[str] = ()
+    """Addresses of all workers, also of those that are not used."""
     _refused: set[str] = field(default_factory=set)
     _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
     """Time and reason of each worker's last failed check."""
@@ -74,17 +76,16 @@ class Workers:
         """Check the workers that are present; raise `BadInput` if one cannot be used."""
         assert self.check is not None  # noqa: S101 - only external workers are checked
         there = self.check(self.client)
-        self.threads = {a: n for a, n in self._present().items() if a in there}
+        self.threads = {a: n for a, n in self._look_around().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:
         """Wait for local workers; go on with one if the others take long, or raise `NoWorkers`."""
         until = monotonic() + _LOCAL_WAIT_SECONDS / 5
-        while sum(self.threads.values()) < n_slots:
+        self.look(at_once=True)
+        while sum(self.threads.values()) < n_slots and not (self.threads and monotonic() > until):
             check_interrupted()
+            sleep(_TICK_SECONDS)
             self.look(at_once=True)
-            if self.threads and monotonic() > until:
-                return
-            sleep(0.0 if self.threads else _TICK_SECONDS)
 
     def look(self, *, at_once: bool = False) -> None:
         """Update the workers if the last update was some time ago.
@@ -98,7 +99,7 @@ class Workers:
             if self.processes is not None:
                 self.processes.restart()
             self._settle_checks()
-            here = self._present()
+            here = self._look_around()
             left = [a for a in self.threads if a not in here]
             usable = {a for a in here if self.check is None or a in self.threads}
             self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
@@ -121,8 +122,9 @@ class Workers:
         """Start no more checks."""
         self._checking.shutdown(wait=False, cancel_futures=True)
 
-    def _present(self) -> dict[str, int]:
+    def _look_around(self) -> dict[str, int]:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        self.present = frozenset(workers)
         return {address: worker["nthreads"] for address, worker in workers.items()}
 
     def _may_check(self, address: str) -> bool:
@@ -200,6 +202,7 @@ class WorkerPool:
         """Submit one run of a Prefect task to the least busy worker; or raise `NoWorkers`."""
         self.workers.look()
         while not (threads := self.workers.threads):
+            check_interrupted()
             sleep(_TICK_SECONDS)
             self.workers.look()
         busy = self.client.processing() if len(threads) > 1 else {}
@@ -225,7 +228,7 @@ class WorkerPool:
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
         """Cancel a task whose worker is gone; Dask would wait for the worker for ever."""
         self.workers.look()
-        if self.address_of(future) not in self.workers.threads:
+        if self.address_of(future) not in self.workers.present:
             future.wrapped_future.cancel(force=True)
 
 
@@ -285,15 +288,15 @@ class TasksUnderWay(Generic[Subject]):
     def collect(self, timeout_seconds: float) -> Iterator[EndedTask[Subject]]:
         """Yield tasks that have ended, waiting at most `timeout_seconds` for the first.
 
-        If none has ended, tasks whose worker is gone are cancelled, to end in a later call. Raises
-        `NoWorkers` if there has been no worker for a long time.
+        Tasks whose worker is gone are cancelled, and end as well. Raises `NoWorkers` if there has
+        been no worker for a long time.
         """
         check_interrupted()
+        for task in self._tasks.values():
+            self._pool.cancel_stranded(task.future)
         try:
             done = [self._done.get(timeout=timeout_seconds)]
         except Empty:
-            for task in self._tasks.values():
-                self._pool.cancel_stranded(task.future)
             return
         with suppress(Empty):
             while True:
@@ -315,10 +318,22 @@ class TasksUnderWay(Generic[Subject]):
 
     def _end(self, task: SubmittedTask[Subject]) -> EndedTask[Subject]:
         try:
-            return EndedTask(task, task.future.wrapped_future.result())
+            return EndedTask(task, self._result(task))
         except (KilledWorker, CancelledError):
             return EndedTask(task)
         except Exception as error:  # Prefect or Dask could not start the task there
             return EndedTask(task, fault=f"{type(error).__name__}: {error}")
         finally:
             self._pool.release(task.future)
+
+    def _result(self, task: SubmittedTask[Subject]) -> State[Any]:
+        future = task.future.wrapped_future
+        while True:
+            try:
+                result: State[Any] = future.result(_RESULT_SECONDS)
+            except TimeoutError:
+                if future.status == "error":  # raised by the task
+                    raise
+                self._pool.cancel_stranded(task.future)  # its worker may be gone with the result
+            else:
+                return result

@@ -41,6 +41,7 @@ from prefect.settings import (
 )
 from prefect.task_engine import run_task_sync
 from prefect_dask import DaskTaskRunner
+from prefect_dask.client import PrefectDaskClient
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.storage.notices import Notice, warn
@@ -122,6 +123,14 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         super().__enter__()
         _ = self._context  # made now: in a task run it would have the task's parameters
         return self
+
+    @property
+    def client(self) -> PrefectDaskClient:
+        """Client of this runner's cluster; the stock runner prefers a client of the program."""
+        if self._client is None:
+            client = PrefectDaskClient(self._cluster or self.address, **self.client_kwargs)
+            self._client = self._exit_stack.enter_context(client)
+        return self._client
 
     def submit_lean(
         self,
