@@ -200,16 +200,17 @@ class WorkerPool:
 
     def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
         """Submit one run of a Prefect task to the least busy worker; or raise `NoWorkers`."""
-        self.workers.look()
-        while not (threads := self.workers.threads):
+        while True:
+            self.workers.look()
+            busy = self.client.processing()  # of all workers that are there now
+            if threads := {a: n for a, n in self.workers.threads.items() if a in busy}:
+                break
             check_interrupted()
             sleep(_TICK_SECONDS)
-            self.workers.look()
-        busy = self.client.processing() if len(threads) > 1 else {}
 
         def load(address: str) -> float:
             keys = {key for key, at in list(self._placed.items()) if at == address}
-            return len(keys.union(busy.get(address, ()))) / threads[address]
+            return len(keys.union(busy[address])) / threads[address]
 
         address = min(threads, key=load)
         future = self._runner.submit_lean(task, parameters, address)
@@ -320,6 +321,7 @@ class TasksUnderWay(Generic[Subject]):
         try:
             return EndedTask(task, self._result(task))
         except (KilledWorker, CancelledError):
+            self._pool.workers.look(at_once=True)  # its slots are no longer there
             return EndedTask(task)
         except Exception as error:  # Prefect or Dask could not start the task there
             return EndedTask(task, fault=f"{type(error).__name__}: {error}")

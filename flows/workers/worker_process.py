@@ -53,20 +53,26 @@ class WorkerProcesses:
             is_gone = process is None or process.poll() is not None
             if is_gone and monotonic() - self._started[i] >= _PAUSE_SECONDS:
                 self._started[i] = monotonic()
+                if process is not None:
+                    _close_input(process)
                 self._processes[i] = _start({**self._spec, "options": self._options[i]})
 
     def close(self) -> None:
         """End all processes, and wait for the end."""
         started = [process for process in self._processes if process is not None]
         for process in started:
-            if process.stdin is not None:
-                with suppress(OSError):
-                    process.stdin.close()
+            _close_input(process)
         for process in started:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_END_SECONDS)
             process.kill()
             process.wait()
+
+
+def _close_input(process: "subprocess.Popen[bytes]") -> None:
+    if process.stdin is not None:
+        with suppress(OSError):  # it has ended
+            process.stdin.close()
 
 
 def _start(spec: Mapping[str, Any]) -> "subprocess.Popen[bytes] | None":

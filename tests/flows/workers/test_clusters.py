@@ -1,22 +1,18 @@
 """Clusters of a flow: what they listen at, what they leave as it was, and how they end."""
 
-import json
-import logging
 import os
 import socket
 import ssl
 import subprocess
 import sys
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
 
-import dask
-import distributed
 import psutil
 import pytest
 from other_user import run_as_other_user
-from pools import Gate, collected, die, family, in_flow, listening, local_pool, pause, start
-from processes import is_alive, kill, run_python, wait_for
+from pools import Gate, collected, die, family, in_flow, listening, local_pool, start
+from processes import environment, is_alive, kill, run_python, wait_for
 from studies import context_of
 
 from prefect_tune.flows.workers.clusters import local_cluster
@@ -25,33 +21,192 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 pytestmark = pytest.mark.slow
 
 PROGRAM = """
-import json, logging, sys, threading
+import logging, sys, threading
 import dask, distributed, psutil
 from prefect_tune.flows.tuning import tune
 
-def works(client): return client.submit(sum, [1, 2]).result(timeout=60)
+def works(client):
+    return client.submit(sum, [1, 2], pure=False).result(timeout=60)
+
 def state():
     log = logging.getLogger("distributed")
-    return [dask.config.config, log.level, [h.level for h in log.handlers], sys.path]
-def ports(): return {c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"}
+    return repr([dask.config.config, log.level, [h.level for h in log.handlers], sys.path])
 
-def during():
-    with distributed.LocalCluster(1, processes=False, dashboard_address=None) as other:
-        with distributed.Client(other, set_as_default=False) as theirs: done.append(works(theirs))
+def ports():
+    return {c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"}
+
+def meanwhile(tuned, seen):
+    while not tuned.is_set():
+        seen.append((dask.config.config == settings, ports()))
+        with distributed.LocalCluster(1, processes=False, dashboard_address=None) as other:
+            with distributed.Client(other, set_as_default=False) as theirs:
+                assert works(theirs) == 3
+        tuned.wait(0.2)
 
 if __name__ == "__main__":
     dask.config.set({"distributed.scheduler.allowed-failures": 7})
     with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster:
-        client, done = distributed.Client(cluster), []
+        client, tuned, seen = distributed.Client(cluster), threading.Event(), []
         assert works(client) == 3
-        before, open_before = repr(state()), ports()
-        thread = threading.Timer(1.0, during)
+        before, ports_before = state(), ports()
+        settings = dict(dask.config.config)
+        thread = threading.Thread(target=meanwhile, args=(tuned, seen))
         thread.start()
         summary = tune(sys.argv[1], target="target", trials=3, workers=int(sys.argv[2]),
                        store=sys.argv[3], method="random", ensemble="single", folds=2)
+        tuned.set()
         thread.join()
-        assert (repr(state()), ports()) == (before, open_before)
+        assert (state(), ports()) == (before, ports_before), (state(), before)
         assert distributed.default_client() is client
-        assert works(client) == 3 and done == [3]
-        print(summary["state"], summary["n_failed"], len(client.run_on_scheduler(tasks_of)))
+        assert works(client) == 3
+        assert len(seen) > 2
+        opened = set().union(*(opened for _, opened in seen)) - ports_before
+        print(summary["state"], summary["n_failed"], len(opened))
 """
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "n_ports"), [(2, 0), pytest.param(6, 1, marks=pytest.mark.full)]
+)
+def test_the_dask_of_a_program_is_as_before_and_works(
+    tmp_path, server, home, n_workers, n_ports
+) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("x,target\n" + "".join(f"{i},{i % 2}\n" for i in range(100)))
+    env = environment(home, server)
+    said = run_python(PROGRAM, table, n_workers, tmp_path / "store", env=env)
+    assert said.splitlines()[-1] == f"complete 0 {n_ports}"
+
+
+RUN_CODE = """
+for protocol, security in {"tcp": None, "tls": distributed.Security.temporary()}.items():
+    address = sys.argv[1].replace("tls://", f"{protocol}://")
+    try:
+        with distributed.Client(address, security=security, timeout=3) as client:
+            print("ran as", client.submit(os.getuid).result(timeout=5))
+    except (OSError, TimeoutError) as error:
+        print("refused", protocol, repr(error))
+"""
+
+
+def answer(port: int, *, tls: bool) -> bytes:
+    """What comes back for a request, with a certificate of no use if need be."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+        try:
+            if tls:
+                connection = opened.enter_context(context.wrap_socket(connection))
+            connection.sendall(b"GET /info/main/workers.html HTTP/1.1\r\nHost: x\r\n\r\n")
+            return connection.recv(1_000)
+        except (ssl.SSLError, ConnectionError):
+            return b""
+
+
+def test_no_port_of_worker_processes_serves_who_has_no_key() -> None:
+    before, family_before = listening(), family()
+    with local_pool(6) as pool:
+        addresses = pool.client.scheduler_info(n_workers=-1)["workers"]
+        pids = pool.client.run(os.getpid).values()
+        assert sum(pool.workers.threads.values()) == pool.n_slots == 6
+        assert len(addresses) == 2
+        for address in (pool.client.scheduler.address, *addresses):
+            imports = "import os, sys, distributed"
+            said = run_as_other_user(imports, RUN_CODE, address).splitlines()
+            assert [line.split()[0] for line in said] == ["refused", "refused"], said
+        ports = listening([*pids]) - before
+        assert len(ports) == 3  # scheduler and two workers
+        assert {answer(port, tls=tls) for port in ports for tls in (False, True)} == {b""}
+    assert (listening(), family() - family_before) == (before, set())
+
+
+def test_a_cluster_in_the_process_listens_nowhere_and_is_gone_afterwards() -> None:
+    before, family_before = listening(), family()
+    with local_cluster(4) as (cluster, processes):
+        assert processes is None
+        assert cluster.scheduler_address.startswith("inproc://")
+        assert (listening(), family()) == (before, family_before)
+        assert cluster.scheduler.worker_ttl is None  # or a clock that is set would end workers
+
+
+def test_a_worker_process_that_is_killed_is_replaced() -> None:
+    with local_pool(6) as pool:
+        (address, pid), (other, _) = pool.client.run(os.getpid).items()
+        kill(pid)
+        wait_for(lambda: pool.workers.look() or set(pool.workers.threads) == {other}, 20)
+        wait_for(lambda: pool.workers.look() or pool.n_slots == 6, 60)
+        assert pid not in pool.client.run(os.getpid).values()
+        assert address not in pool.workers.threads
+
+
+@pytest.mark.usefixtures("server")
+def test_trials_of_a_killed_worker_process_are_lost_once_and_no_others(tmp_path) -> None:
+    gate = Gate(tmp_path / "gate")
+    context = gate.before(context_of(tmp_path))
+    before = family()
+
+    def body(trials: DaskTrials) -> None:
+        start(trials, context, *range(6), report="trial")
+        sandboxes = gate.arrived(6)
+        zygote = psutil.Process(sandboxes[0]).parent()
+        worker = zygote.parent()
+        assert worker is not None
+        below = {p.pid for p in worker.children(recursive=True)}
+        kill(worker.pid)
+        lost = collected(trials, 3)
+        assert all(e.outcome is None and e.failure and e.failure.kind == "crashed" for e in lost)
+        wait_for(lambda: not any(map(is_alive, below)), 10)
+        start(trials, context, *(e.trial.number for e in lost))
+        gate.arrived(6, without=[*below])
+        gate.open()
+        done = collected(trials, 6)
+        assert sorted(e.trial.number for e in done) == list(range(6))
+        assert all(e.outcome and e.outcome.evaluation for e in done)
+
+    in_flow(context, body, n_workers=6)
+    assert not family() - before
+
+
+FLOW = """
+import sys
+from pathlib import Path
+
+from pools import Gate, in_flow, start
+from studies import context_of
+
+folder = Path(sys.argv[1])
+gate = Gate(folder / "gate")
+context = gate.before(context_of(folder))
+where = {"scheduler": sys.argv[3]} if len(sys.argv) > 3 else {"n_workers": int(sys.argv[2])}
+
+def body(trials):
+    start(trials, context, *range(int(sys.argv[2])))
+    while True:
+        trials.collect(1.0)
+
+in_flow(context, body, **where)
+"""
+
+
+@pytest.mark.parametrize("n_slots", [2, pytest.param(6, marks=pytest.mark.full)])
+def test_nothing_is_left_of_a_flow_that_is_killed(tmp_path, server, home, n_slots) -> None:
+    (tmp_path / "gate").mkdir()
+    tests = str(Path(__file__).parents[2])
+    env = {**environment(home, server), "PYTHONPATH": tests}
+    command = [sys.executable, "-c", FLOW, str(tmp_path), str(n_slots)]
+    with subprocess.Popen(command, env=env) as flow:
+        try:
+            Gate(tmp_path / "gate").arrived(n_slots)
+            below = [p.pid for p in psutil.Process(flow.pid).children(recursive=True)]
+            assert len(below) > n_slots
+        finally:
+            flow.kill()
+    wait_for(lambda: not any(map(is_alive, below)), 10)
+
+
+def test_a_job_that_kills_its_worker_process_fails_alone() -> None:
+    with local_pool(6) as pool:
+        future = pool.submit(die, {})
+        with pytest.raises(Exception, match="died|KilledWorker"):
+            future.wrapped_future.result(60)
