@@ -71,6 +71,20 @@ class Gate:
         return sorted(at - {*without})
 
 
+class _Body:
+    """The body of a flow, which workers do not need."""
+
+    def __init__(self, body: Callable[[DaskTrials], Any] | None = None) -> None:
+        self._body = body
+
+    def __call__(self, trials: DaskTrials) -> Any:
+        assert self._body is not None
+        return self._body(trials)
+
+    def __reduce__(self) -> Any:
+        return _Body, ()
+
+
 def in_flow(
     context: StudyContext,
     body: Callable[[DaskTrials], Any],
@@ -79,12 +93,14 @@ def in_flow(
 ) -> tuple[Any, UUID]:
     """What a body with trials returns, called inside of a flow run, and the id of that."""
 
+    run = _Body(body)
+
     @flow(persist_result=False)
     def study() -> tuple[Any, UUID]:
         flow_run_id = UUID(str(flow_run.id))
         known = limits or TrialLimits(seconds=context.trial_seconds)
         with DaskTrials.started(context, flow_run_id, known, **where) as trials:
-            return body(trials), flow_run_id
+            return run(trials), flow_run_id
 
     returned: tuple[Any, UUID] = study()
     return returned

@@ -235,6 +235,7 @@ def test_a_result_that_is_gone_with_its_worker_counts_as_a_death(external, quick
     external.start_worker("--no-nanny", "--nthreads", "1")
     external.start_worker("--no-nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, _):
+        wait_for(lambda: looked(pool) == 2)
         tasks: module.TasksUnderWay[int] = module.TasksUnderWay(pool)
         for number in range(2):
             tasks.submit(number, os.getpid, {})

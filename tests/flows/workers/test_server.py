@@ -12,18 +12,16 @@ from open_runs import OpenRuns
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import StateType
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Cancelled, Completed, Crashed
+from prefect.states import Completed, Crashed
 from prefect_api import states, task_runs
 
 from prefect_tune.flows.workers import server_pace
-from prefect_tune.flows.workers.server_pace import ServerPace
-from prefect_tune.flows.workers.task_run_states import (
+from prefect_tune.flows.workers.server_pace import (
+    ServerPace,
     close_open_runs,
     close_previous_flow_run,
-    end_task_run,
     finish_task_runs,
 )
-from prefect_tune.tasks.trial.evaluate import evaluate
 
 
 class Counted(ServerPace):
@@ -164,40 +162,19 @@ def test_all_open_task_runs_are_ended_and_no_other() -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_of_some_trials_what_ran_inside_is_ended_too() -> None:
-    runs = OpenRuns()
-    assert close_open_runs(runs.flow_run_id, Cancelled(), of_trials=[runs.one]) == 2
-    assert runs.states() == {
-        "trial 0": "Cancelled", "step of 0": "Cancelled", "done": "Completed",
-        "trial 1": "Running", "step of 1": "Running",
-    }  # fmt: skip
-
-
-@pytest.mark.usefixtures("server")
 def test_of_more_task_runs_than_one_request_gets_none_stays_open() -> None:
     runs, others = OpenRuns(), 225
     runs.add("step of 0", runs.one, n=others)
     runs.add("step of 1", runs.other, n=others)
-    assert close_open_runs(runs.flow_run_id, CRASHED, of_trials=[runs.other]) == others + 2
-    assert close_open_runs(runs.flow_run_id, CRASHED) == others + 2
+    assert close_open_runs(runs.flow_run_id, CRASHED) == 2 * (others + 2)
     assert close_open_runs(runs.flow_run_id, CRASHED) == 0
-
-
-@pytest.mark.usefixtures("server")
-def test_a_trial_that_the_server_never_heard_of_is_made_with_its_final_state() -> None:
-    runs, unseen = OpenRuns(), uuid4()
-    end_task_run(runs.flow_run_id, runs.one, evaluate, "trial 0", CRASHED)
-    end_task_run(runs.flow_run_id, unseen, evaluate, "trial 7", CRASHED)
-    assert runs.states() | {"trial 0": "Crashed", "trial 7": "Crashed"} == runs.states()
-    assert unseen in {run.id for run in task_runs(runs.flow_run_id)}
 
 
 @pytest.mark.usefixtures("server")
 def test_a_server_that_is_gone_is_a_warning_and_no_error(caplog) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert close_open_runs(uuid4(), CRASHED) == 0
-        end_task_run(uuid4(), uuid4(), evaluate, "trial 0", CRASHED)
-    assert caplog.text.count("could not be set to Crashed") == 2
+    assert caplog.text.count("could not be set to Crashed") == 1
 
 
 @pytest.mark.slow
@@ -208,12 +185,11 @@ def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None
         from prefect_tune.flows.comparing import compare
         from prefect_tune.flows.comparison.session import search_replicate
         from prefect_tune.flows.tuning import retry, tune
-        from prefect_tune.tasks import final_model, model_comparison
-        from prefect_tune.tasks.trial.evaluate import evaluate, step_task
+        from prefect_tune.tasks import prefect_tasks
+        from prefect_tune.tasks.prefect_tasks import evaluate, step_task
         def theirs(): pass
         assert task(theirs).retries == flow(theirs).retries == 3
-        ours = [value for module in (final_model, model_comparison)
-                for value in vars(module).values() if isinstance(value, type(evaluate))]
+        ours = [one for one in vars(prefect_tasks).values() if isinstance(one, type(evaluate))]
         assert len(ours) > 3
         ours += [evaluate, step_task("impute"), search_replicate, tune, retry, compare]
         print({one.retries for one in ours}, tune.with_options(retries=2).retries)

@@ -1,0 +1,91 @@
+"""The lean runner, and the stock runner that it falls back to, with real workers and a server."""
+
+from time import sleep
+from uuid import UUID
+
+import distributed
+import pytest
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.runtime import flow_run
+from prefect.states import Completed
+from prefect_api import states, task_runs
+from processes import wait_for
+
+from prefect_tune.flows.workers.clusters import local_cluster
+from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.tasks.sandbox import dask_runner
+from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner, end_sandboxes
+
+pytestmark = pytest.mark.usefixtures("server")
+
+N_TRIALS = 6
+
+
+def run_trials() -> tuple[UUID, list[str]]:
+    """Six trials of two steps in one slot, the last one slow; which states it was seen in."""
+
+    @task(cache_policy=NO_CACHE, persist_result=False, task_run_name="step {number}")
+    def step(number):  # noqa: ARG001
+        return Completed(name="Cached", message="nothing to do")
+
+    @task(cache_policy=NO_CACHE, persist_result=False, task_run_name="trial {number}")
+    def trial(number):
+        step(0, return_state=True)
+        if number == N_TRIALS - 1:
+            sleep(3)
+        step(1, return_state=True)
+        return Completed(data=number)
+
+    @flow
+    def study():
+        flow_run_id = UUID(str(flow_run.id))
+        seen = []
+        with local_cluster(1) as (cluster, _), LeanDaskTaskRunner(cluster=cluster) as runner:
+            (at,) = runner.client.scheduler_info(n_workers=-1)["workers"]
+            futures = [runner.submit_lean(trial, {"number": n}, at) for n in range(N_TRIALS)]
+            for future in futures[:-1]:
+                future.wrapped_future.result()
+            while not futures[-1].wrapped_future.done():
+                seen += [r.state_name for r in task_runs(flow_run_id) if r.name == "trial 5"]
+                sleep(0.2)
+            runner.client.run(end_sandboxes)
+            assert [f.wrapped_future.result().result() for f in futures] == list(range(N_TRIALS))
+        return flow_run_id, seen
+
+    return study()
+
+
+@pytest.mark.parametrize("way", ["lean", pytest.param("stock", marks=pytest.mark.full)])
+def test_every_task_run_is_recorded_with_its_times(way, monkeypatch) -> None:
+    if way == "stock":
+        monkeypatch.setattr(dask_runner, "is_supported", lambda: False)
+    heard: list[Notice] = []
+    with noticed_by(heard.append):
+        flow_run_id, seen = run_trials()
+    assert ("unknown Prefect" in {notice.kind for notice in heard}) == (way == "stock")
+    ended = {"Completed": N_TRIALS, "Cached": 2 * N_TRIALS}
+    wait_for(lambda: states(task_runs(flow_run_id)) == ended, 20)
+    runs = task_runs(flow_run_id)
+    assert all(r.expected_start_time and r.end_time for r in runs)
+    assert "Running" in seen
+    slow = next(r for r in runs if r.name == "trial 5")
+    assert 2.9 < slow.total_run_time.total_seconds() < 10
+
+
+def test_events_are_sent_as_they_are_where_prefect_has_no_such_sender(monkeypatch) -> None:
+    monkeypatch.setattr(dask_runner, "_SENDER", "a_name_that_is_not_there")
+    assert not dask_runner.hold_events_of_short_runs()
+
+
+def test_the_default_client_of_a_program_is_not_used() -> None:
+    @flow
+    def study() -> tuple[str, str]:
+        with local_cluster(1) as (cluster, _), LeanDaskTaskRunner(cluster=cluster) as runner:
+            return runner.client.scheduler.address, cluster.scheduler_address
+
+    options = {"processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(1, **options) as theirs, distributed.Client(theirs) as client:
+        used, ours = study()
+        assert distributed.default_client() is client
+    assert used == ours != theirs.scheduler_address
