@@ -208,5 +208,5 @@ def test_nothing_is_left_of_a_flow_that_is_killed(tmp_path, server, home, n_slot
 def test_a_job_that_kills_its_worker_process_fails_alone() -> None:
     with local_pool(6) as pool:
         future = pool.submit(die, {})
-        with pytest.raises(Exception, match="died|KilledWorker"):
+        with pytest.raises(Exception, match=r"died|KilledWorker"):
             future.wrapped_future.result(60)

@@ -1,7 +1,6 @@
 """A Dask scheduler with workers that others started, which come, are checked, die and leave."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 from time import sleep
 
 import distributed
-import psutil
 import pytest
 from external_clusters import ExternalCluster, cluster, external_cluster
 from inputs import write_table
@@ -143,7 +141,7 @@ in_flow(context, body, scheduler=sys.argv[2])
 """
 
 
-def test_after_a_killed_flow_and_scheduler_no_trial_stays(
+def test_after_a_killed_flow_and_scheduler_no_trial_stays(  # noqa: PLR0917
     external, quick, gate, tmp_path, server, home
 ) -> None:
     worker = external.start_worker("--no-nanny", "--nthreads", "3")
