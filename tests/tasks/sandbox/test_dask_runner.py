@@ -43,9 +43,10 @@ def run_trials() -> tuple[UUID, list[str]]:
         seen = []
         with local_cluster(1) as (cluster, _), LeanDaskTaskRunner(cluster=cluster) as runner:
             (at,) = runner.client.scheduler_info(n_workers=-1)["workers"]
-            futures = [runner.submit_lean(trial, {"number": n}, at) for n in range(N_TRIALS)]
-            for future in futures[:-1]:
-                future.wrapped_future.result()
+            futures = []
+            for number in range(N_TRIALS):  # one by one, as Dask may run the last one first
+                wait_for(lambda: all(future.wrapped_future.done() for future in futures))
+                futures.append(runner.submit_lean(trial, {"number": number}, at))
             while not futures[-1].wrapped_future.done():
                 seen += [r.state_name for r in task_runs(flow_run_id) if r.name == "trial 5"]
                 sleep(0.2)
