@@ -101,7 +101,10 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         if n_slots <= MOST_IN_PROCESS:
             options |= {"protocol": "inproc://", "nthreads": n_slots}
             workers = {0: {"cls": ClosedWorker, "options": options}}
-            yield stack.enter_context(_cluster({"protocol": "inproc://"}, folder, workers=workers)), None
+            yield (
+                stack.enter_context(_cluster({"protocol": "inproc://"}, folder, workers=workers)),
+                None,
+            )
             return
         security = distributed.Security.temporary()
         listening = {"host": "127.0.0.1", "protocol": "tls://", "security": security}

@@ -124,13 +124,15 @@ class LeanDaskTaskRunner(DaskTaskRunner):
         _ = self._context  # made now: in a task run it would have the task's parameters
         return self
 
+    _own: PrefectDaskClient | None = None
+
     @property
     def client(self) -> PrefectDaskClient:
         """Client of this runner's cluster; the stock runner prefers a client of the program."""
-        if self._client is None:
+        if self._own is None:
             client = PrefectDaskClient(self._cluster or self.address, **self.client_kwargs)
-            self._client = self._exit_stack.enter_context(client)
-        return self._client
+            self._own = self._exit_stack.enter_context(client)
+        return self._own
 
     def submit_lean(
         self,
