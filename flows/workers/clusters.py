@@ -14,12 +14,16 @@ from typing import Any
 import dask
 import distributed
 from dask.system import CPU_COUNT
-from distributed import Scheduler, SpecCluster, Worker
+from distributed import SpecCluster
 
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.workers.external_workers import WorkerCheck, connected
 from prefect_tune.flows.workers.pool import WorkerPool, Workers
-from prefect_tune.flows.workers.worker_process import WorkerProcesses
+from prefect_tune.flows.workers.worker_process import (
+    ClosedScheduler,
+    ClosedWorker,
+    WorkerProcesses,
+)
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner, only_errors_logged
@@ -28,8 +32,7 @@ from prefect_tune.tasks.sandbox.sandbox import SANDBOXES
 from prefect_tune.tasks.sandbox.scratch import scratch_folder
 
 MOST_IN_PROCESS = 4
-"""Slots above which worker processes are started; measured by benchmarks/flows/slots.py."""
-THREADS_PER_PROCESS = 4
+"""Slots above which worker processes are started; measured by benchmarks/flows/sandboxes.py."""
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
 _SETTINGS: Mapping[str, Any] = {
@@ -43,19 +46,6 @@ _SETTINGS: Mapping[str, Any] = {
     "distributed.admin.tick.cycle": "10s",
     "distributed.admin.system-monitor.interval": "5s",
 }
-
-
-class _WithoutHttp:
-    def start_http_server(self, *_: Any, **__: Any) -> None:
-        """Start no server."""
-
-
-class ClosedScheduler(_WithoutHttp, Scheduler):
-    """A scheduler without an HTTP server."""
-
-
-class ClosedWorker(_WithoutHttp, Worker):
-    """A worker without an HTTP server."""
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any
 
 import dask
+from distributed import Scheduler, Worker
 
 from prefect_tune.tasks.sandbox.zygote import import_path
 
@@ -30,6 +31,19 @@ _QUIET: Mapping[str, str] = {
 _END_SECONDS = 5.0
 _PAUSE_SECONDS = 5.0
 """Shortest time between two starts of the same worker."""
+
+
+class _WithoutHttp:
+    def start_http_server(self, *_: Any, **__: Any) -> None:
+        """Start no server."""
+
+
+class ClosedScheduler(_WithoutHttp, Scheduler):
+    """A scheduler without an HTTP server."""
+
+
+class ClosedWorker(_WithoutHttp, Worker):
+    """A worker without an HTTP server."""
 
 
 class WorkerProcesses:
@@ -111,8 +125,6 @@ def _end_with_input() -> None:
 
 
 async def _work(scheduler: str, options: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    from prefect_tune.flows.workers.clusters import ClosedWorker  # noqa: PLC0415 - no loop
-
     with dask.config.set(settings):
         async with ClosedWorker(scheduler, **options) as worker:
             await worker.finished()
