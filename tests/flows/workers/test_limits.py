@@ -66,7 +66,7 @@ def trials(server: str, parameters: dict[str, Any]) -> dict[str, list[dict[str, 
     """All trials of the study by the algorithm of their model."""
     before = family()
     tune(**parameters)
-    assert not family() - before
+    assert len(family() - before) <= 1  # the process that forks sandboxes stays for the next study
     found: dict[str, list[dict[str, Any]]] = {}
     for trial in trials_in(parameters["store"], "hostile"):
         algorithm = trial["query"]["configuration"]["fit model"]["algorithm"]
@@ -130,3 +130,8 @@ def test_every_task_run_has_ended_and_says_why(trials) -> None:
 
 
 @pytest.mark.usefixtures("server")
+def test_a_failed_trial_can_be_run_again_with_other_limits(trials, parameters) -> None:
+    number = trials["hangs"][0]["number"]
+    retry("hostile", [number], store=parameters["store"], workers=1, trial_timeout="2s")
+    failure = trials_in(parameters["store"], "hostile")[number]["failure"]
+    assert "2 s" in failure["message"]
