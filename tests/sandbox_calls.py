@@ -14,7 +14,7 @@ from time import monotonic, sleep
 from typing import Any
 
 from prefect_tune.tasks.sandbox.reports import StepBegun, StepDone, Waited, loading, report
-from prefect_tune.tasks.sandbox.sandbox import Call, Limits, Progress, Sandbox
+from prefect_tune.tasks.sandbox.sandbox import Call, CallProgress, Limits, Sandbox
 
 SLEEP = "import time; time.sleep(1000)"
 
@@ -30,7 +30,7 @@ class Caller:
         return not self.wants
 
     def observe(self, seen: Any) -> None:
-        is_at = isinstance(seen, Progress)
+        is_at = isinstance(seen, CallProgress)
         self.seen.append((seen.step, seen.fold) if is_at else seen)
 
 

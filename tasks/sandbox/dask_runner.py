@@ -46,7 +46,7 @@ from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.storage.notices import Notice, warn
 from prefect_tune.tasks.problem import share_of_memory
-from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Progress
+from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, CallProgress
 
 HOLD_SECONDS = 0.5
 _SENDER = "emit_task_run_state_change_event"
@@ -325,7 +325,7 @@ class DaskTask:
         known = self._worker.state.tasks.get(self._key)
         return known is None or known.state == "cancelled"
 
-    def observe(self, seen: Progress | Notice) -> None:
+    def observe(self, seen: CallProgress | Notice) -> None:
         """Tell the flow a warning, or the step of the call if it is new."""
         if self._worker is None or self._task_run is None:
             return

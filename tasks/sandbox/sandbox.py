@@ -77,7 +77,7 @@ class Limits:
 
 
 @dataclass
-class Progress:
+class CallProgress:
     """Where a call is, by its reports so far; times are `monotonic`."""
 
     step: str | None = None
@@ -116,7 +116,7 @@ class CallEnded(RuntimeError):  # noqa: N818 - reads as an outcome
     """
 
     def __init__(
-        self, kind: FailureKind | None, message: str, at: Progress, *, may_repeat: bool = False
+        self, kind: FailureKind | None, message: str, at: CallProgress, *, may_repeat: bool = False
     ) -> None:
         super().__init__(message)
         self.kind, self.at, self.may_repeat = kind, at, may_repeat
@@ -128,7 +128,7 @@ class Caller(Protocol):
     def is_unwanted(self) -> bool:
         """Return whether nobody waits for the result any more."""
 
-    def observe(self, seen: Progress | Notice) -> None:
+    def observe(self, seen: CallProgress | Notice) -> None:
         """Receive the progress about ten times a second, and each warning."""
 
 
@@ -137,7 +137,7 @@ class Call:
 
     def __init__(self, sandbox: "Sandbox", limits: Limits, caller: Caller) -> None:
         self._sandbox, self._limits, self._caller = sandbox, limits, caller
-        self.progress = Progress()
+        self.progress = CallProgress()
         self.ended: CallEnded | None = None
         self._checked = monotonic()
         self._ahead: list[Message] = []

@@ -205,9 +205,10 @@ def run_trial(
     context: StudyContext, query: Mapping[str, Any], pilot_seconds: float | None = None
 ) -> TrialOutcome:
     """Evaluate a query, given as JSON values; arguments as in `evaluate_query`."""
-    asked = Query.from_json(query, context.problem.find_space())
+    space = context.problem.find_space()
+    asked = Query.from_json(query, space)
     try:
-        came = evaluate_query(context, asked, pilot_seconds=pilot_seconds)
+        came = evaluate_query(context, asked, space, pilot_seconds)
     except StoreLost as error:
         is_final = isinstance(error, DiskFull | StoreForbidden)
         return TrialOutcome(lost=str(error), is_lost_to_all=is_final)

@@ -205,10 +205,7 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
         tune(**parameters, trials=4, study="broken")
 
 
-def test_time_is_a_total_and_what_it_cuts_waits_for_more(
-    tmp_path,
-    workers,  # noqa: ARG001
-) -> None:
+def test_time_is_a_total_and_what_it_cuts_waits_for_more(tmp_path) -> None:
     path = tmp_path / "big.parquet"
     table(12_000).to_parquet(path, index=False)
     done = Finished(tmp_path, data=str(path), budget="6s", study="timed")

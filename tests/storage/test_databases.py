@@ -298,6 +298,7 @@ def test_threads_take_turns_at_a_database_in_memory() -> None:
         assert set(connection.execute(text("SELECT n FROM seen")).scalars()) == {1, 2}
 
 
+@pytest.mark.slow
 def test_code_that_closes_descriptors_cannot_make_sqlite_write_into_other_files(tmp_path) -> None:
     code = """
 import os

@@ -63,7 +63,7 @@ def test_all_rows_train_and_none_is_a_test_row(fitted, home) -> None:
     assert isinstance(fitted.best_estimator_, Pipeline)
 
 
-def test_a_study_of_other_rows_is_extended_on_its_stored_copy_alone(worker) -> None:  # noqa: ARG001
+def test_a_study_of_other_rows_is_extended_on_its_stored_copy_alone() -> None:
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
     with pytest.raises(BadInput, match="stored"):

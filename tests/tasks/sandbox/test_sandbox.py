@@ -317,7 +317,7 @@ def test_without_file_descriptors_no_process_starts_and_the_cause_is_told(
         with suppress(OSError):
             while True:
                 filling.append(os.open(os.devnull, os.O_RDONLY))
-        with pytest.raises(NoSandbox, match=r"Too many open files.*ulimit -n"):
+        with pytest.raises(NoSandbox, match="ulimit -n"):
             next_pid(sandboxes)
     finally:
         for descriptor in filling:

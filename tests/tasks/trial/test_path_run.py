@@ -46,8 +46,7 @@ from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.sandbox import readiness
 from prefect_tune.tasks.trial import epochs, measuring, node, pilot
-from prefect_tune.tasks.trial import evaluate as evaluate_module
-from prefect_tune.tasks.trial.evaluate import evaluate_query
+from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
 from prefect_tune.tasks.trial.measuring import study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
@@ -604,8 +603,8 @@ def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatc
 
     monkeypatch.setattr(measuring, "measure_quantity", fail)
     context = replace(context_of(tmp_path), quantities=(Quantity("latency_us"),))
-    state = evaluate_module.evaluate.fn(0, judged_query(context).to_json(), context, "trial")
-    failure = state.data.failure
+    failure = run_trial(context, judged_query(context).to_json()).failure
+    assert failure is not None
     assert "no rows in a second" in failure.message
     assert "RecordDamaged" not in failure.traceback
 
@@ -619,8 +618,7 @@ def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epo
         counted(monkeypatch, Problem, name, lambda: ["all"])
         for name in ("find_space", "find_metric")
     ]
-    state = evaluate_module.evaluate.fn(0, query, context, "trial")
-    assert state.is_completed()
+    assert run_trial(context, query).evaluation is not None
     assert counts == [{"all": 1}] * 2
 
 
@@ -659,8 +657,8 @@ def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
     former = sys.getprofile()
     sys.setprofile(note)
     try:
-        state = evaluate_module.evaluate.fn(0, query, context, "trial")
+        outcome = run_trial(context, query)
     finally:
         sys.setprofile(former)
-    assert state.is_completed()
+    assert outcome.evaluation is not None
     assert 20 < before_fit[0] <= most
