@@ -269,6 +269,9 @@ class _ThreadContext(threading.local):
 _OF_THREAD = _ThreadContext()
 
 
+_TASK_RUNS = "prefect.task_runs"
+
+
 class _Quiet(logging.Filter):
     """Drops log records of our task runs below a level."""
 
@@ -277,13 +280,14 @@ class _Quiet(logging.Filter):
         self._level = level
 
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.levelno >= self._level or not _IS_OURS.get()
+        is_ours = record.name.startswith(_TASK_RUNS) and _IS_OURS.get()
+        return record.levelno >= self._level or not is_ours
 
 
 def _quiet_task_runs() -> None:
     """Log only warnings of our task runs to the server, and nothing to the console."""
-    logging.getLogger("prefect.task_runs").addFilter(_WARNINGS)  # which adds no filter twice
-    for handler in logging.getLogger("prefect").handlers:
+    logging.getLogger(_TASK_RUNS).addFilter(_WARNINGS)  # which adds no filter twice
+    for handler in (*logging.getLogger("prefect").handlers, *logging.getLogger().handlers):
         handler.addFilter(_NOTHING)
 
 

@@ -1,25 +1,33 @@
 """What sandboxes cost: CPU of the flow's process for a trial, and the time after a time limit.
 
-    tests/benchmarks/run flows/sandboxes [--trials 60] [--timeouts 8]
+    tests/benchmarks/run flows/sandboxes [--trials 60] [--timeouts 8] [--killed 200]
 
 The flow's process drives all trials of at most four slots, so the CPU that a trial costs there
 bounds the trials a second. Trials are quick pipelines without a cache, whose steps are task runs.
 After a trial's time limit, its slot gets a new sandbox, which loads the data before its first step:
 from the limit to that step, at most .3 s may pass on a small table, and .5 s on a million rows.
+Last, 200 trials run in four slots while every 15 s a random sandbox or the zygote is killed: all
+are to complete or to fail for a reason of their own, none is lost or doubled, and nothing is left.
 """
 
 import argparse
 import statistics
 import tempfile
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
 from time import process_time
 
 import numpy as np
 import pandas as pd
+import psutil
 from machine import Goals, describe
 from user_spaces import PRELUDE
 
 from prefect_tune import local_server, tune
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 ROWS = (1_000, 1_000_000)
 GOALS = (0.3, 0.5)
@@ -40,7 +48,11 @@ class Marks(TransformerMixin, BaseEstimator):
 
 class Hangs(GaussianNB):
     def fit(self, X, y):
-        sleep(1000)
+        with open({{file!r}}) as file:
+            n_trials = len(file.readlines())
+        if 1 < n_trials <= {{n_timeouts}} + 1:  # the first trial and the refit have a result
+            sleep(1000)
+        return super().fit(X, y)
 
 
 first = Step("mark", (one("marks", Marks),))
@@ -72,16 +84,53 @@ def cpu_of_trial(folder: Path, n_trials: int, n_workers: int) -> float:
 def seconds_after_limit(folder: Path, n_rows: int, n_timeouts: int) -> float:
     """Median seconds from a trial's time limit to the first step of the next trial."""
     marks, space = folder / f"marks{n_rows}", folder / f"space{n_rows}.py"
-    space.write_text(SPACE.format(file=str(marks)))
+    space.write_text(SPACE.format(file=str(marks), n_timeouts=n_timeouts))
     given = {"target": "y", "method": "random", "workers": 1, "no_cache": True, "seed": 0}
-    given |= {"holdout": 0.3, "store": str(folder / f"limit{n_rows}"), "trials": n_timeouts}
+    given |= {"holdout": 0.3, "store": str(folder / f"limit{n_rows}"), "trials": n_timeouts + 1}
     data = write_table(folder / f"limit{n_rows}.parquet", n_rows)
-    try:
-        tune(data, space=f"{space}:space", trial_timeout=f"{LIMIT_SECONDS:g}s", **given)
-    except Exception as error:  # no trial has a result
-        print(f"  {error}"[:100])
-    times = np.loadtxt(marks)
+    tune(data, space=f"{space}:space", trial_timeout=f"{LIMIT_SECONDS:g}s", **given)
+    times = np.loadtxt(marks)[1 : n_timeouts + 1]  # the second trial is the first that hangs
     return statistics.median(np.diff(times) - LIMIT_SECONDS)
+
+
+def run_while_killed(folder: Path, n_trials: int, every_seconds: float = 15.0) -> None:
+    """Run trials while random processes of ours are killed; print what came of them."""
+    data = write_table(folder / "killed.parquet", 200)
+    store, done, rng = str(folder / "killed"), Event(), np.random.default_rng(0)
+    n_killed = 0
+
+    def kill() -> None:
+        nonlocal n_killed
+        while not done.wait(every_seconds):
+            if ours := processes():
+                with suppress(psutil.NoSuchProcess):
+                    ours[rng.integers(len(ours))].kill()
+                    n_killed += 1
+
+    killer = Thread(target=kill)
+    killer.start()
+    given = {"target": "y", "space": "small", "method": "random", "no_cache": True, "seed": 0}
+    try:
+        summary = tune(data, trials=n_trials, workers=4, store=store, study="killed", **given)
+    finally:
+        done.set()
+        killer.join()
+    trials = Ledger(ArtifactStore(StoreAddress(store)).database).trials("killed")
+    numbers = [trial["number"] for trial in trials]
+    reasons = Counter(t["failure"]["message"] for t in trials if t.get("failure"))
+    print(f"{n_killed} processes killed; {len(set(numbers))} of {n_trials} trials told once: ")
+    print(f"  {Counter(trial['state'] for trial in trials)}, failures {dict(reasons)}")
+    print(f"  {summary['n_trials']} trials counted, {len(processes()) - 1} processes left")
+
+
+def processes() -> list[psutil.Process]:
+    """The zygote and the sandboxes of this process."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "sandbox.zygote" in " ".join(child.cmdline()) and child.status() != "zombie":
+                found.append(child)
+    return found
 
 
 def main() -> None:
@@ -89,6 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--timeouts", type=int, default=8)
+    parser.add_argument("--killed", type=int, default=200)
     options = parser.parse_args()
     print(describe())
     goals = Goals()
@@ -100,6 +150,7 @@ def main() -> None:
         for n_rows, goal in zip(ROWS, GOALS, strict=True):
             after = seconds_after_limit(folder, n_rows, options.timeouts)
             goals.at_most(f"seconds after a limit, {n_rows:,} rows", after, goal)
+        run_while_killed(folder, options.killed)
     goals.end()
 
 
