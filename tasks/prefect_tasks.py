@@ -24,8 +24,10 @@ from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compared
 from prefect_tune.tasks.objective.declaration import LossWords
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.sandbox.child import request
 from prefect_tune.tasks.sandbox.dask_runner import DaskTask
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
+from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Call, CallEnded, Limits
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, run_trial
 
@@ -113,8 +115,10 @@ class ShownCall:
         limits = replace(limits, memory_bytes=memory_bytes)
         store = self.context.store
         secrets = [*passwords_in(store.url), *passwords_in(store.database)]
+        loaded = {"context": self.context, "algorithms": ()}
+        at_start = request(load, loaded, is_awaited=False)
         for attempt in range(1, _ATTEMPTS + 1):
-            with SANDBOXES.taken(self.task) as sandbox:
+            with SANDBOXES.taken(self.task, at_start) as sandbox:
                 call = sandbox.call(function, arguments, limits, self.task)
                 try:
                     value = self._follow(call)

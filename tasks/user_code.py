@@ -12,6 +12,7 @@ An exception that would end the worker, such as `sys.exit`, becomes an error of 
 import builtins
 import io
 import linecache
+import signal
 import sys
 import threading
 from base64 import b64decode
@@ -217,15 +218,17 @@ class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome
 def exits_as_errors() -> Iterator[None]:
     """Turn exceptions that are no `Exception` into ProgramExit.
 
-    In the main thread, signals raise such exceptions, so there only `SystemExit` is converted.
+    In the main thread, signals raise such exceptions, so there only `SystemExit` is converted,
+    unless the process ignores signals of the terminal, as a sandbox does.
     """
     try:
         yield
     except Exception:
         raise
     except BaseException as error:
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and not isinstance(error, SystemExit):
+        is_main = threading.current_thread() is threading.main_thread()
+        may_be_signal = is_main and signal.getsignal(signal.SIGINT) != signal.SIG_IGN
+        if may_be_signal and not isinstance(error, SystemExit):
             raise
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ProgramExit(f"the algorithm raised {text}, which ends programs") from error

@@ -104,7 +104,7 @@ class Workers:
             usable = {a for a in here if self.check is None or a in self.threads}
             self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
             if left:
-                self.note(f"{_workers(len(left))} left; {len(self.threads)} remaining")
+                self.note(f"{_workers(len(left))} gone; {_workers(len(self.threads))} remaining")
             for address in here:
                 if address not in self.threads and self.check and self._may_check(address):
                     check = self._checking.submit(self.check, self.client, [address])
@@ -123,7 +123,12 @@ class Workers:
         self._checking.shutdown(wait=False, cancel_futures=True)
 
     def _look_around(self) -> dict[str, int]:
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        if self.client.status == "closed":
+            where = self.check.scheduler if self.check else "the scheduler of this run"
+            raise NoWorkers(
+                f"{where} no longer answers; start it and rerun the command to resume the study"
+            )
+        workers = self.client.scheduler_info(n_workers=-1).get("workers", {})  # it may be away
         self.present = frozenset(workers)
         return {address: worker["nthreads"] for address, worker in workers.items()}
 

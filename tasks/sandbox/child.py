@@ -16,9 +16,12 @@ from multiprocessing.connection import Connection
 from select import POLLHUP, poll
 from typing import Any
 
+import psutil
+
 from prefect_tune.storage.notices import noticed_by
 from prefect_tune.tasks.sandbox.process_tree import kill_below
 from prefect_tune.tasks.sandbox.reports import (
+    LOST,
     Loaded,
     Message,
     Noticed,
@@ -80,18 +83,19 @@ def _serve(connection: Connection) -> None:
             try:
                 received = connection.recv_bytes()
             except (EOFError, OSError):
-                return
+                os._exit(LOST)
             ended = _run(received, send)
             flush_streams()
             try:
-                send(ended)
+                if ended is not None:
+                    send(ended)
             except OSError:
-                return
+                os._exit(LOST)
             except Exception as error:  # the value cannot be pickled
                 send(Raised(RuntimeError(f"the result cannot be sent: {error}")))
 
 
-def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised:
+def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised | None:
     before = surroundings()
 
     def reported(message: Message) -> None:
@@ -101,15 +105,22 @@ def _run(received: bytes, send: Callable[[Message], None]) -> Returned | Raised:
         send(message)
 
     try:
-        module, name, arguments = pickle.loads(received)
+        module, name, arguments, is_awaited = pickle.loads(received)
         function: Function = getattr(import_module(module), name)
+        if not is_awaited:
+            with suppress(Exception):  # the next call meets the same error
+                function(**arguments)
+            return None
         with reporting_to(reported):
             value = function(**arguments)
     except Exception as error:
         return Raised(_readable(error))
     except BaseException as error:  # user code may raise any
         return Raised(RuntimeError(f"{type(error).__name__}: {error}"))
-    return Returned(value, damage(before, surroundings()))
+    try:
+        return Returned(value, damage(before, surroundings()))
+    except (OSError, psutil.Error):  # no file handle is left
+        return Returned(value, "open files")
 
 
 def _readable(error: Exception) -> Exception:
@@ -121,6 +132,9 @@ def _readable(error: Exception) -> Exception:
     return RuntimeError(f"{type(error).__name__}: {error}")
 
 
-def request(function: Function, arguments: Mapping[str, Any]) -> bytes:
-    """Return a call of a module's function as bytes that `_serve` reads."""
-    return pickle.dumps((function.__module__, function.__name__, dict(arguments)))
+def request(function: Function, arguments: Mapping[str, Any], *, is_awaited: bool = True) -> bytes:
+    """Return a call of a module's function as bytes that `_serve` reads.
+
+    A call that nobody awaits reports nothing, not even its end.
+    """
+    return pickle.dumps((function.__module__, function.__name__, dict(arguments), is_awaited))

@@ -13,6 +13,9 @@ from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.notices import Notice
 from prefect_tune.storage.waiting import Waits
 
+LOST = 70
+"""Exit code of a sandbox whose connection was closed, by its worker or by the call."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepBegun:

@@ -26,6 +26,7 @@ from prefect_tune.tasks.sandbox.child import Function, request
 from prefect_tune.tasks.sandbox.output import Output
 from prefect_tune.tasks.sandbox.process_tree import ProcessTree
 from prefect_tune.tasks.sandbox.reports import (
+    LOST,
     FoldReached,
     Loaded,
     Loading,
@@ -234,8 +235,10 @@ class Call:
             kind = FailureKind.MEMORY if was_near else FailureKind.CRASHED
             text = "its process was killed" + (" when memory was short" if was_near else "")
             return CallEnded(kind, text, self.progress, may_repeat=True)
-        how = f"exited with code {code}"
-        if code < 0:
+        how = f"exited with code {code}, as by os._exit"
+        if code == LOST:
+            how = "lost the connection to its worker, as when code closes all file descriptors"
+        elif code < 0:
             how = f"was ended by signal {-code} ({_signal_name(-code)})"
         return CallEnded(FailureKind.CRASHED, f"its process {how}", self.progress)
 
@@ -253,7 +256,7 @@ def _signal_name(number: int) -> str:
 class Sandbox:
     """A process that runs one call at a time. Raises `CannotStart`."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_start: bytes = b"") -> None:
         try:
             self.output = Output()
             self.connection, theirs = Pipe()
@@ -268,7 +271,10 @@ class Sandbox:
             raise CannotStart("the process ended as it started") from error
         self.is_alive = True
         self._code: int | None = None
+        self._is_loading = bool(at_start)
         self._send(start)
+        if at_start:
+            self._send(at_start)
 
     def call(
         self,
@@ -280,7 +286,9 @@ class Sandbox:
         """Begin a call of a module's function, which imports neither Prefect nor Dask."""
         self.output.clear()
         self._send(request(function, arguments))
-        return Call(self, limits, caller)
+        call = Call(self, limits, caller)
+        call.progress.is_loading, self._is_loading = self._is_loading, False
+        return call
 
     def has_ended(self) -> bool:
         """Return whether an idle sandbox was killed."""
@@ -314,10 +322,11 @@ class Sandboxes:
         self.n_taken = 0
 
     @contextmanager
-    def taken(self, caller: Caller) -> Iterator[Sandbox]:
+    def taken(self, caller: Caller, at_start: bytes = b"") -> Iterator[Sandbox]:
         """Yield a sandbox for exclusive use, an idle one or a new one.
 
-        Raises `NoSandbox` if none could be started for a while.
+        If it ends, another starts at once with the request `at_start`, which loads the data and
+        which nobody awaits. Raises `NoSandbox` if none could be started for a while.
         """
         sandbox = None
         try:
@@ -332,6 +341,9 @@ class Sandboxes:
                 self.n_taken -= 1
                 if sandbox is not None and sandbox.is_alive:
                     self._idle.append(sandbox)
+                elif sandbox is not None and at_start and not caller.is_unwanted():
+                    with suppress(CannotStart):  # the next call tries again
+                        self._idle.append(Sandbox(at_start))
 
     def close(self) -> None:
         """End all idle sandboxes, and what calls have left behind if none is in use."""
