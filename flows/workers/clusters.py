@@ -9,6 +9,7 @@ Dask's HTTP servers (dashboard, metrics, tasks with their arguments) require no 
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from threading import Lock
 from typing import Any
 
 import dask
@@ -47,6 +48,9 @@ _SETTINGS: Mapping[str, Any] = {
     "distributed.admin.system-monitor.interval": "5s",
 }
 
+_SETTING = Lock()
+"""Held while settings of this process are changed, as several flows may run in it."""
+
 
 @contextmanager
 def started_pool(
@@ -82,11 +86,9 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         folder = str(scratch_folder())
     except OSError as error:
         raise BadInput(f"workers have no folder for their files: {error}") from error
-    import_path = [*sys.path]
     options = {"local_directory": folder, "memory_limit": 0}
     with ExitStack() as stack:
-        # The program may have settings and clusters of its own.
-        stack.callback(sys.path.__setitem__, slice(None), import_path)
+        stack.callback(_leave_import_path, folder)
         stack.enter_context(only_errors_logged("distributed"))  # it logs every connection
         if n_slots <= MOST_IN_PROCESS:
             options |= {"protocol": "inproc://", "nthreads": n_slots}
@@ -106,10 +108,15 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         yield cluster, processes
 
 
+def _leave_import_path(folder: str) -> None:
+    """Remove the folders of nodes, which Dask leaves there if other code has added some."""
+    sys.path[:] = [entry for entry in sys.path if not entry.startswith(folder)]
+
+
 def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:
     scheduler = {"cls": ClosedScheduler, "options": {**listening, "dashboard": False}}
     # Read when scheduler and workers are made; the program may make others meanwhile.
-    with dask.config.set({**_SETTINGS, "temporary-directory": folder}):
+    with _SETTING, dask.config.set({**_SETTINGS, "temporary-directory": folder}):
         return SpecCluster(scheduler=scheduler, **options)
 
 

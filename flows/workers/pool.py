@@ -32,6 +32,8 @@ _WAIT_SECONDS = 600.0
 """Longest wait for a worker of an external scheduler if there is none."""
 _LOCAL_WAIT_SECONDS = 50.0
 """Longest wait for a worker process of this machine."""
+_CHECK_SECONDS = 45.0
+"""Longest check of the workers that are present at the start."""
 _AGAIN_SECONDS = 60.0
 """Interval after which a worker that failed a check is checked again."""
 _RESULT_SECONDS = 2.0
@@ -75,7 +77,14 @@ class Workers:
     def check_all(self) -> None:
         """Check the workers that are present; raise `BadInput` if one cannot be used."""
         assert self.check is not None  # noqa: S101 - only external workers are checked
-        there = self.check(self.client)
+        checked = self._checking.submit(self.check, self.client)
+        try:
+            there = checked.result(_CHECK_SECONDS)
+        except TimeoutError as error:
+            raise BadInput(
+                f"{self.check.scheduler}: a worker does not answer for {_CHECK_SECONDS:g} s; end "
+                "the workers that are stopped"
+            ) from error
         self.threads = {a: n for a, n in self._look_around().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:

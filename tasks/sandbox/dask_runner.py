@@ -186,16 +186,26 @@ def is_supported() -> bool:
     )
 
 
+_LEVELS_LOCK = threading.Lock()
+_FORMER_LEVELS: dict[str, list[int]] = {}
+"""Levels of loggers before each of their current users, by name."""
+
+
 @contextmanager
 def only_errors_logged(name: str) -> Iterator[None]:
-    """Log only errors of a logger during the body."""
+    """Log only errors of a logger during the body, in which other flows may do the same."""
     logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    with _LEVELS_LOCK:
+        _FORMER_LEVELS.setdefault(name, []).append(logger.level)
+        logger.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        with _LEVELS_LOCK:
+            first, *others = _FORMER_LEVELS[name]
+            _FORMER_LEVELS[name] = [first, *others[1:]] if others else []
+            if not others:
+                logger.setLevel(first)
 
 
 def drain_events(timeout_seconds: float = 60.0) -> None:

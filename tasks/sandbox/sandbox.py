@@ -5,6 +5,7 @@ memory, and whether anybody still wants it. A sandbox whose call failed, or dama
 replaced by a new one.
 """
 
+import os
 import pickle
 import signal
 from collections.abc import Iterator, Mapping
@@ -317,6 +318,10 @@ class Sandboxes:
     """The sandboxes of this process; idle ones wait for the next call."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Have no sandbox yet, also in a copy of a process that has some."""
         self._lock = Lock()
         self._idle: list[Sandbox] = []
         self.n_taken = 0
@@ -365,6 +370,7 @@ class Sandboxes:
 
 
 SANDBOXES = Sandboxes()
+os.register_at_fork(after_in_child=SANDBOXES.forget)
 
 
 def _started(caller: Caller) -> Sandbox:

@@ -63,6 +63,12 @@ class Zygote:
         self._has_answered = False
         self._fresh: dict[int, subprocess.Popen[bytes]] = {}
 
+    def forget(self) -> None:
+        """Have no zygote yet, in a copy of the process that has one."""
+        self._of_parent = self._socket, self._process, self._errors  # which must not be closed
+        self._lock = threading.Lock()
+        self._socket = self._process = self._errors = None
+
     @property
     def pid(self) -> int | None:
         """Process id of the zygote; None before the first start."""
@@ -114,11 +120,16 @@ class Zygote:
         """
         if (process := self._fresh.pop(pid, None)) is not None:
             return process.wait()
-        try:
-            code: int | None = self._ask("wait", pid)
-        except CannotStart:
-            return None
-        return code
+        until = monotonic() + _END_SECONDS
+        code: int | str | None = "not yet"
+        while code == "not yet" and monotonic() < until:
+            try:
+                code = self._ask("wait", pid)
+            except CannotStart:
+                return None
+            if code == "not yet":
+                sleep(0.002)
+        return code if isinstance(code, int) else None
 
     def clear(self) -> None:
         """Kill all that sandboxes have left behind; no sandbox may be in use."""
@@ -235,6 +246,7 @@ def _become_zygote(connection: int, errors: int) -> None:
 
 
 ZYGOTE = Zygote()
+os.register_at_fork(after_in_child=ZYGOTE.forget)
 
 
 def _fresh_zygote(connection: int, errors: int) -> "subprocess.Popen[bytes]":
@@ -346,16 +358,15 @@ class _Server:
         finally:
             os._exit(1)
 
-    def _wait(self, pid: int) -> int | None:
-        with suppress(ChildProcessError):  # a sandbox of an earlier zygote
-            if pid not in self._ended:
-                self._note(os.waitpid(pid, 0))
+    def _wait(self, pid: int) -> int | str | None:
+        """Return the code of a sandbox, "not yet", or None if another zygote had it."""
+        with suppress(ChildProcessError):
             while (left := os.waitpid(-1, os.WNOHANG))[0]:  # also what sandboxes have left
-                self._note(left)
+                self._ended[left[0]] = os.waitstatus_to_exitcode(left[1])
+            if pid not in self._ended:
+                os.waitpid(pid, os.WNOHANG)
+                return "not yet"
         return self._ended.pop(pid, None)
-
-    def _note(self, ended: tuple[int, int]) -> None:
-        self._ended[ended[0]] = os.waitstatus_to_exitcode(ended[1])
 
 
 def _end_all() -> None:

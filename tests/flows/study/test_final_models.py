@@ -183,7 +183,7 @@ def test_the_next_best_is_the_model_where_the_best_kills_its_worker(place) -> No
     own = {**place.parameters, "space": place.named("dying"), "study": "s", "workers": 2}
     store = str(place.home / "store")
     summary = tune(**own, method="random", race=False, trials=12, store=store)
-    assert_next_best(place, summary, "worker process died")
+    assert_next_best(place, summary, "process was killed")
 
 
 def test_what_pickle_refuses_is_kept_by_cloudpickle(place) -> None:

@@ -16,7 +16,7 @@ from sandbox_calls import Caller, begun, called, value_of
 from prefect_tune.tasks.sandbox import sandbox as sandbox_module
 from prefect_tune.tasks.sandbox import zygote as zygote_module
 from prefect_tune.tasks.sandbox.sandbox import CallEnded, Limits, NoSandbox, Sandbox, Sandboxes
-from prefect_tune.tasks.sandbox.zygote import Zygote
+from prefect_tune.tasks.sandbox.zygote import ZYGOTE, Zygote
 
 pytestmark = [
     pytest.mark.slow,
@@ -192,3 +192,13 @@ def test_nothing_is_left_of_a_worker_that_is_killed(tmp_path, how) -> None:
     if how == "fresh":  # nobody knows a process whose parent has ended
         kill(started.pop(".orphan"))
     wait_for(lambda: not any(map(is_alive, (*ours, *started.values()))), 30)
+
+
+def test_a_copy_of_the_process_leaves_its_sandboxes_alone() -> None:
+    sandboxes = Sandboxes()
+    with sandboxes.taken(Caller()) as sandbox:
+        if (pid := os.fork()) == 0:
+            sandboxes.close()
+            os._exit(ZYGOTE.pid is not None)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert is_alive(sandbox.tree.pid)
