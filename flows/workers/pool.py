@@ -161,7 +161,9 @@ class Workers:
                 self._unfit[address] = (monotonic(), "")
             else:
                 self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
-                self.note(f"worker {address} joined; {_workers(len(self.threads))} in total")
+                if there:  # else it has left meanwhile
+                    total = _workers(len(self.threads))
+                    self.note(f"worker {address} joined; {total} in total")
 
     def _wait_for_somebody(self) -> None:
         if self.threads:
