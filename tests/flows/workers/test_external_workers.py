@@ -226,7 +226,7 @@ def test_a_task_whose_worker_dies_is_given_back_and_not_started_again_by_dask(
         external.stop_worker(external.processes[1])
         with pytest.raises(NoWorkers, match="no worker"):
             wait_for(lambda: looked(pool) < 0, 60)
-        assert "1 worker left; 0 remaining" in notes
+        assert "1 worker gone; 0 workers remaining" in notes
 
 
 def test_a_result_that_is_gone_with_its_worker_counts_as_a_death(external, quick) -> None:
