@@ -13,7 +13,7 @@ from prefect_tune.tasks.trial.evaluate import TrialOutcome
 _ATTEMPTS = 2
 """Number of starts of a job whose worker dies."""
 _OF_ENDED_CALLS = (TimeoutError, MemoryError, RuntimeError)
-"""Errors of a call whose process was ended; those of its own are of other types."""
+"""Errors of a call whose process was ended. A job itself raises errors of other types."""
 _CHECK_SECONDS = 0.5
 """Interval between checks of running jobs."""
 

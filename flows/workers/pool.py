@@ -88,7 +88,7 @@ class Workers:
         self.threads = {a: n for a, n in self._look_around().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:
-        """Wait for local workers; go on with one if the others take long, or raise `NoWorkers`."""
+        """Wait for local workers, longest for the first; or raise `NoWorkers`."""
         until = monotonic() + _LOCAL_WAIT_SECONDS / 5
         self.look(at_once=True)
         while sum(self.threads.values()) < n_slots and not (self.threads and monotonic() > until):

@@ -167,7 +167,7 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 
 
 @pytest.mark.full
-def test_a_member_whose_process_is_killed_is_fitted_once_more(context, tmp_path) -> None:
+def test_a_member_of_a_killed_process_is_fitted_once_more(context, tmp_path) -> None:
     done, *flow_run = refitted(context, "dying", "plain")
     assert (tmp_path / "died").exists()
     assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death

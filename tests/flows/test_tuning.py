@@ -205,7 +205,7 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
         tune(**parameters, trials=4, study="broken")
 
 
-def test_time_is_a_total_and_what_it_cuts_waits_for_more(tmp_path) -> None:
+def test_time_is_a_total_and_cut_trials_wait_for_more_time(tmp_path) -> None:
     path = tmp_path / "big.parquet"
     table(12_000).to_parquet(path, index=False)
     done = Finished(tmp_path, data=str(path), budget="6s", study="timed")
@@ -345,7 +345,7 @@ with local_server():
 
 
 @pytest.mark.full
-def test_a_program_has_its_processes_and_its_console_after_a_study(tmp_path) -> None:
+def test_a_study_leaves_processes_and_console_of_a_program_alone(tmp_path) -> None:
     write_table(tmp_path)
     lines = assert_own_processes_work(IN_PROGRAM, tmp_path)
     of_flow = [line for line in lines if "| Flow run " in line]

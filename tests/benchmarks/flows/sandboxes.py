@@ -39,8 +39,9 @@ import time
 
 class Marks(TransformerMixin, BaseEstimator):
     def fit(self, X, y=None):
-        with open({{file!r}}, "a") as file:
-            print(time.time(), file=file)
+        if len(X) >= {{n_least}}:  # not in a pilot
+            with open({{file!r}}, "a") as file:
+                print(time.time(), file=file)
         return self
 
     def transform(self, X):
@@ -51,7 +52,8 @@ class Hangs(GaussianNB):
     def fit(self, X, y):
         with open({{file!r}}) as file:
             n_trials = len(file.readlines())
-        if 1 < n_trials <= {{n_timeouts}} + 1:  # the first trial and the refit have a result
+        # The first trial and the refit have a result, and so have pilots.
+        if len(X) >= {{n_least}} and 1 < n_trials <= {{n_timeouts}} + 1:
             sleep(1000)
         return super().fit(X, y)
 
@@ -85,7 +87,7 @@ def cpu_of_trial(folder: Path, n_trials: int, n_workers: int) -> float:
 def seconds_after_limit(folder: Path, n_rows: int, limit: float, n_timeouts: int) -> float:
     """Median seconds from a trial's time limit to the first step of the next trial."""
     marks, space = folder / f"marks{n_rows}", folder / f"space{n_rows}.py"
-    space.write_text(SPACE.format(file=str(marks), n_timeouts=n_timeouts))
+    space.write_text(SPACE.format(file=str(marks), n_timeouts=n_timeouts, n_least=n_rows // 2))
     given = {"target": "y", "method": "random", "workers": 1, "no_cache": True, "seed": 0}
     given |= {"holdout": 0.3, "store": str(folder / f"limit{n_rows}"), "trials": n_timeouts + 1}
     data = write_table(folder / f"limit{n_rows}.parquet", n_rows)

@@ -63,7 +63,7 @@ def test_all_rows_train_and_none_is_a_test_row(fitted, home) -> None:
     assert isinstance(fitted.best_estimator_, Pipeline)
 
 
-def test_a_study_of_other_rows_is_extended_on_its_stored_copy_alone() -> None:
+def test_a_study_of_other_rows_is_extended_on_the_stored_copy_alone() -> None:
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
     with pytest.raises(BadInput, match="stored"):
@@ -296,7 +296,7 @@ PipelineSearch(**quick).fit(*load_iris(return_X_y=True))
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_program_has_its_processes_and_its_console_after_a_fit(tmp_path: Path) -> None:
+def test_a_fit_leaves_processes_and_console_of_a_program_alone(tmp_path: Path) -> None:
     assert assert_own_processes_work(IN_PROGRAM, tmp_path) == []
 
 

@@ -104,7 +104,7 @@ def answer(port: int, *, tls: bool) -> bytes:
             return b""
 
 
-def test_no_port_of_worker_processes_serves_who_has_no_key() -> None:
+def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:
     before, family_before = listening(), family()
     with local_pool(6) as pool:
         addresses = pool.client.scheduler_info(n_workers=-1)["workers"]
@@ -205,7 +205,7 @@ def test_nothing_is_left_of_a_flow_that_is_killed(tmp_path, server, home, n_slot
     wait_for(lambda: not any(map(is_alive, below)), 10)
 
 
-def test_a_job_that_kills_its_worker_process_fails_alone() -> None:
+def test_a_job_that_kills_a_worker_process_fails_alone() -> None:
     with local_pool(6) as pool:
         future = pool.submit(die, {})
         with pytest.raises(Exception, match=r"died|KilledWorker"):

@@ -70,9 +70,7 @@ def test_each_thread_of_any_worker_is_a_slot(external, quick, gate, nanny) -> No
     in_flow(context, body, scheduler=external.address)
 
 
-def test_trials_of_a_worker_that_is_killed_run_on_one_that_has_joined(
-    external, quick, gate
-) -> None:
+def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, quick, gate) -> None:
     first = external.start_worker("--no-nanny", "--nthreads", "2")
     context = gate.before(quick)
 
@@ -190,7 +188,7 @@ def looked(pool: WorkerPool) -> int:
     return pool.n_slots
 
 
-def test_who_joins_is_checked_and_who_cannot_work_is_named_once(
+def test_joining_workers_are_checked_and_unfit_workers_named_once(
     external, quick, monkeypatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.5)
@@ -211,7 +209,7 @@ def test_who_joins_is_checked_and_who_cannot_work_is_named_once(
         assert (left, len(pool.workers.threads)) == (1, 1)
 
 
-def test_a_task_whose_worker_dies_is_given_back_and_not_started_again_by_dask(
+def test_a_task_of_a_dead_worker_is_given_back_and_not_restarted_by_dask(
     external, quick, tmp_path, monkeypatch
 ) -> None:
     external.start_worker("--nanny", "--nthreads", "1")
@@ -229,7 +227,7 @@ def test_a_task_whose_worker_dies_is_given_back_and_not_started_again_by_dask(
         assert "1 worker gone; 0 workers remaining" in notes
 
 
-def test_a_result_that_is_gone_with_its_worker_counts_as_a_death(external, quick) -> None:
+def test_a_result_lost_with_a_worker_counts_as_a_death(external, quick) -> None:
     external.start_worker("--no-nanny", "--nthreads", "1")
     external.start_worker("--no-nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, _):
