@@ -293,7 +293,8 @@ class Sandbox:
 
     def has_ended(self) -> bool:
         """Return whether an idle sandbox was killed."""
-        return not self.is_alive or self.connection.poll(0)
+        # Threads of a killed process may hold the connection open for a moment.
+        return not self.is_alive or self.connection.poll(0) or self.tree.has_ended()
 
     def settle(self, damage: str, limit_bytes: int) -> None:
         """End the sandbox if a call has damaged it, or left it with much memory."""
