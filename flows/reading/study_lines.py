@@ -1,0 +1,194 @@
+"""The lines of a study; terminal, report and Prefect's page print them in their own styles.
+
+`study_lines` has all lines of `show`, and `model_lines` those on the best trial and the model.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView
+from prefect_tune.flows.study.finalists import chosen_look
+from prefect_tune.flows.text import (
+    bracketed,
+    counted,
+    counts_text,
+    format_bytes,
+    format_seconds,
+    number_text,
+    saved_text,
+)
+from prefect_tune.optimizers.space.wording import pipeline_lines
+
+Tone = Literal["plain", "warning", "alert"]
+_MEMBERS_A_LINE = 5
+_LATE_SECONDS = 1.0
+"""Smallest overrun of the budget that is reported."""
+
+
+class Strong(str):
+    """A part of a line that is emphasised."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLine:
+    """A line about a study.
+
+    Attributes:
+        parts: Texts in order, not escaped; `Strong` ones are emphasised.
+        depth: Levels of indentation.
+    """
+
+    parts: tuple[str, ...]
+    tone: Tone = "plain"
+    depth: int = 0
+
+    @property
+    def text(self) -> str:
+        """The line without emphasis."""
+        return "".join(self.parts)
+
+
+def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
+    """Yield all lines of a study, with the notes of its method if requested."""
+    if view.uselessness:
+        yield _line(view.uselessness, tone="alert")
+    yield _line(trials_text(view))
+    yield from model_lines(view)
+    yield from _constraints(view)
+    if (place := view.series) is not None:
+        is_champion = place.champion == view.study
+        champion = "this study" if is_champion else place.champion or "none yet"
+        yield _line(f"series: run {place.run} of {place.name}; champion: {champion}")
+    yield from map(_line, view.decision_lines())
+    if notes:
+        yield from (_line(f"{view.method}: {note}") for note in view.method_notes)
+    if n_steps := view.cache.hits + view.cache.misses:
+        yield _line(
+            f"cache: {view.cache.hits} of {n_steps} steps served, "
+            f"{saved_text(view.cache.seconds_saved)} saved, {format_bytes(view.cache.size_bytes)}"
+        )
+    for of in view.plugins:
+        yield _line(f"plugin: {of.kind} {of.name} of {of.distribution} {of.version}")
+    yield from (_line(f"warning: {note}", tone="warning") for note in view.notes)
+
+
+def trials_text(view: StudyView) -> str:
+    """Return the number of trials by outcome, and the time they took."""
+    seconds = view.seconds
+    begun = f", of {counted(view.n_begun, 'configuration')} begun" if view.n_stopped else ""
+    over = seconds.over_budget or 0.0
+    late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
+    waiting = f"; {view.n_waiting} more waiting to run" if view.n_waiting else ""
+    return (
+        f"{counts_text(view.n_trials, view.n_stopped, view.n_failed)}{begun}, in "
+        f"{format_seconds(seconds.total)}{late} ({format_seconds(seconds.evaluating)} of "
+        f"evaluating){waiting}"
+    )
+
+
+def model_lines(view: StudyView) -> Iterator[StudyLine]:
+    """Yield the lines on the best trial, the final model, and anything unusual about the model."""
+    losses, best, model, ensemble = view.losses, view.incumbent, view.model_trial, view.ensemble
+    if ensemble is not None and ensemble.has_several:
+        yield from _ensemble(view)
+    if best is not None:
+        what = "best single trial" if view.has_ensemble else "best: trial"
+        scored = "cross-validated" if view.holdout is None else "held-out"
+        yield _line(
+            f"{what} {best.trial}{bracketed(best.fidelity)}, {scored} {losses.name} ",
+            Strong(losses.of(best.loss)),
+            *(() if view.has_other_model else _tested(view, view.single_best_test_loss)),
+            f" (guessing: {losses.of(view.chance_loss)})",
+        )
+        yield from _pipeline(best)
+    if model is not None and view.has_other_model:
+        about = f"model: trial {model.trial}{bracketed(model.fidelity)}"
+        yield _line(f"{about}, {losses.named(model.loss)}", *_tested(view, view.test_loss))
+        yield from _pipeline(model)
+    if model is not None and view.model_is_partial:
+        trial = f"trial {model.trial}{bracketed(model.fidelity)}"
+        yield _line(f"no full evaluation qualifies; the model is the best partial one, {trial}")
+    if view.model_of_folds:
+        yield _line(
+            "the model is the mean of the fold models, because time ran out before a fit on all "
+            "training rows; rerun the command with this study for that fit"
+        )
+    elif view.model_subset < 1:
+        yield _line(
+            f"the model is fitted on {view.model_subset:.2g} of the training rows, because time "
+            "ran out; rerun the command with this study to fit all rows"
+        )
+    if view.no_model:
+        yield _line(view.no_model, tone="warning")
+    if (former := view.instead_of) is not None:
+        what = "trial" if len(former.trials) == 1 else "the ensemble of trials"
+        yield _line(f"instead of {what} {', '.join(map(str, former.trials))}: {former.reason}")
+    if view.rare_recall:
+        yield _line(view.rare_recall)
+    undefined, alone = view.test_loss_undefined, view.single_best_test_loss_undefined
+    if undefined:
+        yield _line(f"{losses.name} on the test rows is undefined: {undefined}")
+    if alone and alone != undefined:
+        yield _line(f"{losses.name} of the best trial on the test rows is undefined: {alone}")
+    if view.equal_rows is not None:
+        yield _line(losses.without_equal(view.equal_rows))
+    yield from _finalists(view)
+    if ensemble is not None and ensemble.kind == "single":
+        yield _line(f"model: trial {ensemble.members[0].trial} (no ensemble scored better)")
+
+
+def _line(*parts: str, tone: Tone = "plain", depth: int = 0) -> StudyLine:
+    return StudyLine(parts, tone, depth)
+
+
+def _pipeline(trial: ChosenTrial) -> Iterator[StudyLine]:
+    return (_line(text, depth=1) for text in pipeline_lines(trial.configuration))
+
+
+def _tested(view: StudyView, loss: float | None, between: str = ";") -> tuple[str, ...]:
+    return () if loss is None else (f"{between} on the test rows ", Strong(view.losses.of(loss)))
+
+
+def _ensemble(view: StudyView) -> Iterator[StudyLine]:
+    ensemble, losses = view.ensemble, view.losses
+    assert ensemble is not None  # noqa: S101 - for the type checker
+    held_out = [Strong(losses.of(loss)) for loss in ensemble.losses[-1:]]
+    yield _line(
+        f"model: {ensemble.kind} ensemble of {counted(len(ensemble.members), 'trial')}, ",
+        f"{losses.name}{' on the held-out rows ' if held_out else ''}",
+        *held_out,
+        *_tested(view, view.test_loss, ";" if held_out else ""),
+    )
+    built, alone = ensemble.nested.get(ensemble.kind), ensemble.nested.get("single")
+    if built is not None and alone is not None:
+        nested = f"{losses.named(built)}; best trial {losses.of(alone)}"
+        yield _line(f"on held-out rows not used to build it: {nested}", depth=1)
+    weights = [f"trial {member.trial} {member.weight:.1%}" for member in ensemble.heaviest]
+    for start in range(0, len(weights), _MEMBERS_A_LINE):
+        yield _line(", ".join(weights[start : start + _MEMBERS_A_LINE]), depth=1)
+
+
+def _finalists(view: StudyView) -> Iterator[StudyLine]:
+    looks, best, losses = view.finalists, view.incumbent, view.losses
+    if not looks or best is None:
+        return
+    first, chosen = looks[0], chosen_look(looks)
+    if chosen.trial != best.trial or first.again is None:  # the finalists are out of date
+        return
+    other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
+    yield _line(
+        f"re-evaluated the best {len(looks)} on a second split: trial {chosen.trial} has the "
+        f"lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
+    )
+
+
+def _constraints(view: StudyView) -> Iterator[StudyLine]:
+    best = view.incumbent or view.nearest_infeasible
+    nearest = "" if view.incumbent or not best else f" in trial {best.trial}, the nearest"
+    for name, bound in view.constraints.items():
+        value = best.constraints.get(name) if best else None
+        measured = "not measured" if value is None else number_text(value)
+        yield _line(f"{name}: {measured} of at most {bound:g}{nearest}")
