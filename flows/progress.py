@@ -44,9 +44,6 @@ class RunningTrial:
     fold: int | None = None
 
 
-_MOST_POINTS = 200
-
-
 class CurvePoint(NamedTuple):
     """A new incumbent, and the study time at which it was found."""
 
@@ -55,7 +52,7 @@ class CurvePoint(NamedTuple):
 
 
 class IncumbentCurve:
-    """Incumbents so far. Above 200, every second one except the first and last is dropped."""
+    """Incumbents so far."""
 
     def __init__(self) -> None:
         self._points: list[tuple[str, CurvePoint]] = []
@@ -65,8 +62,6 @@ class IncumbentCurve:
         if self._points and (fidelity, loss) == (self._points[-1][0], self._points[-1][1].loss):
             return
         self._points.append((fidelity, CurvePoint(seconds, loss)))
-        if len(self._points) > _MOST_POINTS:
-            del self._points[1:-1:2]
 
     @property
     def points(self) -> tuple[CurvePoint, ...]:

@@ -3,16 +3,22 @@
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import pairwise
+from math import log
 from typing import Any
 
+from rich.console import Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
-from prefect_tune.deployments.views.console import PlainConsole, echo, echo_as_is
-from prefect_tune.deployments.views.live_lines import LiveLines
-from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.deployments.views.console import PlainConsole, bold, echo, echo_as_is, line
+from prefect_tune.flows.progress import CurvePoint, Observer, Progress
+from prefect_tune.flows.text import format_seconds, number_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked, masked_values
 
@@ -72,12 +78,95 @@ class _JsonLines(_Silent):
         echo_as_is(json.dumps(masked_values(trial.to_json()), separators=(",", ":")))
 
 
+_LAST_FAILURES = 2
+_BAR_WIDTH, _CURVE_WIDTH = 8, 24
+_BLOCKS = "▁▂▃▄▅▆▇█"
+
+
+class LiveLines:
+    """Lines at the bottom of a terminal; rich cuts the lines that exceed the terminal's height."""
+
+    def __init__(self) -> None:
+        self.progress: Progress | None = None
+        self._failures: deque[str] = deque(maxlen=_LAST_FAILURES)
+
+    def fail(self, text: str) -> None:
+        """Add the reason of a failed trial."""
+        self._failures.append(text)
+
+    def __rich__(self) -> Group:
+        """Return the state of the study, the running trials, and the last failures."""
+        progress = self.progress
+        if progress is None:
+            return Group()
+        status = [line(text) for text in (_status(progress),) if text]
+        failures = [line((" ".join(text.split()), "yellow")) for text in self._failures]
+        for text in (*status, *failures):
+            text.no_wrap, text.overflow = True, "ellipsis"
+        return Group(line(bold(progress.status_line())), *status, _running(progress), *failures)
+
+
+def _status(progress: Progress) -> str:
+    """Return the curve of incumbents, the expected end and the phase."""
+    parts = [progress.phase]
+    left, total = progress.seconds_left, progress.seconds_total
+    if left is not None and (total is None or left < total - progress.seconds - 1):
+        parts.insert(0, f"done in about {format_seconds(left)}")
+    if len(progress.curve) > 1:
+        first, last = (number_text(p.loss) for p in (progress.curve[0], progress.curve[-1]))
+        blocks = block_curve(progress.curve, progress.seconds, _CURVE_WIDTH)
+        parts.insert(0, f"{first} {blocks} {last}")
+    return " · ".join(filter(None, parts))
+
+
+def _running(progress: Progress) -> Table:
+    """Return a row for each running trial, the longest first."""
+    grid = Table.grid(padding=(0, 2))
+    for _ in range(4):
+        grid.add_column(no_wrap=True)
+    grid.add_column(no_wrap=True, overflow="ellipsis", style="dim")
+    for trial in sorted(progress.running, key=lambda trial: -trial.seconds):
+        step = f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
+        grid.add_row(
+            f"trial {trial.number:>3}",
+            step,
+            f"{format_seconds(trial.seconds)} of {format_seconds(trial.limit_seconds)}",
+            ProgressBar(trial.limit_seconds, trial.seconds, _BAR_WIDTH),
+            " > ".join(algorithm for algorithm in trial.path if algorithm != "none"),
+        )
+    return grid
+
+
+def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str:
+    """Return the incumbents over time as bars, each for an equal share of the time.
+
+    Heights are logarithmic if all losses are positive, because the first incumbents are much worse.
+    `seconds` is the study time at the end of the curve, and `width` the maximum number of bars.
+
+    >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
+    '████▄▄▁▁'
+    """
+    is_positive = min(point.loss for point in points) > 0
+    heights = [log(point.loss) if is_positive else point.loss for point in points]
+    low, high = min(heights), max(heights)
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    shown = [_BLOCKS[round((h - low) * scale)] for h in heights]
+    start = points[0].seconds
+    end = max(seconds, points[-1].seconds)
+    borders = [*(point.seconds for point in points), end]
+    if end <= start:
+        return shown[-1]
+    columns = [round((at - start) / (end - start) * width) for at in borders]
+    drawn = "".join(block * (b - a) for block, (a, b) in zip(shown, pairwise(columns), strict=True))
+    # An incumbent of a moment ago has no bar of its own.
+    return drawn if columns[-1] > columns[-2] else drawn[:-1] + shown[-1]
+
+
 class _Terminal(_Silent):
     """Live lines at the bottom; failures, new incumbents and notes scroll above them."""
 
     def __init__(self, console: PlainConsole, lines: LiveLines) -> None:
         self._console, self._lines = console, lines
-        self._fidelity: str | None = None
 
     def note(self, text: str) -> None:
         self._console.print(text, style="dim")
@@ -87,26 +176,15 @@ class _Terminal(_Silent):
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Print failures and new incumbents, and update the live lines."""
+        self._lines.progress = progress
+        if trial.failure is not None:
+            self._lines.fail(progress.trial_line(trial))
         if trial.failure is not None or progress.incumbent == trial:
             style = "yellow" if trial.failure else "green"
             self._console.print(progress.trial_line(trial), style=style)
-        if trial.failure is not None:
-            self._lines.fail(progress.trial_line(trial))
-        self._note_fidelity(progress)
-        self.tick(progress)
 
     def tick(self, progress: Progress) -> None:
-        self._lines.show(progress)
-
-    def _note_fidelity(self, progress: Progress) -> None:
-        """Print a note when the fidelity of the incumbents changes, as losses may jump."""
-        if progress.incumbent is None:
-            return
-        fidelity, before = progress.part(progress.incumbent), self._fidelity
-        self._fidelity = fidelity
-        if before is not None and before != fidelity:
-            of = fidelity or "the full evaluation"
-            self.note(f"the best loss now comes from {of}; it is not comparable with earlier ones")
+        self._lines.progress = progress
 
 
 def is_notebook() -> bool:
@@ -127,12 +205,12 @@ class NotebookLine:
     """One line with the state of the study and the latest note."""
 
     def __init__(self) -> None:
-        self._standing = ""
+        self._status = ""
         self._handle: Any = None
 
     def note(self, text: str) -> None:
         """Show a note after the state of the study."""
-        self._show(" · ".join(filter(None, (self._standing, masked(text)))))
+        self._show(" · ".join(filter(None, (self._status, masked(text)))))
 
     def warn(self, text: str) -> None:
         """Print a warning, which stays."""
@@ -144,8 +222,8 @@ class NotebookLine:
 
     def tick(self, progress: Progress) -> None:
         """Show the state of the study, if it has changed."""
-        if (line := progress.status_line()) != self._standing:
-            self._standing = line
+        if (line := progress.status_line()) != self._status:
+            self._status = line
             self._show(line)
 
     def _show(self, line: str) -> None:

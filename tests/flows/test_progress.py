@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from prefect_tune.deployments.views.live_lines import block_curve
+from prefect_tune.deployments.views.live import block_curve
 from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RemainingTime
 from prefect_tune.flows.text import Whole
 
@@ -40,15 +40,6 @@ def test_only_losses_of_as_much_as_the_last_one_are_compared_with_it() -> None:
     assert curve.points == ((1.0, 12.0), (3.0, 10.0))
     curve.add(4.0, 20.0)
     assert curve.points == ((4.0, 20.0),)
-
-
-def test_very_many_incumbents_are_thinned_and_first_and_last_stay() -> None:
-    curve = IncumbentCurve()
-    for number in range(10_000):
-        curve.add(float(number), 10_000.0 - number)
-        assert len(curve.points) <= 200
-    assert curve.points[0] == (0.0, 10_000.0)
-    assert curve.points[-1] == (9_999.0, 1.0)
 
 
 @pytest.mark.parametrize("losses", [[9.0], [9.0, 9.0], [40.0, 9.0, 3.0], [-1.0, -3.0], [0.0, 0.0]])
