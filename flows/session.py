@@ -12,7 +12,7 @@ from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
 
 from prefect_tune.flows.final_model import ending_seconds, fit_final_model
-from prefect_tune.flows.flow_run_page.page import shown_on_page
+from prefect_tune.flows.flow_run_page import shown_on_page
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.prefect_events import CompletedStudy, FailedStudy, send_event
 from prefect_tune.flows.preparation.prepare import PreparedStudy
@@ -83,22 +83,21 @@ def run_study(
                     held = None if prepared.night is None else prepared.night.held
                     n_task_runs = _run(study, pace, page, only, requests, held=held)
             except BaseException as error:
-                page.state = "failed" if isinstance(error, StudyFailed) else "interrupted"
+                state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
                     if isinstance(error, StudyFailed):
                         study.set_result(no_model=str(error))
                     observer.write()
-                study.set_state(page.state)
+                study.set_state(state)
                 _send_failed(study, error)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"
-            page.state = "interrupted" if is_still_cut else "complete"
-            study.set_state(page.state)
+            study.set_state("interrupted" if is_still_cut else "complete")
             study.set_result(no_model=None)
             finish_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
             observer.write()
-            page.result = view = read_study(prepared.store, study.name)
+            view = read_study(prepared.store, study.name)
             _send_completed(study, view)
         return view.to_json()
 

@@ -95,27 +95,16 @@ def test_the_run_shows_its_steps_cached_ones_too_and_its_artifacts(page, pages, 
     shows(page, f"{STUDY} (random)", f"study:{STUDY}", "method:random")
     shows(page, "trial 4", "fit model", "encode", "Cached")
     page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=Artifacts")
-    shows(page, *(f"{STUDY}-{part}" for part in ("progress", "summary", "trials")))
+    shows(page, *(f"{STUDY}-{part}" for part in ("progress", "summary")))
 
 
-def test_the_summary_has_the_curve_and_leads_to_a_failed_trials_task_run(
-    page, pages, flow_run_id
-) -> None:
-    from playwright.sync_api import expect
-
+def test_the_summary_has_the_lines_of_show_and_loads_nothing(page, pages, flow_run_id) -> None:
     (summary,) = [a for a in artifacts(flow_run_id) if a.key == f"{STUDY}-summary"]
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
     page.goto(f"{pages}/artifacts/artifact/{summary.id}")
-    shows(page, "Best error: ", "on the test rows", "no model", f"prefect-tune retry {STUDY}")
-    picture = page.locator("img[src^='data:image/svg']")
-    expect(picture).to_be_visible()
-    assert picture.evaluate("image => image.complete && image.naturalWidth") == 640
+    shows(page, "Best error: ", "on the test rows", f"prefect-tune retry {STUDY}")
     assert not [url for url in requested if "evil" in url]
-    failed = page.get_by_role("link", name=re.compile(r"trial.\d")).first
-    number = failed.inner_text()[len("trial ") :]
-    page.goto(failed.get_attribute("href"))
-    shows(page, f"trial {number}", "Failed", f"see prefect-tune show {STUDY} --trial {number}")
 
 
 def test_the_command_says_where_prefect_shows_a_failed_trial(

@@ -1,0 +1,186 @@
+"""The page of a study's flow run in Prefect: the lines of `show`, and the share that is done."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import copy_context
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Thread
+from time import monotonic
+from uuid import UUID
+
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.runtime import deployment, flow_run
+
+from prefect_tune.flows.markdown import block, escaped
+from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.reading.commands import next_commands
+from prefect_tune.flows.reading.study_lines import study_lines
+from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.workers.server_pace import OutageNote
+from prefect_tune.optimizers.trials.trial import Trial
+
+_LEAST_SECONDS = 5.0
+"""Shortest interval between updates."""
+_SHARE = 0.01
+"""Share of the time that updates may take, as each reads the study."""
+_LAST_SECONDS, _CUT_SECONDS, _AWAY_SECONDS = 10.0, 2.0, 1.0
+"""Longest wait for the last update: after an end, an interrupt, and an update that failed."""
+_DIGEST = 6
+
+
+def artifact_key(name: str, part: str) -> str:
+    """Return the artifact key for a part of the page named `name`.
+
+    >>> artifact_key("responders", "summary"), artifact_key("A.b", "summary")
+    ('responders-summary', 'a-b-4ff54a-summary')
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    if plain != name:  # else `a.b` and `a_b` would be versions of one artifact
+        plain = f"{plain}-{sha256(name.encode()).hexdigest()[:_DIGEST]}".lstrip("-")
+    return f"{plain}-{part}"
+
+
+@dataclass
+class RunArtifact:
+    """An artifact of a flow run; `kind` is `markdown` or `progress`."""
+
+    key: str
+    kind: str
+    _artifact_id: UUID | None = None
+
+    def publish(self, data: str | float, description: str) -> None:
+        """Create the artifact, or update it; `description` is a plain text."""
+        line = escaped(description)
+        with get_client(sync_client=True) as client:
+            if self._artifact_id is not None:
+                update = ArtifactUpdate(data=data, description=line)
+                client.update_artifact(self._artifact_id, update)
+                return
+            made = ArtifactCreate(
+                key=self.key,
+                type=self.kind,
+                data=data,
+                description=line,
+                flow_run_id=UUID(str(flow_run.id)),
+            )
+            self._artifact_id = client.create_artifact(made).id
+
+
+@contextmanager
+def shown_on_page(
+    study: Study, observer: Observer, progress: Progress, outage: OutageNote
+) -> Iterator["FlowRunPage"]:
+    """Yield the page of the current flow run, an observer, and publish it during the body."""
+    page = FlowRunPage(study, observer, progress, outage)
+    page.update()
+    try:
+        yield page
+    except BaseException:
+        page.update(wait_seconds=_CUT_SECONDS)
+        raise
+    page.update(wait_seconds=_LAST_SECONDS)
+
+
+class FlowRunPage:
+    """The page of a flow run, as an observer that passes all on to `observer`.
+
+    Runs of a series or of a deployment share the keys of artifacts, so Prefect shows their
+    artifacts as versions of one. `outage` reports an unreachable server.
+    """
+
+    def __init__(
+        self, study: Study, observer: Observer, progress: Progress, outage: OutageNote
+    ) -> None:
+        self._study, self._observer, self._outage = study, observer, outage
+        self._progress = progress
+        series, name = study.plan.options.series, study.name
+        if series is None and deployment.id and not flow_run.parameters.get("study"):
+            name = f"{flow_run.flow_name}-{deployment.name}"
+        key = series or name
+        self._summary = RunArtifact(artifact_key(key, "summary"), "markdown")
+        self._share = RunArtifact(artifact_key(key, "progress"), "progress")
+        self._thread: Thread | None = None
+        self._next_update = 0.0
+        self._error: Exception | None = None
+
+    def note(self, text: str) -> None:
+        """Pass on a note."""
+        self._observer.note(text)
+
+    def warn(self, text: str) -> None:
+        """Pass on a warning."""
+        self._observer.warn(text)
+
+    def tick(self, progress: Progress) -> None:
+        """Take the progress; report once if the page cannot be published."""
+        self._progress = progress
+        if self._error is not None:
+            self._outage.say(self._error)
+        self._observer.tick(progress)
+
+    def ended(self, trial: Trial, progress: Progress) -> None:
+        """Update the page, unless the last update was a moment ago."""
+        self._progress = progress
+        if monotonic() >= self._next_update:
+            self.update()
+        self._observer.ended(trial, progress)
+
+    def update(self, *, wait_seconds: float = 0.0) -> None:
+        """Update the page in a thread, because servers may be slow; wait at most some seconds."""
+        if self._error is not None:
+            wait_seconds = min(wait_seconds, _AWAY_SECONDS)
+        if self._thread is not None:
+            self._thread.join(wait_seconds)
+            if self._thread.is_alive():
+                return
+        self._thread = Thread(target=copy_context().run, args=(self._publish,), daemon=True)
+        self._thread.start()
+        self._thread.join(wait_seconds)
+        if wait_seconds and self._error is not None:
+            self._outage.say(self._error)
+
+    def _publish(self) -> None:
+        since = monotonic()
+        try:
+            view = read_study(self._study.store, self._study.name)
+            line = self._progress.status_line()
+            self._summary.publish(summary(view), line)
+            self._share.publish(self._percent(is_complete=view.state == "complete"), line)
+            self._error = None
+        except Exception as error:  # a study does not depend on what Prefect shows
+            self._error = error
+        now = monotonic()
+        self._next_update = now + max(_LEAST_SECONDS, (now - since) / _SHARE)
+
+    def _percent(self, *, is_complete: bool) -> float:
+        """Return the finished share of the search, measured by its closest bound."""
+        progress, shares = self._progress, [0.0]
+        if progress.seconds_total:
+            shares.append(progress.seconds / progress.seconds_total)
+        if progress.trials_total:
+            shares.append((progress.n_begun - progress.n_running) / progress.trials_total)
+        return 100.0 if is_complete else round(100 * min(max(shares), 0.99), 1)
+
+
+def summary(view: StudyView) -> str:
+    """Return the lines of `show` as Markdown; a code block shows texts of users literally."""
+    title, best = "No trial leads yet", view.incumbent
+    if best is not None:
+        title = f"Best {escaped(view.losses.name)}: {view.losses.of(best.loss)}"
+    series = view.series.name if view.series else None
+    commands = next_commands(
+        view.study,
+        view.store_options,
+        has_model=view.has_model,
+        has_failed=view.n_failed > 0,
+        series=series,
+    )
+    lines = [f"{view.study} ({view.method} in {view.space}, {view.state})"]
+    lines += ["  " * (1 + line.depth) + line.text for line in study_lines(view)]
+    return "\n".join(
+        [f"## {title}", "", *block(lines, "text"), "", "### Next", "", *block(commands, "sh")]
+    )

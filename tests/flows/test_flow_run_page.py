@@ -1,0 +1,127 @@
+"""The page of a flow run follows its study, and neither slow nor absent servers delay the study."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from flow_studies import entered, study_view, tell
+from markdown_it import MarkdownIt
+from observing import Heard
+from prefect import flow
+from prefect.runtime import flow_run
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect_api import artifacts
+from processes import wait_for
+from studies import context_of
+from worlds import evaluation, mixed_space, told
+
+from prefect_tune.flows import flow_run_page as module
+from prefect_tune.flows.flow_run_page import FlowRunPage, artifact_key, shown_on_page, summary
+from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.text import Whole
+from prefect_tune.flows.workers.server_pace import OutageNote
+from prefect_tune.optimizers import Query
+from prefect_tune.optimizers.space.configuration import default_configuration
+
+QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
+PROGRESS = Progress(
+    study="s", metric="error", n_trials=0, n_failed=0, n_running=0,
+    trials_total=4, seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0,
+    seconds_saved=0.0,
+    whole=Whole(3, None),
+)  # fmt: skip
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Iterator[Study]:
+    with entered(context_of(tmp_path), "s") as study:
+        yield study
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """One that takes connections and never answers."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(100)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/api"
+
+
+@pytest.mark.usefixtures("server")
+def test_the_page_has_the_lines_of_show_and_the_share_that_is_done(study, monkeypatch) -> None:
+    monkeypatch.setattr(module, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(module, "_SHARE", 1e9)
+    heard = Heard()
+
+    @flow(persist_result=False)
+    def running() -> UUID:
+        flow_run_id = UUID(str(flow_run.id))
+        with shown_on_page(study, heard, PROGRESS, OutageNote(heard)) as page:
+            wait_for(lambda: len(artifacts(flow_run_id)) == 2)
+            trial = tell(study, evaluation(5.0))
+            page.ended(trial, replace(PROGRESS, n_trials=1, n_begun=3, n_running=1))
+            wait_for(lambda: {50.0} < {a.data for a in artifacts(flow_run_id)})
+            study.set_state("complete")
+        return flow_run_id
+
+    found = {a.key: a for a in artifacts(running())}
+    assert set(found) == {"s-summary", "s-progress"}  # updated in place
+    assert found["s-progress"].data == 100.0
+    page = found["s-summary"].data
+    assert page.startswith("## Best error: 5 %\n")
+    assert "(random in small, complete)" in page
+    assert "prefect-tune report s --store" in page
+    assert heard.notes == []
+
+
+def test_a_server_that_never_answers_delays_nothing(study, silent_server, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", str(uuid4()))
+    heard = Heard()
+    with temporary_settings({PREFECT_API_URL: silent_server}):
+        page = FlowRunPage(study, heard, PROGRESS, OutageNote(heard))
+        page.update()
+        for number in range(50):
+            page.ended(told(number, QUERY, 5.0), PROGRESS)
+            page.tick(PROGRESS)
+        page.update(wait_seconds=0.1)
+    assert [trial.number for trial in heard.trials] == list(range(50))
+    assert len(heard.ticks) == 50
+
+
+def test_an_absent_server_is_reported_once(study, silent_server, monkeypatch) -> None:
+    monkeypatch.setenv("PREFECT__RUNTIME__FLOW_RUN__ID", str(uuid4()))
+    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
+    heard = Heard()
+    gone = silent_server.replace("127.0.0.1", "127.0.0.2")  # where nobody listens
+    with temporary_settings({PREFECT_API_URL: gone}):
+        page = FlowRunPage(study, heard, PROGRESS, OutageNote(heard))
+        page.update()
+        wait_for(lambda: page.tick(PROGRESS) or heard.notes)
+        page.tick(PROGRESS)
+        page.update(wait_seconds=10.0)
+    (note,) = heard.notes
+    assert "Prefect server" in note
+
+
+def test_a_summary_shows_texts_of_users_literally() -> None:
+    hostile = "<img src=x> [a](javascript:b) https://evil.example ```` ~~~ \u202e"
+    view = study_view(no_model=hostile, study="a`b", data=hostile)
+    kinds = {
+        token.type for token in MarkdownIt("gfm-like", {"linkify": False}).parse(summary(view))
+    }
+    assert kinds == {"heading_open", "inline", "heading_close", "fence"}
+    assert "\u202e" not in summary(view)
+
+
+@pytest.mark.parametrize("name", ["responders", "A.b", "a_b", "a-b", "-", "x" * 100])
+def test_names_of_studies_give_keys_that_prefect_takes_and_that_differ(name) -> None:
+    key = artifact_key(name, "trials")
+    assert all(c.islower() or c.isdigit() or c == "-" for c in key)
+    others = {artifact_key(n, "trials") for n in ("responders", "A.b", "a_b", "a-b", "a.b")}
+    assert len(others) == 5
