@@ -9,9 +9,8 @@ decide again.
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
-from uuid import UUID
 
-from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
+from prefect_tune.flows.flow_run_page import RunArtifact, artifact_key
 from prefect_tune.flows.markdown import escaped, table
 from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.progress import Observer
@@ -81,8 +80,7 @@ def _decide(
     earlier = [run.study for run in series.runs if run.study not in {study.name, *decided}]
     for candidate in [*earlier, study.name]:
         if store.records.exists(model_record(candidate)):
-            flow_run_id = UUID(study.plan.flow_run_id)
-            promotion = _Promotion(held, candidate, running, context, flow_run_id, observer)
+            promotion = _Promotion(held, candidate, running, context, observer)
             try:
                 promotion.decide()
             except RecordDamaged as error:  # a later run may replace the model
@@ -98,7 +96,6 @@ class _Promotion:
     candidate: str
     running: DaskTrials
     context: StudyContext
-    flow_run_id: UUID
     observer: Observer
 
     def decide(self) -> None:
@@ -114,7 +111,7 @@ class _Promotion:
         # A resumed study may have another model, and then gets another decision.
         self.held.append_decision(self.candidate, decision.to_json(), once=not earlier)
         self.observer.note(f"{self.candidate}: {decision.reason}")
-        publish_decision(self.flow_run_id, series.name, self.candidate, decision)
+        publish_decision(series.name, self.candidate, decision)
         if decision.promoted:
             _send_event(series, self.candidate, decision)
 
@@ -248,21 +245,13 @@ def _send_event(series: Series, study: str, decision: Decision) -> None:
     )
 
 
-def publish_decision(flow_run_id: UUID, series: str, study: str, decision: Decision) -> None:
+def publish_decision(series: str, study: str, decision: Decision) -> None:
     """Publish a decision as a Prefect artifact, one key per series; warn if that fails."""
-    page = Page(
-        artifact_key(series, "champion"),
-        "markdown",
-        "\n".join(_lines(series, study, decision)),
-        escaped(decision.reason),
-    )
-    publisher = Publisher(flow_run_id)
+    artifact = RunArtifact(artifact_key(series, "champion"), "markdown")
     try:
-        publisher.publish(page)
+        artifact.publish("\n".join(_lines(series, study, decision)), decision.reason)
     except Exception as error:  # a study does not depend on what Prefect shows
         warn("server", f"the decision on {study} is not shown in Prefect: {error}")
-    finally:
-        publisher.close()
 
 
 def _lines(series: str, study: str, decision: Decision) -> list[str]:

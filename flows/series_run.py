@@ -10,7 +10,7 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from prefect_tune.flows.flow_run_page.publishing import Page, Publisher, artifact_key
+from prefect_tune.flows.flow_run_page import RunArtifact, artifact_key
 from prefect_tune.flows.prefect_events import ChangedData, send_event
 from prefect_tune.flows.preparation.in_series import NextStudy
 from prefect_tune.flows.preparation.prepare import PreparedStudy
@@ -104,13 +104,11 @@ def _skipped(prepared: PreparedStudy, night: NextStudy) -> State[Any]:
     view = read_study(prepared.store, prepared.name)
     flow_run_id, series = UUID(str(flow_run.id)), night.held.name
     tags = dict.fromkeys([*flow_run.tags, f"series:{series}", f"study:{prepared.name}"])
-    publisher = Publisher(flow_run_id)
+    artifact = RunArtifact(artifact_key(series, "summary"), "markdown")
     with suppress(Exception):  # a retry of the flow run would record a second skip
         with get_client(sync_client=True) as client:
             client.update_flow_run(flow_run_id, name=f"{prepared.name} (skipped)", tags=list(tags))
-        key = artifact_key(series, "summary")
-        publisher.publish(Page(key, "markdown", _page(view, series, reason), reason))
-    publisher.close()
+        artifact.publish(_page(view, series, reason), reason)
     return Completed(name=SKIPPED, message=f"series {series}: {reason}", data=view.to_json())
 
 
