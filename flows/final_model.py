@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import Any
 
 from prefect_tune.flows.options.values import EnsembleKind, EnsembleRule
 from prefect_tune.flows.progress import Observer
@@ -32,9 +31,16 @@ from prefect_tune.flows.study.ensemble import (
     stored_predictions,
 )
 from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
+from prefect_tune.flows.study.facts import (
+    Ensemble,
+    FailedRefit,
+    ModelCheck,
+    ModelFacts,
+    Replaced,
+    WeightedTrial,
+)
 from prefect_tune.flows.study.finalists import finalists_of, picks_single_trial, recheck_seconds
 from prefect_tune.flows.study.next_best import NextBest, ranked_trials
-from prefect_tune.flows.study.plan import awaits_refit
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.text import LossWords, counted, format_seconds
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -82,31 +88,32 @@ def fit_final_model(
     for_choice = max(left - after, _LEAST_CHOICE_SECONDS)
     choose = partial(choose_ensemble, restore=restore, seconds=for_choice)
     choice = _choice(study, incumbent, choose)
-    is_short = awaits_refit(study.result)
+    is_short = study.facts.model.awaits_refit
     if not is_short and _is_replaced(study, choice):
-        if not _is_scored(study):
+        if not study.facts.model.is_scored:
             _score(study, running, context, observer)
         return
     if not is_short and _is_fitted(study, choice, incumbent):
-        study.set_result(ensemble=choice.ensemble)
-        if not _is_scored(study):
+        _record(study, replace(study.facts.model, ensemble=choice.ensemble))
+        if not study.facts.model.is_scored:
             _score(study, running, context, observer)
         return
     for text in _notes(study, choice):
         observer.note(text)
     refits = _Refits(study, running, context, observer, seconds_left)
     fitted, seconds, failures = _fitted(refits, choice)
-    study.set_result(
+    replaced = tuple(member.trial for member in choice.members)
+    model = ModelFacts(
         members=fitted.members,
-        of_folds=refits.are_of_folds,
-        fitted_subset=refits.subset,
+        is_of_folds=refits.are_of_folds,
+        subset=refits.subset,
         single_best=fitted.single_best(incumbent).number,
         ensemble=fitted.ensemble,
         refit_seconds=seconds,
-        instead_of={**_attempt(study, choice), "failures": failures} if failures else None,
-        is_scored=False,
-        **_NOT_TESTED,
+        instead_of=Replaced(replaced, failures[0].reason, failures) if failures else None,
+        limits=_limits(study),
     )
+    _record(study, model)
     done = "averaged" if refits.are_of_folds else "fitted"
     observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
     _score(study, running, context, observer)
@@ -148,39 +155,36 @@ def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     return around + min(refit_seconds(study, members, n_slots, subset or 1.0), room)
 
 
-_NOT_TESTED = {
-    "test_loss": None,
-    "equal_rows": None,
-    "test_loss_undefined": None,
-    "single_best_test_loss": None,
-    "single_best_test_loss_undefined": None,
-    "usefulness": None,
-}
+def _record(study: Study, model: ModelFacts) -> None:
+    study.record(replace(study.facts, model=model))
 
 
-def _is_scored(study: Study) -> bool:
-    return bool(study.result.get("is_scored", True))
+def _limits(study: Study) -> tuple[float, int | None]:
+    limits = study.plan.trial_limits()
+    return limits.seconds, limits.memory_bytes
 
 
 def _score(study: Study, running: DaskTrials, context: StudyContext, observer: Observer) -> None:
     """Score the stored model on the test rows; for an ensemble, also the best trial alone."""
-    members, number = study.result["members"], study.result["single_best"]
+    facts = study.facts.model
+    number = facts.single_best
     model = alone = score_model(running, context)
-    is_compared = [member["trial"] for member in members] != [number]
-    if is_compared and (model.loss is not None or model.undefined):
+    is_compared = number is not None and [member.trial for member in facts.members] != [number]
+    if number is not None and is_compared and (model.loss is not None or model.undefined):
         best = study.trials[number]
-        is_of_folds = study.result.get("of_folds")
-        member = folds_of(best) if is_of_folds else member_of(study, best)
+        member = folds_of(best) if facts.is_of_folds else member_of(study, best)
         alone = score_model(running, context, member)
-    study.set_result(
+    facts = replace(
+        facts,
         is_scored=model.is_final and alone.is_final,
         usefulness=_usefulness(study, model.usefulness),
         test_loss=model.loss,
-        equal_rows=None if model.equal is None else to_document(model.equal),
+        equal_rows=model.equal,
         test_loss_undefined=model.undefined or None,
         single_best_test_loss=alone.loss,
         single_best_test_loss_undefined=alone.undefined or None,
     )
+    _record(study, facts)
     tested = [("", model), *([(f"trial {number} alone: ", alone)] if is_compared else [])]
     for whose, test in tested:
         losses = LossWords(study.plan.metric)
@@ -192,8 +196,8 @@ def _score(study: Study, running: DaskTrials, context: StudyContext, observer: O
         observer.note(LossWords(study.plan.metric).without_equal(model.equal))
 
 
-def _usefulness(study: Study, test: Usefulness | None) -> dict[str, Any] | None:
-    """Return the comparison of the model with a constant, as JSON values of `ModelCheck`.
+def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:
+    """Return the comparison of the model with a constant.
 
     The incumbent's predictions of the held-out rows add to the evidence of the test rows.
     """
@@ -210,12 +214,16 @@ def _usefulness(study: Study, test: Usefulness | None) -> dict[str, Any] | None:
     shown, rare = test or over, rare_class(dataset, split)
     if shown is None:
         return None
-    return {
+    return ModelCheck(
         **to_document(shown),
-        "rows": "held-out" if test is None else "test",
-        "is_useless": is_useless(test, over),
-        "rare_class": None if rare is None else str(dataset.classes[rare]),
-    }
+        rows="held-out" if test is None else "test",
+        is_useless=is_useless(test, over),
+        rare_class=None if rare is None else str(dataset.classes[rare]),
+    )
+
+
+_COMPARED = {"auto", "greedy"}
+"""Rules that compare an ensemble with the best trial alone."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +235,8 @@ class _Choice:
     chosen: ChosenEnsemble | None = None
 
     @property
-    def members(self) -> list[dict[str, Any]]:
-        return [{"trial": trial.number, "weight": weight} for trial, weight in self.weighted]
+    def members(self) -> tuple[WeightedTrial, ...]:
+        return tuple(WeightedTrial(trial.number, weight) for trial, weight in self.weighted)
 
     @property
     def is_ensemble(self) -> bool:
@@ -239,12 +247,13 @@ class _Choice:
         return incumbent if self.is_ensemble else self.weighted[0][0]
 
     @property
-    def ensemble(self) -> dict[str, Any] | None:
-        """Ensemble, or the single trial preferred to an ensemble, as JSON values; else None."""
-        is_compared = self.rule is not None and self.rule.kind in {"auto", "greedy"}
-        if self.chosen is not None and (self.chosen.kind != "single" or is_compared):
-            return {**self.chosen.to_json(), "members": self.members}
-        return {"kind": "method", "members": self.members} if self.is_ensemble else None
+    def ensemble(self) -> Ensemble | None:
+        """Ensemble, or the single trial preferred to an ensemble; else None."""
+        chosen, is_compared = self.chosen, self.rule is not None and self.rule.kind in _COMPARED
+        if chosen is not None and (chosen.kind != "single" or is_compared):
+            nested = dict[str, float](chosen.nested.items())
+            return Ensemble(chosen.kind, self.members, chosen.losses, nested)
+        return Ensemble("method", self.members) if self.is_ensemble else None
 
 
 def _rule(study: Study) -> EnsembleRule | None:
@@ -386,27 +395,27 @@ class _Refits:
             raise OutOfTime("it took longer than expected")
 
 
-def _fitted(refits: _Refits, choice: _Choice) -> tuple[_Choice, float, list[dict[str, Any]]]:
+def _fitted(refits: _Refits, choice: _Choice) -> tuple[_Choice, float, tuple[FailedRefit, ...]]:
     """Fit the choice or the best refittable trial; return it, the seconds and the failures."""
-    study, failures = refits.study, list[dict[str, Any]]()
+    study, failures = refits.study, list[FailedRefit]()
     next_best = NextBest(_others(study, choice), study.seconds())
     singles = (_Choice(((trial, 1.0),)) for trial in next_best)
     for candidate in chain([choice], singles):
         if failures:
             number = candidate.weighted[0][0].number
-            refits.observer.note(f"{failures[-1]['reason']}; trying trial {number} instead")
+            refits.observer.note(f"{failures[-1].reason}; trying trial {number} instead")
         try:
             seconds = refits.fit(candidate.weighted)
         except RefitFailed as failure:
-            numbers = [trial.number for trial, _ in candidate.weighted]
-            failures.append({"trials": numbers, "reason": masked(str(failure))})
+            numbers = tuple(trial.number for trial, _ in candidate.weighted)
+            failures.append(FailedRefit(numbers, masked(str(failure))))
             if not candidate.is_ensemble:
                 next_best.note_failure(candidate.weighted[0][0], failure)
         else:
-            return candidate, seconds, failures
+            return candidate, seconds, tuple(failures)
     tried = counted(len(failures), "refit")
     raise StudyFailed(
-        f"study {study.name!r} ended without a model: {tried} failed; {failures[0]['reason']}"
+        f"study {study.name!r} ended without a model: {tried} failed; {failures[0].reason}"
     )
 
 
@@ -420,22 +429,18 @@ def _others(study: Study, choice: _Choice) -> list[Trial]:
 
 def _is_replaced(study: Study, choice: _Choice) -> bool:
     """Return whether this choice failed before under the same limits and was replaced."""
-    replaced = study.result.get("instead_of") or {}
-    is_same = {**replaced, **_attempt(study, choice)} == replaced
+    model, trials = study.facts.model, tuple(member.trial for member in choice.members)
+    is_replaced = model.instead_of is not None and model.instead_of.trials == trials
+    is_same = is_replaced and model.limits == _limits(study)
     return is_same and study.store.records.is_whole(model_record(study.name))
-
-
-def _attempt(study: Study, choice: _Choice) -> dict[str, Any]:
-    limits = study.plan.trial_limits()
-    return {"members": choice.members, "limits": [limits.seconds, limits.memory_bytes]}
 
 
 def _is_fitted(study: Study, choice: _Choice, incumbent: Trial) -> bool:
     """Return whether the stored model is this choice and is compared with the incumbent."""
-    result = study.result
+    model = study.facts.model
     is_alone = [trial.number for trial, _ in choice.weighted] == [incumbent.number]
-    is_tested = is_alone or result.get("single_best") == incumbent.number
-    is_same = result.get("members") == choice.members and is_tested
+    is_tested = is_alone or model.single_best == incumbent.number
+    is_same = model.members == choice.members and is_tested
     return is_same and study.store.records.is_whole(model_record(study.name))
 
 
@@ -444,7 +449,7 @@ def _incumbent(study: Study) -> Trial:
     if study.incumbent is not None:
         return study.incumbent
     if missed := nearest_miss(study):
-        study.set_result(members=None, ensemble=None, instead_of=None, **_NOT_TESTED)
+        _record(study, ModelFacts())
         raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
     raise StudyFailed(
         f"study {study.name!r} ended without a model because no trial was evaluated: "

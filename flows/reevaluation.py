@@ -11,7 +11,8 @@ from dataclasses import replace
 from functools import partial
 
 from prefect_tune.flows.progress import Observer
-from prefect_tune.flows.study.finalists import Look, chosen_look, finalists_of
+from prefect_tune.flows.study.facts import Recheck, best_recheck
+from prefect_tune.flows.study.finalists import finalists_of
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.text import LossWords, counted
@@ -48,34 +49,29 @@ def recheck_finalists(
     """
     few = finalists_of(study.plan, study.optimizer, running.n_slots)
     if not few:
-        if study.finalists:
-            study.set_finalists([])
+        study.record(replace(study.facts, finalists=()))
         return
-    known = {int(number): loss for number, loss in study.result.get("seen_again", {}).items()}
+    known = {recheck.trial: recheck for recheck in study.facts.rechecks}
     if new := [trial for trial in few if trial.number not in known]:
         listed = ", ".join(str(trial.number) for trial in new)
         observer.note(f"re-evaluating the best trials on another split of the rows: {listed}")
         try:
-            for number, loss in _losses_again(study, running, context, new):
-                known[number] = loss
-                study.set_result(seen_again={str(n): known[n] for n in known})
+            for recheck in _rechecks(study, running, context, new):
+                known[recheck.trial] = recheck
+                study.record(replace(study.facts, rechecks=tuple(known.values())))
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the re-evaluation ended early: {reason}")
-    looks = [
-        Look(trial.number, trial.evaluation.loss, known[trial.number])
-        for trial in few
-        if trial.number in known and trial.evaluation is not None
-    ]
-    is_compared = len(looks) > 1 and looks[0].trial == few[0].number
-    study.set_finalists(looks if is_compared else [])
+    finalists = tuple(known[trial.number] for trial in few if trial.number in known)
+    is_compared = len(finalists) > 1 and finalists[0].trial == few[0].number
+    study.record(replace(study.facts, finalists=finalists if is_compared else ()))
     if is_compared:
-        observer.note(_choice_text(LossWords(study.plan.metric), looks))
+        observer.note(_choice_text(LossWords(study.plan.metric), finalists))
 
 
-def _losses_again(
+def _rechecks(
     study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
-) -> Iterator[tuple[int, float | None]]:
-    """Yield trial numbers and losses on another split, None after a failure, until time is up."""
+) -> Iterator[Recheck]:
+    """Yield trials with their losses on another split, until time is up."""
     problem, store = study.problem, study.store
     dataset = load_dataset(store, problem.dataset)
     split = another_split(dataset, load_split(store, problem.split))
@@ -92,7 +88,9 @@ def _losses_again(
             running, context, trials, limit_seconds, what="re-evaluation of ", check=check
         ):
             evaluation = outcome.evaluation if isinstance(outcome, TrialOutcome) else None
-            yield trial.number, None if evaluation is None else evaluation.loss
+            if trial.evaluation is not None:
+                loss = None if evaluation is None else evaluation.loss
+                yield Recheck(trial.number, trial.evaluation.loss, loss)
 
 
 @contextmanager
@@ -113,9 +111,9 @@ def _check_time(study: Study) -> None:
         raise _TimeSpent("time budget used")
 
 
-def _choice_text(losses: LossWords, looks: Sequence[Look]) -> str:
-    first, chosen = looks[0], chosen_look(looks)
-    if first.again is None:
+def _choice_text(losses: LossWords, finalists: Sequence[Recheck]) -> str:
+    first, chosen = finalists[0], best_recheck(finalists)
+    if first.recheck_loss is None:
         return f"trial {first.trial} failed on the other split and stays the choice"
     if chosen == first:
         return f"trial {first.trial} stays the best: {losses.named(first.mean)} over both splits"

@@ -86,14 +86,14 @@ def run_study(
                 state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
                     if isinstance(error, StudyFailed):
-                        study.set_result(no_model=str(error))
+                        study.record(replace(study.facts, no_model=str(error)))
                     observer.write()
                 study.set_state(state)
                 _send_failed(study, error)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"
             study.set_state("interrupted" if is_still_cut else "complete")
-            study.set_result(no_model=None)
+            study.record(replace(study.facts, no_model=None))
             finish_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
             observer.write()
@@ -205,7 +205,8 @@ def _run(
 def _record_decisions(study: Study, observer: Observer, reported: Collection[str]) -> None:
     """Record the decisions of the method; show its notes that are not `reported`, and warnings."""
     decisions = study.optimizer.decisions
-    study.set_result(decisions=decisions, algorithm_seconds=study.optimizer.costs.portable())
+    seconds = tuple(study.optimizer.costs.portable())
+    study.record(replace(study.facts, decisions=decisions, algorithm_seconds=seconds))
     for note in decisions.get("notes", ()):
         if note not in reported:
             observer.note(f"{study.optimizer.name}: {note}")

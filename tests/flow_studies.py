@@ -10,7 +10,8 @@ from studies import store_of
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.reading.study_view import ModelCheck, StudyView
+from prefect_tune.flows.reading.study_view import StudyView
+from prefect_tune.flows.study.facts import ModelCheck
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial

@@ -59,6 +59,7 @@ from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.series_view import SeriesView, series_of
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import FailureGroup, counted, format_seconds
 from prefect_tune.optimizers.importance import Importance
@@ -93,7 +94,7 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
     progress, importance = ProgressPass(plan), ImportancePass(plan)
     paths, step_times, failures = PathsPass(), StepTimesPass(), FailuresPass()
     trade_offs, fidelities = TradeOffsPass(plan), FidelitiesPass(plan)
-    members = MembersPass(record.result.get("members") or ())
+    members = MembersPass(StudyFacts.from_stored(record).model.members)
     passes = progress, importance, paths, step_times, failures, trade_offs, fidelities, members
 
     def take(trial: TrialView) -> None:

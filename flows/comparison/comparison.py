@@ -12,13 +12,14 @@ from typing import Any
 
 import pandas as pd
 
-from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOSSES, curve_of
+from prefect_tune.flows.comparison.curves import curve_of
 from prefect_tune.flows.comparison.standings import ComparisonOutcome, SingleComparison, standings
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.values import parse_assignment, write_assignments
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import Note
 from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import method_named
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -101,7 +102,8 @@ class Replicate:
     def is_done(self) -> bool:
         """Return whether the search met the current stop rule and its incumbents are scored."""
         stored = self.stored()
-        losses, undefined = (stored.result.get(n, {}) for n in (TEST_LOSSES, UNDEFINED_TEST_LOSSES))
+        facts = StudyFacts.from_stored(stored)
+        losses, undefined = facts.test_losses, facts.test_losses_undefined
         is_scored = all(loss is not None or number in undefined for number, loss in losses.items())
         stop_rule = StudyPlan.from_stored(stored).options.stop_rule
         return self.has_ended() and is_scored and stop_rule == self.plan.options.stop_rule
@@ -156,7 +158,8 @@ class Comparison:
         with atomic_file(self.out) as path:
             curves.to_parquet(path, index=False)
         plan = self.replicates[0].plan
-        reasons = (r.stored().result.get(UNDEFINED_TEST_LOSSES, {}) for r in self.replicates)
+        facts = (StudyFacts.from_stored(replicate.stored()) for replicate in self.replicates)
+        reasons = (of_study.test_losses_undefined for of_study in facts)
         undefined = Counter(reason for found in reasons for reason in set(found.values()))
         compared = SingleComparison(
             comparison=self.name,

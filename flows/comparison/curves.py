@@ -14,15 +14,12 @@ from prefect_tune.flows.comparison.standings import (
     standings,
 )
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.tasks.bad_input import BadInput
 
-TEST_LOSSES = "test_losses"
-"""Result field with the test losses of incumbents, by trial number as text."""
-UNDEFINED_TEST_LOSSES = "test_losses_undefined"
-"""Result field with the reasons for undefined test losses, by trial number as text."""
 _TYPES = {
     "trial": "Int64",
     "incumbent": "Int64",
@@ -67,7 +64,7 @@ def curve_of(
 
 def _progress(ledger: Ledger, stored: StoredStudy) -> Iterator[dict[str, Any]]:
     """Yield the varying columns for the start and for each ended trial."""
-    tested = stored.result.get(TEST_LOSSES, {})
+    tested = StudyFacts.from_stored(stored).test_losses
     seconds = asking = 0.0
     configurations = set[bytes]()
     losses: dict[int, float] = {}

@@ -7,13 +7,14 @@ from prefect.exceptions import PrefectSignal
 from prefect.runtime import flow_run
 
 from prefect_tune.flows.comparison.comparison import Replicate
-from prefect_tune.flows.comparison.curves import TEST_LOSSES, UNDEFINED_TEST_LOSSES, curve_of
+from prefect_tune.flows.comparison.curves import curve_of
 from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.refitting import member_of, score_model
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import search
 from prefect_tune.flows.study.explanations import most_frequent_failure
+from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.text import LossWords, bracketed, format_seconds
@@ -81,7 +82,7 @@ def run_replicate(
                     search(study, running, plan.options.stop_rule, pace, notices, requests=requests)
                 except PrefectSignal as signal:  # raised again once all replicates have ended
                     raise Interrupted from signal
-            study.set_result(decisions=study.optimizer.decisions)
+            study.record(replace(study.facts, decisions=study.optimizer.decisions))
             _score(study, running, replicate, observer)
         except BaseException:
             study.set_state("interrupted")
@@ -104,13 +105,12 @@ def _score(
 
     A failed fit has no test loss and ranks last. It is retried when the comparison is resumed.
     """
-    losses: dict[str, float | None] = dict(study.result.get(TEST_LOSSES, {}))
-    undefined: dict[str, str] = dict(study.result.get(UNDEFINED_TEST_LOSSES, {}))
+    losses, undefined = dict(study.facts.test_losses), dict(study.facts.test_losses_undefined)
     context = replicate_context(replicate)
     numbers = _incumbents(study, replicate)
     for number in numbers:
-        members, key = [{"trial": number, "weight": 1}], str(number)
-        is_model = number != numbers[-1] or study.result.get("members") == members
+        members, key = (WeightedTrial(number, 1.0),), str(number)
+        is_model = number != numbers[-1] or study.facts.model.members == members
         if is_model and (losses.get(key) is not None or key in undefined):
             continue
         member = member_of(study, study.trials[number])
@@ -124,8 +124,7 @@ def _score(
             text = f"trial {number} could not be fitted on all training rows: {error}"
             observer.note(str(error) if isinstance(error, RefitFailed) else text)
             losses[key] = None
-            without_model = dict.fromkeys(("members", "test_loss", "test_loss_undefined"))
-            study.set_result(**{TEST_LOSSES: losses}, **without_model)
+            study.record(replace(study.facts, test_losses=dict(losses), model=ModelFacts()))
             continue
         test = score_model(running, context, check=observer.check)
         losses[key] = test.loss
@@ -135,13 +134,16 @@ def _score(
             name = LossWords(study.plan.metric).name
             text = f"{name} of trial {number} on the test rows is undefined: {test.undefined}"
             observer.note(text)
-        study.set_result(
-            **{TEST_LOSSES: losses, UNDEFINED_TEST_LOSSES: undefined},
+        model = ModelFacts(
             members=members,
             test_loss=test.loss,
             test_loss_undefined=test.undefined or None,
+            single_best_test_loss=test.loss,
             refit_seconds=seconds,
+            is_scored=True,
         )
+        facts = replace(study.facts, test_losses=dict(losses), model=model)
+        study.record(replace(facts, test_losses_undefined=dict(undefined)))
 
 
 def _incumbents(study: Study, replicate: Replicate) -> list[int]:
@@ -157,7 +159,7 @@ def _message(study: Study, incumbent: Trial) -> str:
     plan, trials = study.plan, study.trials.values()
     n_told, n_failed = sum(t.is_told for t in trials), sum(t.failure is not None for t in trials)
     begun = "" if study.n_begun == len(trials) else f"{study.n_begun} configurations in "
-    losses, test = LossWords(plan.metric), study.result.get("test_loss")
+    losses, test = LossWords(plan.metric), study.facts.model.test_loss
     tested = "" if test is None else f", on the test rows {losses.of(test)}"
     return (
         f"{losses.named(incumbent.loss)}{bracketed(plan.whole.part(incumbent.query.to_json()))}"

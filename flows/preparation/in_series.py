@@ -16,7 +16,8 @@ from prefect_tune.flows.series.changes import changes_between, check_needs
 from prefect_tune.flows.series.question import Question, comparable, differing
 from prefect_tune.flows.series.series import Changes, HeldSeries, Series, SeriesRun, find_series
 from prefect_tune.flows.series.warm_start import first_events, reused, warm_start
-from prefect_tune.flows.study.plan import StudyPlan, awaits_refit
+from prefect_tune.flows.study.facts import StudyFacts
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged
@@ -175,7 +176,7 @@ class _Run:
         if stored.state == "failed":
             return self._resumed(last, plan, f"{nothing}, which failed and is tried again")
         may_resume = self.given.options.if_unchanged != "skip"
-        if may_resume and awaits_refit(stored.result):
+        if may_resume and StudyFacts.from_stored(stored).model.awaits_refit:
             reason = f"{nothing}, but its model still needs a fit on all training rows"
             return self._resumed(last, plan, reason)
         if not has_grown(plan.options.stop_rule, StopRule(trials, seconds)):

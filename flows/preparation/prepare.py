@@ -31,6 +31,7 @@ from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.lookup import failed_trials, find_study, study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import check_not_busy, wait_until_free
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import format_bytes
@@ -261,7 +262,7 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
         stored = ledger.study(name)
         with suppress(DatabaseDamaged), documents_of(name):
             if stored and Problem.from_json(stored.problem).space_digest == space_digest:
-                known.append(stored.result.get("algorithm_seconds", ()))
+                known.append(StudyFacts.from_stored(stored).algorithm_seconds)
     known = [seconds for seconds in known if seconds][:_EARLIER_STUDIES]
     fits, held_out = (defaultdict[tuple[str, str], list[float]](list) for _ in range(2))
     for step, algorithm, of_fit, of_held_out in chain(*known):

@@ -38,18 +38,6 @@ def study_or_newest(store: ArtifactStore, name: str) -> str:
     return find_study(store, name).name
 
 
-def leader_of(ledger: Ledger, stored: StoredStudy) -> int | None:
-    """Return the number of the incumbent, as recorded by the study's process."""
-    if "best_trial" in stored.result:
-        number: int | None = stored.result.get("best_trial")
-        return number
-    from prefect_tune.optimizers.events import Told  # noqa: PLC0415 - heavy, and rarely needed
-
-    # A process started before an upgrade, with an older version, records leaders in events only.
-    numbers = [number for (number,) in ledger.event_values(stored.name, Told.kind, ("incumbent",))]
-    return numbers[-1] if numbers else None
-
-
 def list_trials(store: ArtifactStore, name: str) -> list[TrialView]:
     """Return all trials of a study by number; `UnknownName` or `DatabaseDamaged` on failure."""
     find_study(store, name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView
-from prefect_tune.flows.study.finalists import chosen_look
+from prefect_tune.flows.study.facts import best_recheck
 from prefect_tune.flows.text import (
     bracketed,
     counted,
@@ -172,15 +172,15 @@ def _ensemble(view: StudyView) -> Iterator[StudyLine]:
 
 
 def _finalists(view: StudyView) -> Iterator[StudyLine]:
-    looks, best, losses = view.finalists, view.incumbent, view.losses
-    if not looks or best is None:
+    finalists, best, losses = view.finalists, view.incumbent, view.losses
+    if not finalists or best is None:
         return
-    first, chosen = looks[0], chosen_look(looks)
-    if chosen.trial != best.trial or first.again is None:  # the finalists are out of date
+    first, chosen = finalists[0], best_recheck(finalists)
+    if chosen.trial != best.trial or first.recheck_loss is None:  # the finalists are out of date
         return
     other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
     yield _line(
-        f"re-evaluated the best {len(looks)} on a second split: trial {chosen.trial} has the "
+        f"re-evaluated the best {len(finalists)} on a second split: trial {chosen.trial} has the "
         f"lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
     )
 

@@ -6,24 +6,29 @@ process that ran the study; readers never rank.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from prefect_tune.flows.reading.lookup import find_study, leader_of
+from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.store_location import store_options
-from prefect_tune.flows.study.finalists import Look
+from prefect_tune.flows.study.facts import (
+    Ensemble,
+    ModelCheck,
+    Recheck,
+    Replaced,
+    StudyFacts,
+)
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import EqualRows, LossWords, counted, number_text
-from prefect_tune.optimizers.converter import from_document, json_values, to_document
+from prefect_tune.optimizers.converter import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.objective.declaration import Usefulness
 from prefect_tune.tasks.plugins import UsedPlugin
 
 
@@ -36,71 +41,6 @@ class ChosenTrial:
     fidelity: str
     constraints: Mapping[str, float]
     configuration: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedTrial:
-    """A trial in the final model, and its weight."""
-
-    trial: int
-    weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ensemble:
-    """An ensemble, or a single trial that was preferred to one.
-
-    Attributes:
-        kind: `single`, `greedy`, `agnostic`, or `method` if the method chose the weights.
-        nested: Loss of each kind of ensemble on rows that did not decide its weights.
-    """
-
-    kind: str
-    members: tuple[WeightedTrial, ...]
-    losses: tuple[float, ...] = ()
-    nested: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def has_several(self) -> bool:
-        """Whether there are several members."""
-        return len(self.members) > 1
-
-    @property
-    def heaviest(self) -> list[WeightedTrial]:
-        """Members by decreasing weight."""
-        return sorted(self.members, key=lambda member: (-member.weight, member.trial))
-
-
-@dataclass(frozen=True, slots=True)
-class FailedRefit:
-    """Trials that could not be refitted as the model, and the reason."""
-
-    trials: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Replaced:
-    """Numbers of the trials that were first chosen for the model and then replaced."""
-
-    trials: tuple[int, ...]
-    reason: str
-    failures: tuple[FailedRefit, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCheck(Usefulness):
-    """Usefulness of the final model.
-
-    Attributes:
-        rows: `test`, or `held-out` without test rows.
-        is_useless: Whether neither test rows nor held-out rows show that the model is better.
-        rare_class: Class with less than a tenth of the training rows, if there is one.
-    """
-
-    rows: str
-    is_useless: bool
-    rare_class: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +131,7 @@ class StudyView:
     n_waiting: int
     n_begun: int
     incumbent: ChosenTrial | None
-    finalists: tuple[Look, ...]
+    finalists: tuple[Recheck, ...]
     plugins: tuple[UsedPlugin, ...]
     constraints: Mapping[str, float]
     nearest_infeasible: ChosenTrial | None
@@ -297,9 +237,9 @@ def read_study(
     changed or damaged.
     """
     stored = find_study(store, name)
-    plan, result = StudyPlan.from_stored(stored), stored.result
-    ledger = Ledger(store.database)
-    sums = _Sums(plan, result, best := leader_of(ledger, stored))
+    plan, facts = StudyPlan.from_stored(stored), StudyFacts.from_stored(stored)
+    ledger, best, of_model = Ledger(store.database), facts.best_trial, facts.model
+    sums = _Sums(plan, facts)
     with documents_of(name):
         for document in ledger.each_trial(name):
             trial = TrialView(document)
@@ -322,17 +262,27 @@ def read_study(
             n_waiting=sum(n for state, n in sums.states.items() if not state.is_told),
             n_begun=len(sums.configurations),
             incumbent=incumbent,
-            finalists=from_document(tuple[Look, ...], result.get("finalists") or ()),
+            finalists=facts.finalists,
             plugins=plan.problem.plugins,
             constraints={bound.constraint.name: bound.constraint.bound for bound in sums.bounds},
-            nearest_infeasible=None if incumbent else sums.chosen(result.get("nearest_trial")),
+            nearest_infeasible=None if incumbent else sums.chosen(facts.nearest_trial),
             model_trial=model,
             model_is_partial=model is not None and not sums.is_full_model and not sums.n_qualified,
-            **_final_model(result),
+            ensemble=of_model.ensemble,
+            instead_of=of_model.instead_of,
+            no_model=facts.no_model,
+            model_of_folds=of_model.is_of_folds,
+            model_subset=of_model.subset,
+            usefulness=of_model.usefulness,
+            test_loss=of_model.test_loss,
+            test_loss_undefined=of_model.test_loss_undefined,
+            equal_rows=of_model.equal_rows,
+            single_best_test_loss=of_model.single_best_test_loss,
+            single_best_test_loss_undefined=of_model.single_best_test_loss_undefined,
             holdout=plan.options.holdout,
             chance_loss=plan.chance_loss,
-            decisions=result.get("decisions", {}),
-            notes=tuple(note["text"] for note in result.get("notes", ())),
+            decisions=facts.decisions,
+            notes=tuple(notice.text for notice in facts.notices),
             cache=sums.cache_use(store.index.bytes_present(sums.keys, name)),
             seconds=StudySeconds(
                 stored.seconds,
@@ -348,8 +298,8 @@ def read_study(
 class _Sums:
     """Sums over the trials of a study, and the trials to show: best, nearest and model."""
 
-    def __init__(self, plan: StudyPlan, result: Mapping[str, Any], best: int | None) -> None:
-        members = [member["trial"] for member in result.get("members") or ()]
+    def __init__(self, plan: StudyPlan, facts: StudyFacts) -> None:
+        members = [member.trial for member in facts.model.members]
         self.alone = members[0] if len(members) == 1 else None
         self.bounds = plan.options.bounds
         self.states: Counter[TrialState] = Counter()
@@ -360,7 +310,7 @@ class _Sums:
         self.is_full_model = False
         self._plan, self._constraints = plan, [bound.constraint for bound in self.bounds]
         self._shown: dict[int | None, ChosenTrial | None] = dict.fromkeys(
-            (best, result.get("nearest_trial"), self.alone)
+            (facts.best_trial, facts.nearest_trial, self.alone)
         )
         self._hits = self._misses = 0
         self._seconds_saved = 0.0
@@ -408,33 +358,3 @@ def _place(store: ArtifactStore, plan: StudyPlan, name: str) -> SeriesPlace | No
     if series is None or run is None:
         return None
     return SeriesPlace(series.name, run.number, series.champion)
-
-
-def _final_model(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a view that describe the final model and its test losses."""
-    ensemble, test_loss = result.get("ensemble"), result.get("test_loss")
-    equal = result.get("equal_rows")
-    alone = result.get("single_best_test_loss", test_loss if ensemble is None else None)
-    check = result.get("usefulness")
-    return {
-        "ensemble": None if ensemble is None else from_document(Ensemble, ensemble),
-        "instead_of": _replaced(result.get("instead_of")),
-        "no_model": result.get("no_model"),
-        "model_of_folds": bool(result.get("of_folds")),
-        "model_subset": result.get("fitted_subset", 1.0),
-        "usefulness": None if check is None else from_document(ModelCheck, check),
-        "test_loss": test_loss,
-        "test_loss_undefined": result.get("test_loss_undefined"),
-        "equal_rows": None if equal is None else from_document(EqualRows, equal),
-        "single_best_test_loss": alone,
-        "single_best_test_loss_undefined": result.get("single_best_test_loss_undefined"),
-    }
-
-
-def _replaced(document: Mapping[str, Any] | None) -> Replaced | None:
-    if not document:
-        return None
-    failures = from_document(tuple[FailedRefit, ...], document.get("failures", []))
-    members = from_document(tuple[WeightedTrial, ...], document["members"])
-    reason = failures[0].reason if failures else "the refit failed"
-    return Replaced(tuple(member.trial for member in members), reason, failures)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.reading.lookup import find_study, leader_of
+from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.store_location import store_options
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
@@ -282,7 +283,8 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
     stored = find_study(store, study)
     plan = StudyPlan.from_stored(stored)
     trial = trial_numbered(store, study, number)
-    best = leader_of(Ledger(store.database), stored)
+    facts = StudyFacts.from_stored(stored)
+    best = facts.best_trial
     leader, stretches = _others(store, study, plan, trial, best)
     moments = moments_of(store, study).get(number)
     is_told = trial.state.is_told
@@ -317,7 +319,7 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
             constraints=tuple(_measured(trial, plan)),
             curve=_learning(evaluation),
             failure=_failure(trial, ["prefect-tune", "retry", study], options),
-            in_model=any(m["trial"] == number for m in stored.result.get("members") or ()),
+            in_model=any(m.trial == number for m in facts.model.members),
             code=shlex.join([*show, "--code", *options]),
             show_output=shlex.join([*show, "--output", *options]),
         )

@@ -30,6 +30,7 @@ from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import final_model, is_balanced
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
 from prefect_tune.optimizers.space.space import Space
@@ -194,7 +195,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         n_trials=view.n_trials,
         n_failed=view.n_failed,
         seconds=stored.seconds,
-        versions=stored.result.get("versions", {}),
+        versions=StudyFacts.from_stored(stored).versions,
         uselessness="" if exported.record else view.uselessness,
     )
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.reading.lookup import find_study
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.facts import ModelFacts, StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
@@ -64,8 +65,9 @@ def final_model(
     if not is_champion and (reason := violated_constraints(store, study, about)):
         remedy = "resume the study, or restore its earlier constraints"
         raise BadInput(reason, remedy=remedy)
-    result = stored.result if _is_current(store, study, record) else {}
-    tested = {name: result.get(name) for name in ("test_loss", "test_loss_undefined")}
+    is_current = _is_current(store, study, record)
+    facts = StudyFacts.from_stored(stored).model if is_current else ModelFacts()
+    tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}
 
 

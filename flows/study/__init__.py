@@ -1,9 +1,16 @@
 """A study in the ledger, and how a process opens and runs it.
 
-`plan` has everything a study is started with. `study` is a study that this process runs under its
-`lease`, within its `time_limit`; `replayed` rebuilds its trials and optimizer from events.
-`retention` decides which predictions and pins stay, and `finalists` selects trials to re-evaluate.
-`notices` are the warnings, `trial_output` stores the output of trials, and `explanations` tell why
-there is no model. `ensemble` combines several trials, and `next_best` replaces a choice that cannot
-be the model.
+- `plan`: everything a study is started with.
+- `facts`: the result of a study so far.
+- `study`: a study that this process runs.
+- `lease`: the right to run a study, and the clock of its sessions.
+- `time_limit`: the time limit of the next trial.
+- `replayed`: trials and optimizer, rebuilt from events.
+- `retention`: predictions and pins to keep.
+- `finalists`: trials to re-evaluate.
+- `notices`: warnings.
+- `trial_output`: stored output of trials.
+- `explanations`: reasons why there is no model.
+- `ensemble`: the choice of several trials.
+- `next_best`: the trials that replace a choice that cannot be the model.
 """

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from time import monotonic, perf_counter
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
@@ -64,15 +63,6 @@ class ChosenEnsemble:
     losses: tuple[float, ...]
     nested: Mapping[Kind, float] = field(default_factory=dict)
     notes: tuple[str, ...] = field(default=(), compare=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields except the notes as JSON values, trials by number."""
-        return {
-            "kind": self.kind,
-            "members": [{"trial": t.number, "weight": weight} for t, weight in self.members],
-            "losses": list(self.losses),
-            "nested": dict(self.nested),
-        }
 
 
 def choose_ensemble(

@@ -1,34 +1,14 @@
 """Finalists: the best few trials, which are compared again on a second split into folds.
 
 The lowest of hundreds of noisy losses is optimistic. If the model is a single trial, re-evaluating
-the best few on a second split corrects for luck. Cheap to import, because `show` reports the
-result.
+the best few on a second split corrects for luck.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from prefect_tune.flows.study.plan import StudyPlan
-    from prefect_tune.optimizers.optimizer import Optimizer
-    from prefect_tune.optimizers.trials.trial import Trial
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A finalist with its losses on two splits; `again` is None if the second one failed."""
-
-    trial: int
-    loss: float
-    again: float | None = None
-
-    @property
-    def mean(self) -> float:
-        """Mean of both losses; infinite after a failure."""
-        return inf if self.again is None else (self.loss + self.again) / 2
-
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.trials.trial import Trial
 
 _FEW = 5
 _CANDIDATES = 20
@@ -41,7 +21,7 @@ _START_SECONDS = 0.5
 """Seconds of overhead per task."""
 
 
-def picks_single_trial(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
+def picks_single_trial(plan: StudyPlan, optimizer: Optimizer) -> bool:
     """Return whether the final model is the single trial with the lowest loss.
 
     Constraints rule out `auto` ensembles, and a method that predicts losses chooses by itself.
@@ -53,7 +33,7 @@ def picks_single_trial(plan: "StudyPlan", optimizer: "Optimizer") -> bool:
     return is_single and best is not None and set(optimizer.weights) == {best.number}
 
 
-def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "list[Trial]":
+def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Trial]:
     """Return two to five trials to re-evaluate, best first; none if fewer qualify.
 
     Re-evaluation may take a tenth of the time budget. Without a time budget, there are at most a
@@ -77,20 +57,12 @@ def finalists_of(plan: "StudyPlan", optimizer: "Optimizer", n_slots: int) -> "li
     return few if len(few) > 1 else []
 
 
-def recheck_seconds(few: "Sequence[Trial]", n_slots: int) -> float:
+def recheck_seconds(few: Sequence[Trial], n_slots: int) -> float:
     """Return the predicted seconds to re-evaluate trials, which run in batches of `n_slots`."""
     costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
     return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)
 
 
-def _fold_losses(trial: "Trial") -> Sequence[float]:
+def _fold_losses(trial: Trial) -> Sequence[float]:
     return () if trial.evaluation is None else trial.evaluation.fold_losses
-
-
-def chosen_look(looks: Sequence[Look]) -> Look:
-    """Return the finalist with the lowest mean loss, or the first if its re-evaluation failed.
-
-    A failed re-evaluation, for instance a timeout, does not count against the best trial.
-    """
-    return looks[0] if looks[0].again is None else min(looks, key=lambda look: look.mean)

@@ -14,9 +14,6 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice, noticed_by
 
-NOTES = "notes"
-"""Result field with the warnings of a study."""
-
 _MOST = 100
 """Maximum number of warnings of a study."""
 
@@ -44,9 +41,8 @@ class StudyNotices:
 
     def attach(self, study: Study) -> None:
         """Write to this study's ledger from now on; warnings already there are not shown again."""
-        earlier = study.result.get(NOTES, ())
         with self._lock:
-            known = {(note["kind"], note["subject"]): note["text"] for note in earlier}
+            known = {(n.kind, n.subject): n.text for n in study.facts.notices}
             self._n_written = len(known)
             self._notes = known | {k: t for k, t in self._notes.items() if k not in known}
             self._study = study
@@ -54,12 +50,11 @@ class StudyNotices:
     def write(self) -> None:
         """Write new warnings to the ledger; after a `StoreLost`, the next call tries again."""
         with self._lock:
-            notes = [
-                {"kind": kind, "subject": subject, "text": text}
-                for (kind, subject), text in self._notes.items()
-            ]
+            notes = tuple(
+                Notice(kind, text, subject) for (kind, subject), text in self._notes.items()
+            )
         if self._study is not None and len(notes) > self._n_written:
-            self._study.set_result(**{NOTES: notes})
+            self._study.record(replace(self._study.facts, notices=notes))
             self._n_written = len(notes)
 
     def warn(self, text: str) -> None:

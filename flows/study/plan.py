@@ -144,12 +144,7 @@ class StudyPlan:
     @classmethod
     def from_documents(cls, stored: StoredStudy) -> Self:
         """Return the plan like `from_stored`, but raise any error of a damaged document."""
-        settings, _ = stored.settings, dict(stored.result)
+        settings = stored.settings
         options = StudyOptions.from_json({**settings["options"], "study": stored.name})
         problem = Problem.from_json(stored.problem)
         return from_document(cls, {**settings, "options": options, "problem": problem})
-
-
-def awaits_refit(result: Mapping[str, Any]) -> bool:
-    """Return whether the final model of a study was fitted on fewer rows for lack of time."""
-    return bool(result.get("of_folds")) or result.get("fitted_subset", 1.0) < 1

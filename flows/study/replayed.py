@@ -9,7 +9,15 @@ import numpy as np
 from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import Whole
-from prefect_tune.optimizers.events import Asked, Event, PriorGiven, Told, event_of, replay
+from prefect_tune.optimizers.events import (
+    Asked,
+    Event,
+    PriorGiven,
+    Retried,
+    Told,
+    event_of,
+    replay,
+)
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
@@ -132,12 +140,14 @@ class Replayed:
 
     Attributes:
         task_run_ids: Task run ids of ended trials by number, if recorded.
+        failed_seconds: Seconds until the failure of each rerun trial, by number.
     """
 
     optimizer: Optimizer
     trials: StudyTrials
     ask_seconds: list[float]
     task_run_ids: dict[int, str]
+    failed_seconds: dict[int, float]
     curve: IncumbentCurve
 
 
@@ -175,7 +185,12 @@ def replayed_study(
             history[number] = Trial.from_json(document, space, history[number].query)
     trials = StudyTrials(history.values())
     return Replayed(
-        optimizer, trials, events.ask_seconds, events.task_run_ids, events.curve(trials, plan.whole)
+        optimizer,
+        trials,
+        events.ask_seconds,
+        events.task_run_ids,
+        events.failed_seconds,
+        events.curve(trials, plan.whole),
     )
 
 
@@ -187,6 +202,8 @@ class _Events:
         self._queries: dict[int, Query] = {}
         self.ask_seconds: list[float] = []
         self.task_run_ids: dict[int, str] = {}
+        self.failed_seconds: dict[int, float] = {}
+        self._failed: dict[int, float] = {}
         self._led: list[tuple[float, int]] = []
 
     def read(self, ledger: Ledger, study: str) -> Iterator[Event]:
@@ -201,6 +218,8 @@ class _Events:
             if isinstance(happened, Asked):
                 self._queries[happened.number] = happened.query
                 self.ask_seconds.append(event.body["seconds"])
+            elif isinstance(happened, Retried) and happened.number in self._failed:
+                self.failed_seconds[happened.number] = self._failed[happened.number]
             yield happened
 
     def curve(self, trials: Mapping[int, Trial], whole: Whole) -> IncumbentCurve:
@@ -213,6 +232,8 @@ class _Events:
     def _follow(self, told: Mapping[str, Any]) -> None:
         if task_run_id := told.get("task_run_id"):
             self.task_run_ids[told["number"]] = task_run_id
+        if failure := told["failure"]:
+            self._failed[told["number"]] = failure["cost_seconds"]
         best = told["incumbent"]
         if best is not None and (not self._led or self._led[-1][1] != best):
             # A killed process may not have recorded its last seconds.

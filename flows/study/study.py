@@ -4,20 +4,22 @@ Every step is in the ledger before it has consequences: an ask before its trial 
 before the next ask. The next process that opens the study therefore finds its exact state.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.study.finalists import Look, chosen_look, picks_single_trial
+from prefect_tune.flows.study.facts import StudyFacts, best_recheck
+from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed_study
 from prefect_tune.flows.study.retention import KeptPredictions, RungPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.events import (
     Asked,
     ConstraintsMeasured,
@@ -56,7 +58,8 @@ class Study:
         former_state: State before opening; interrupted if the process was killed.
         former_bounds: Constraints recorded in the ledger.
         task_run_ids: Task run ids of ended trials by number, if any.
-        result: Result so far, as in the ledger.
+        failed_seconds: Seconds until the failure of each rerun trial, by number.
+        facts: Result so far, as in the ledger.
         choice_costs: Measured seconds of choosing an ensemble; None if not measured yet.
     """
 
@@ -71,7 +74,7 @@ class Study:
         self.former_state = "interrupted" if stored.state == "running" else stored.state
         former = StudyPlan.from_stored(stored)
         self.former_flow_run, self.former_bounds = former.flow_run_id, former.options.bounds
-        self.result = dict(stored.result)
+        self.facts = StudyFacts.from_stored(stored)
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:
             raise BadInput(
@@ -83,6 +86,7 @@ class Study:
         self.optimizer, self.trials = replayed.optimizer, replayed.trials
         self.ask_seconds, self.asking_seconds = replayed.ask_seconds, sum(replayed.ask_seconds)
         self.task_run_ids, self.curve = replayed.task_run_ids, replayed.curve
+        self.failed_seconds = replayed.failed_seconds
         self.choice_costs: ChoiceCosts | None = None
         self._pinned: int | None = None
         self._rung_pins: RungPins | None = None
@@ -99,7 +103,7 @@ class Study:
             study = cls(store, name, plan)
             study.requeue_running()
             if study.plan.options.bounds == study.former_bounds:
-                study._record_leaders()  # new constraints must be recorded first
+                study.record(study.facts)  # new constraints must be recorded first
             yield study
 
     @property
@@ -115,27 +119,12 @@ class Study:
     @property
     def incumbent(self) -> Trial | None:
         """The current choice of the method, or of the re-evaluation of finalists."""
-        best, looks = self.optimizer.incumbent, self.finalists
-        if best is None or not looks or looks[0].trial != best.number:
+        best, finalists = self.optimizer.incumbent, self.facts.finalists
+        if best is None or not finalists or finalists[0].trial != best.number:
             return best
-        chosen = self.trials[chosen_look(looks).trial]
+        chosen = self.trials[best_recheck(finalists).trial]
         is_allowed = self.optimizer.history.violation(chosen) <= 0  # under current constraints
         return chosen if is_allowed and picks_single_trial(self.plan, self.optimizer) else best
-
-    @property
-    def finalists(self) -> tuple[Look, ...]:
-        """Trials evaluated on a second split, best first."""
-        return from_document(tuple[Look, ...], self.result.get("finalists") or ())
-
-    def set_finalists(self, looks: Sequence[Look]) -> None:
-        """Record the trials evaluated on a second split, best first."""
-        self.result |= {"finalists": [to_document(look) for look in looks]}
-        self.set_result(**self._leaders())
-
-    @property
-    def failed_seconds(self) -> dict[int, float]:
-        """Seconds until the failure of each rerun trial, by number."""
-        return {int(n): seconds for n, seconds in self.result.get("failed_seconds", {}).items()}
 
     def seconds(self) -> float:
         """Return the study time, including this session."""
@@ -223,8 +212,7 @@ class Study:
         """Requeue a failed trial."""
         failed = self.trials[number]
         if failed.failure is not None:
-            seconds = {**self.failed_seconds, number: failed.failure.cost_seconds}
-            self.set_result(failed_seconds={str(n): value for n, value in seconds.items()})
+            self.failed_seconds[number] = failed.failure.cost_seconds
         trial = failed.retried()
         event = Retried(number)
         self.optimizer.retry(number)
@@ -262,19 +250,20 @@ class Study:
     def set_plan(self, plan: StudyPlan) -> None:
         """Record the plan of this session, and the leaders under its constraints."""
         self.plan = plan
-        self.result |= self._leaders()
-        self.ledger.update_study(self.name, settings=plan.to_json(), result=self.result)
+        self.facts = self._with_leaders(self.facts)
+        self.ledger.update_study(self.name, settings=plan.to_json(), result=self.facts.to_json())
 
     def note_versions(self) -> None:
         """Record the package versions of this session."""
         algorithms = algorithms_of(self.optimizer.space)
         required = (package for algorithm in algorithms for package in algorithm.requires)
-        self.set_result(versions=session_versions(required))
+        self.record(replace(self.facts, versions=session_versions(required)))
 
-    def set_result(self, **values: Any) -> None:
-        """Add to the study's result."""
-        self.result |= values
-        self.ledger.update_study(self.name, result=self.result)
+    def record(self, facts: StudyFacts) -> None:
+        """Record the result of the study so far, with the current leaders."""
+        self.facts = facts  # the leaders depend on the finalists
+        self.facts = self._with_leaders(facts)
+        self.ledger.update_study(self.name, result=self.facts.to_json())
 
     def set_state(self, state: str) -> None:
         """Record the state of the study: running, complete, interrupted or failed."""
@@ -296,36 +285,29 @@ class Study:
         self._keep_predictions()
         try:
             yield
-            self._record_leaders()  # the last ask may have changed the predictions
+            self.record(self.facts)  # the last ask may have changed the predictions
         finally:
             if self._rung_pins is not None:
                 self._rung_pins.release()
                 self._rung_pins = None
             self.store.index.pins.release(study_lease(self.name))
 
-    def _leaders(self) -> dict[str, int | None]:
-        """Return the incumbent, or else the trial nearest to the constraints, for readers."""
+    def _with_leaders(self, facts: StudyFacts) -> StudyFacts:
+        """Return facts with the incumbent, or else the trial nearest to the constraints."""
         best = self.incumbent
         nearest = self.optimizer.history.nearest_infeasible if best is None else None
-        return {
-            "best_trial": None if best is None else best.number,
-            "nearest_trial": None if nearest is None else nearest.number,
-        }
-
-    def _record_leaders(self) -> None:
-        if not self._are_recorded(leaders := self._leaders()):
-            self.set_result(**leaders)
-
-    def _are_recorded(self, leaders: Mapping[str, int | None]) -> bool:
-        return all(name in self.result and self.result[name] == leaders[name] for name in leaders)
+        return replace(
+            facts,
+            best_trial=None if best is None else best.number,
+            nearest_trial=None if nearest is None else nearest.number,
+        )
 
     def _append(self, kind: str, body: Mapping[str, Any], trial: Trial) -> None:
         """Append an event to the ledger, together with changed leaders."""
-        leaders = self._leaders()
-        is_same = self._are_recorded(leaders)
-        self.result |= leaders
-        result = None if is_same else self.result
+        facts = self._with_leaders(self.facts)
+        result = None if facts == self.facts else facts.to_json()
         self.ledger.append(self.name, kind, body, trial.to_json(), result=result)
+        self.facts = facts
 
     def _pin_incumbent(self) -> None:
         if self.incumbent is not None and self.incumbent.evaluation is not None:

@@ -1,7 +1,7 @@
 """Studies searched in this process alone: no Prefect server, no Dask, one trial at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -86,7 +86,7 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
             came = evaluate_query(context, trial.query)
             is_good = isinstance(came, Evaluation)
             study.tell(trial.ended(came) if is_good else trial.failed(came))  # type: ignore[arg-type]
-        study.set_result(decisions=study.optimizer.decisions)
+        study.record(replace(study.facts, decisions=study.optimizer.decisions))
         if fit:
             observer: Any = SimpleNamespace(note=lambda _: None)
             fit_final_model(study, Here(), context, observer)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.refitting import _in_turn
 from prefect_tune.flows.results.predict import final_model as saved_model
 from prefect_tune.flows.study.ensemble import ChosenEnsemble
+from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -134,7 +135,7 @@ def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choo
     assert summary["ensemble"] is None
     assert summary["test_loss"] == summary["single_best_test_loss"] > 0
     assert re.fullmatch(r"error on the test rows [\d.]+ %", ending.notes[-1])
-    assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
+    assert ending.study.facts.model.members == (WeightedTrial(BEST, 1.0),)
     assert ending.workers.names == ["refit", "score"]
     assert asked == []
 
@@ -159,9 +160,8 @@ def test_a_method_may_declare_that_its_studies_end_in_an_ensemble(
     summary = ending.end(said)
     assert asked == [("agnostic", None)]
     assert summary["ensemble"]["kind"] == "agnostic"
-    assert summary["ensemble"]["members"] == ending.study.result["members"] == [
-        {"trial": 2, "weight": 0.75}, {"trial": 1, "weight": 0.25},
-    ]  # fmt: skip
+    assert ending.study.facts.model.members == (WeightedTrial(2, 0.75), WeightedTrial(1, 0.25))
+    assert [member["trial"] for member in summary["ensemble"]["members"]] == [2, 1]
     single = ending.end(EnsembleRule("single"))
     assert single["ensemble"] is None
     assert single["test_loss"] == summary["single_best_test_loss"]
@@ -215,7 +215,7 @@ def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monke
 def test_without_a_cache_one_task_fits_all_members_with_a_note(ending, choose) -> None:
     choose("greedy", t2=0.5, t0=0.5)
     cached = ending.end(EnsembleRule("greedy", 2))
-    ending.study.set_result(members=None)
+    ending.study.record(replace(ending.study.facts, model=ModelFacts()))
     uncached = ending.end(EnsembleRule("greedy", 2), use_cache=False)
     assert ending.workers.names == ["refit", "score", "score"]
     assert any("without a cache" in note for note in ending.notes)
@@ -238,7 +238,7 @@ def test_a_model_that_is_there_is_not_fitted_again_unless_another_trial_is_the_b
 def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending) -> None:
     ending.workers.too_slow = {2, 1}
     summary = ending.end()
-    assert ending.study.result["members"] == [{"trial": 0, "weight": 1.0}]
+    assert ending.study.facts.model.members == (WeightedTrial(0, 1.0),)
     assert summary["test_loss"] == summary["single_best_test_loss"]
     assert len([note for note in ending.notes if "took too long" in note]) == 2
     assert summary["instead_of"]["trials"] == [BEST]
@@ -255,7 +255,7 @@ def test_a_refit_that_took_too_long_is_tried_again_when_limits_are_raised(ending
     assert ending.workers.names == []  # nothing has changed
     ending.study.plan = changed(ending.study.plan, trial_memory=10**10)
     ending.end()
-    assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
+    assert ending.study.facts.model.members == (WeightedTrial(BEST, 1.0),)
 
 
 def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(ending, choose) -> None:
@@ -263,7 +263,7 @@ def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(ending, c
     ending.workers.too_slow = {0}
     summary = ending.end(EnsembleRule("greedy"))
     assert summary["ensemble"] is None
-    assert ending.study.result["members"] == [{"trial": BEST, "weight": 1.0}]
+    assert ending.study.facts.model.members == (WeightedTrial(BEST, 1.0),)
 
 
 def test_when_no_trial_can_be_fitted_the_reason_of_the_best_is_reported(ending) -> None:

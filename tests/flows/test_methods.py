@@ -15,6 +15,7 @@ from sklearn.neural_network import MLPClassifier
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.progress import observed_by
+from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, Trial
@@ -142,7 +143,7 @@ def test_who_opens_the_study_again_asks_for_the_same(ran) -> None:
 def test_what_it_has_learned_is_brought_back_and_shown(ran) -> None:
     optimizer = ran.study().optimizer
     assert optimizer.decisions == ran.summary["decisions"]
-    known = [tuple(one) for one in ran.study().result["algorithm_seconds"]]
+    known = list(ran.study().facts.algorithm_seconds)
     assert known == optimizer.costs.portable() != []
     assert optimizer.incumbent.number == ran.summary["incumbent"]["trial"]
     lines = METHODS[ran.summary["method"]].render_decisions(ran.summary["decisions"])
@@ -153,7 +154,7 @@ def test_it_ends_in_a_model_that_is_better_than_guessing(ran) -> None:
     assert 0 <= ran.summary["test_loss"] < ran.summary["chance_loss"]
     if ran.summary["ensemble"] is None:
         best = ran.summary["incumbent"]["trial"]
-        assert ran.study().result["members"] == [{"trial": best, "weight": 1.0}]
+        assert ran.study().facts.model.members == (WeightedTrial(best, 1.0),)
 
 
 def epochs_of(model: Any) -> int:

@@ -20,6 +20,7 @@ from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists, restore_predictions
+from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.finalists import finalists_of, recheck_seconds
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.jobs import Job
@@ -130,6 +131,11 @@ def tell(study: Study, context: StudyContext, loss: float, seconds: float = 1.0)
     tell_came(study, evaluation(loss, seconds), draw(context, study.n_asked + 10))
 
 
+def forget(study: Study) -> None:
+    """Forget all re-evaluations."""
+    study.record(replace(study.facts, rechecks=(), finalists=()))
+
+
 @pytest.fixture
 def looked(tmp_path: Path):
     with opened(tmp_path) as found:
@@ -150,7 +156,7 @@ def test_another_of_the_best_five_is_chosen_where_it_is_better_over_both_splits(
     assert "trial 1" in looked.notes[1]
     assert "error 11.45 %, trial 2 12.5 %" in looked.notes[1]
     summary = read_study(looked.study.store, NAME).to_json()
-    assert summary["finalists"][0] == {"trial": 2, "loss": 10.0, "again": 15.0}
+    assert summary["finalists"][0] == {"trial": 2, "loss": 10.0, "recheck_loss": 15.0}
 
 
 def test_the_choice_is_known_when_the_study_is_opened_again_until_another_is_better(looked) -> None:
@@ -165,10 +171,10 @@ def test_the_choice_is_known_when_the_study_is_opened_again_until_another_is_bet
 def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_changes(looked) -> None:
     looked.again(15.0, None, 11.0, 20.0, 20.0)
     assert looked.chosen == 2
-    looked.study.set_result(finalists=[], seen_again={})
+    forget(looked.study)
     looked.again(15.0, None, 9.9, 20.0, 20.0)
     assert looked.chosen == 5
-    looked.study.set_result(finalists=[], seen_again={})
+    forget(looked.study)
     looked.again(None, 1.0, 1.0, 1.0, 1.0)
     assert looked.chosen == 2
     assert "trial 2 failed" in looked.notes[1]
@@ -183,7 +189,7 @@ def test_those_that_were_looked_at_are_not_again(looked) -> None:
 def test_of_several_that_run_at_once_one_over_a_limit_fails_alone(looked) -> None:
     workers = looked.again(15.0, 11.0, TimeoutError("took long"), 13.0, 20.0)
     assert [asked["number"] for asked in workers.asked] == [2, 3, 5, 5, 6, 1]
-    losses = [look["again"] for look in looked.study.result["finalists"]]
+    losses = [each.recheck_loss for each in looked.study.facts.finalists]
     assert losses == [15.0, 11.0, None, 13.0, 20.0]
     assert looked.chosen == 3
 
@@ -216,13 +222,13 @@ def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None
     looked.plan(budget=60.0)
     monkeypatch.setattr(looked.study, "seconds", lambda: next(seconds))
     looked.again(15.0, 11.0, 1.0, 1.0, 1.0)
-    assert [look["trial"] for look in looked.study.result["finalists"]] == [2, 3]
+    assert [each.trial for each in looked.study.facts.finalists] == [2, 3]
     assert looked.chosen == 3
     assert "time budget used" in looked.notes[1]
-    looked.study.set_result(finalists=[], seen_again={})
+    forget(looked.study)
     assert not looked.again(1.0).asked
     assert looked.chosen == 2
-    assert looked.study.result["finalists"] == []
+    assert looked.study.facts.finalists == ()
 
 
 def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limit(tmp_path) -> None:
@@ -231,7 +237,7 @@ def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limi
             tell(found.study, found.context, float(n), seconds=600.0)
         workers = found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5))
         assert {a["limit_seconds"] for a in workers.asked} == {1200.0} == set(workers.limits)
-        found.study.set_result(seen_again={})
+        forget(found.study)
         found.plan(trial_timeout=450.0)  # the user's own
         assert set(found.again(1.0, 1.0, 1.0, 1.0, 1.0, ranked=range(5)).limits) == {450.0}
 
@@ -243,8 +249,8 @@ def test_a_store_that_is_lost_ends_the_session(looked) -> None:
 
 def test_what_was_seen_before_an_interrupt_is_known_and_leaves_no_record(looked) -> None:
     looked.again(evaluates=True)
-    losses = looked.study.result["seen_again"]
-    looked.study.set_result(seen_again={}, finalists=[])
+    rechecks = looked.study.facts.rechecks
+    forget(looked.study)
 
     class Cut(Workers):
         def run_all(self, jobs: Sequence[Job], **options: Any) -> list[TrialOutcome]:
@@ -256,7 +262,7 @@ def test_what_was_seen_before_an_interrupt_is_known_and_leaves_no_record(looked)
     workers: Any = Cut({}, evaluates=True)
     with pytest.raises(KeyboardInterrupt):
         recheck_finalists(looked.study, workers, looked.context, looked.heard)
-    assert looked.study.result["seen_again"] == {n: losses[n] for n in ("2", "3")}
+    assert looked.study.facts.rechecks == rechecks[:2]
     assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
     again = looked.again(evaluates=True)
     assert [asked["number"] for asked in again.asked] == RANKED[2:]
@@ -279,7 +285,7 @@ def test_finalists_are_evaluated_on_other_folds_of_the_training_rows(looked) -> 
     assert (folds[0] != folds[1]).any()
     assert ((folds[0] == TEST) == (folds[1] == TEST)).all()
     assert replace(asked, split="") == replace(looked.study.problem, split="")
-    losses = [look["again"] for look in looked.study.result["finalists"]]
+    losses = [each.recheck_loss for each in looked.study.facts.finalists]
     assert all(0 < loss < 60 for loss in losses)
 
 
@@ -352,7 +358,7 @@ def test_a_trial_that_breaks_a_constraint_set_since_is_not_chosen(looked, monkey
     assert looked.chosen == 2
     monkeypatch.setattr(history, "best", lambda _: [history[2]])
     looked.again()
-    assert looked.study.result["finalists"] == []
+    assert looked.study.facts.finalists == ()
 
 
 @pytest.mark.parametrize("rule", [None, EnsembleRule("single")])
@@ -362,7 +368,7 @@ def test_the_model_comes_from_the_chosen_trial(looked, rule) -> None:
         looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
     workers: Any = Here()
     fit_final_model(looked.study, workers, looked.context, looked.heard)
-    assert looked.study.result["members"] == [{"trial": 3, "weight": 1.0}]
+    assert looked.study.facts.model.members == (WeightedTrial(3, 1.0),)
     assert read_study(looked.study.store, NAME).to_json()["incumbent"]["trial"] == 3
 
 

@@ -46,7 +46,8 @@ SUMMARY = from_document(StudyView, {
         "configuration": CONFIGURATION,
     },
     "finalists": [
-        {"trial": 1, "loss": 12.5, "again": 13.0}, {"trial": 2, "loss": 12.75, "again": None},
+        {"trial": 1, "loss": 12.5, "recheck_loss": 13.0},
+        {"trial": 2, "loss": 12.75, "recheck_loss": None},
     ],
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "plugins": [],
     "ensemble": {"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},

@@ -12,6 +12,7 @@ from prefect_tune.deployments.report.wording import pipeline_rows
 from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.facts import StudyFacts, WeightedTrial
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted
 from prefect_tune.optimizers.registry import METHODS
@@ -42,8 +43,8 @@ Members = Sequence[EnsembleMember]
 class MembersPass:
     """Collector of the members, given the trials and weights in the study's result."""
 
-    def __init__(self, members: Sequence[Mapping[str, Any]]) -> None:
-        self._weights = {member["trial"]: float(member["weight"]) for member in members}
+    def __init__(self, members: Sequence[WeightedTrial]) -> None:
+        self._weights = {member.trial: member.weight for member in members}
         self._found: list[EnsembleMember] = []
 
     def add(self, trial: TrialView) -> None:
@@ -105,12 +106,12 @@ def _comparisons(summary: StudyView, words: LossWords) -> Iterator[Table]:
         rows = [[kind, words.of(loss)] for kind, loss in nested.items()]
         columns = ["kind", f"#{words.name} on rows not used to build it"]
         yield Table("Kinds of models compared", columns, rows)
-    if looks := summary.finalists:
+    if summary.finalists:
         rows = [
-            [str(look.trial), words.of(look.loss), "failed", "-"]
-            if look.again is None
-            else [str(look.trial), words.of(look.loss), words.of(look.again), words.of(look.mean)]
-            for look in looks
+            [str(one.trial), words.of(one.loss), "failed", "-"]
+            if one.recheck_loss is None
+            else [str(one.trial), *map(words.of, (one.loss, one.recheck_loss, one.mean))]
+            for one in summary.finalists
         ]
         columns = ["#trial", f"#{words.name} in the search", "#on another split", "#mean"]
         yield Table("Finalists on a second split", columns, rows, is_open=True)
@@ -184,7 +185,7 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
         is_of_frame=plan.source.data.startswith(FRAME),
         seed=plan.seed,
         repeats_itself=method is not None and not method.draws_on_cost,
-        versions=dict(record.result.get("versions", {})),
+        versions=StudyFacts.from_stored(record).versions,
         data=plan.source.data,
         dataset=problem.dataset,
         split=problem.split,

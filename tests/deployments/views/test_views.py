@@ -50,7 +50,7 @@ def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
     view = study_view(
         ensemble={"kind": "greedy", "members": members, "losses": [2.0], "nested": {"single": 3.0}},
         instead_of={"trials": [4], "reason": "r", "failures": [{"trials": [4], "reason": "r"}]},
-        finalists=[{"trial": 1, "loss": 12.5, "again": None}],
+        finalists=[{"trial": 1, "loss": 12.5, "recheck_loss": None}],
     )
     assert from_document(StudyView, json.loads(json.dumps(view.to_json()))) == view
     by_method = {"kind": "method", "members": members}
@@ -122,7 +122,7 @@ def test_stretches_are_told_apart_from_the_configurations_begun(shown) -> None:
     ids=["the first", "another", "failed again", "of another time"],
 )
 def test_what_a_second_look_came_to_is_shown(shown, looks, figures) -> None:
-    keys = ("trial", "loss", "again")
+    keys = ("trial", "loss", "recheck_loss")
     text = " ".join(shown(finalists=[dict(zip(keys, look, strict=True)) for look in looks]).split())
     _, looked, rest = text.partition("re-evaluated")
     assert bool(looked) == (figures is not None)

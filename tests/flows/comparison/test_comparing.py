@@ -13,6 +13,7 @@ from prefect_tune.flows import comparing
 from prefect_tune.flows.comparing import compare
 from prefect_tune.flows.comparison import replicate
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
+from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.study import Study
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -93,8 +94,8 @@ def test_curves_have_a_row_for_each_start_and_trial_of_each_run(compared) -> Non
         assert run["test_loss"].iloc[1:].notna().all()
         model = compared.store.records.get(f"models/c-{repeat}-{method}", ["about"])["about"]
         assert model["trial"] == run["incumbent"].iloc[-1]
-        result = compared.ledger.study(f"c-{repeat}-{method}").result
-        assert result["test_loss"] == run["test_loss"].iloc[-1]
+        facts = StudyFacts.from_stored(compared.ledger.study(f"c-{repeat}-{method}"))
+        assert facts.model.test_loss == run["test_loss"].iloc[-1]
 
 
 def test_methods_of_a_repeat_have_the_same_rows_and_seed_and_repeats_have_others(compared) -> None:

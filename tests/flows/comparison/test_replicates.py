@@ -17,6 +17,7 @@ from prefect_tune.flows.comparison.prepare import prepare_comparison
 from prefect_tune.flows.comparison.replicate import _message, _score, replicate_context
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.study.facts import StudyFacts, WeightedTrial
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Optimizer, Trial
@@ -247,37 +248,40 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
         yield study
 
 
-def score(study: Study, workers: Any) -> dict[str, Any]:
+MODEL = (WeightedTrial(0, 1.0),)
+
+
+def score(study: Study, workers: Any) -> StudyFacts:
     prepared = PreparedStudy(study.name, study.plan, study.store)
     _score(study, workers, Replicate(Entrant("random", "random"), 0, prepared), OBSERVER)
-    return {name: study.result.get(name) for name in ("test_losses", "members", "test_loss")}
+    return study.facts
 
 
 def test_the_model_comes_from_the_end_although_its_trial_led_before(study: Study) -> None:
     workers = WrittenWorkers()
     found = score(study, workers)
     assert workers.fitted == [1, 0]
-    assert found["test_losses"] == {"0": 0.0, "1": 1.0}
-    assert (found["members"], found["test_loss"]) == ([{"trial": 0, "weight": 1}], 0.0)
+    assert found.test_losses == {"0": 0.0, "1": 1.0}
+    assert (found.model.members, found.model.test_loss) == (MODEL, 0.0)
     score(study, workers)
     assert workers.fitted == [1, 0]  # nothing is left to do
 
 
 def test_what_could_not_be_fitted_is_tried_again_and_the_model_stays(study: Study) -> None:
     broken = score(study, WrittenWorkers(broken=frozenset({1})))
-    assert broken["test_losses"] == {"0": 0.0, "1": None}
-    assert broken["members"] == [{"trial": 0, "weight": 1}]
+    assert broken.test_losses == {"0": 0.0, "1": None}
+    assert broken.model.members == MODEL
     workers = WrittenWorkers()
     found = score(study, workers)
     assert workers.fitted == [1, 0]
-    assert (found["members"], found["test_loss"]) == ([{"trial": 0, "weight": 1}], 0.0)
+    assert (found.model.members, found.model.test_loss) == (MODEL, 0.0)
 
 
 def test_a_loss_that_the_test_rows_leave_undefined_is_not_computed_again(study: Study) -> None:
     found = score(study, WrittenWorkers(undefined="one class"))
-    assert found["test_losses"] == {"0": None, "1": None}
-    assert found["members"] == [{"trial": 0, "weight": 1}]
-    assert study.result["test_losses_undefined"] == {"0": "one class", "1": "one class"}
+    assert found.test_losses == {"0": None, "1": None}
+    assert found.model.members == MODEL
+    assert study.facts.test_losses_undefined == {"0": "one class", "1": "one class"}
     workers = WrittenWorkers()
     score(study, workers)
     assert workers.fitted == []

@@ -17,6 +17,7 @@ from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.series.question import Question
 from prefect_tune.flows.series.series import Changes, HeldSeries, SeriesBusy, find_series
+from prefect_tune.flows.study.facts import ModelFacts
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
@@ -147,12 +148,12 @@ def test_a_failed_study_is_tried_again(night) -> None:
     assert action(night()) == ("resume", "n-1")
 
 
-@pytest.mark.parametrize("short", [{"of_folds": True}, {"fitted_subset": 0.5}])
+@pytest.mark.parametrize("short", [{"is_of_folds": True}, {"subset": 0.5}])
 def test_a_model_made_in_a_hurry_is_fitted_again(night, short) -> None:
     first = night()
     end(first)
     with Study.opened(first.store, "n-1") as study:
-        study.set_result(**short)
+        study.record(replace(study.facts, model=ModelFacts(**short)))
     assert action(night(if_unchanged="skip")) == ("skip", "n-1")
     assert action(night()) == ("resume", "n-1")
     grow()

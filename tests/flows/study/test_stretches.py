@@ -66,10 +66,10 @@ def test_stopped_trials_and_configurations_begun_are_counted_apart(study) -> Non
 
 
 def test_an_incumbent_that_was_stopped_says_at_what(study) -> None:
-    before = study.result["best_trial"]
-    study.set_result(best_trial=1)
+    chosen = replace(study.facts, best_trial=1)
+    study.ledger.update_study(NAME, result=chosen.to_json())
     incumbent = read_study(study.store, NAME).to_json()["incumbent"]
-    study.set_result(best_trial=before)
+    study.record(study.facts)
     assert (incumbent["trial"], incumbent["fidelity"]) == (1, "folds 2 of 3")
 
 
@@ -108,17 +108,17 @@ def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(co
             tell(study, replace(draw(context, seed), folds=1), context)
         best = study.incumbent
         assert best is not None
-        assert study.result["best_trial"] == best.number
+        assert study.facts.best_trial == best.number
     with Study.opened(store, name, plan_of(context, **options, constraint=(SIZE,))) as study:
         study.set_plan(study.plan)
         assert study.incumbent is None  # nothing says that it is small enough
-        assert study.result["best_trial"] is None
+        assert study.facts.best_trial is None
         missing = study.without_quantities()
         assert [t.number for t in missing] == [0, 1]
         for trial in missing:
             study.measure(trial.number, {"model_size_bytes": 7.0})
         assert study.incumbent is not None
-        assert study.result["best_trial"] == study.incumbent.number == best.number
+        assert study.facts.best_trial == study.incumbent.number == best.number
 
 
 def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(study) -> None:

@@ -17,8 +17,9 @@ from worlds import evaluation
 
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reading.trial_detail import moments_of, trial_detail
+from prefect_tune.flows.reading.trial_detail import moments_of
 from prefect_tune.flows.study import lease as lease_module
+from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -114,7 +115,7 @@ def test_readers_find_who_leads_whenever_the_process_is_killed(store, enter, mon
     name = enter()
     with Study.opened(store, name) as study:
         run(study, 3.0)
-        monkeypatch.setattr(study, "set_result", killed)  # all is written with the event
+        monkeypatch.setattr(study, "record", killed)  # all is written with the event
         run(study, 4.0, 2.0)
     assert read_study(store, name).incumbent.trial == 2
 
@@ -144,15 +145,6 @@ def test_who_leads_changes_with_the_constraints_that_are_recorded(store, enter) 
     with Study.opened(store, name, changed(bounded, constraint=())) as study:
         study.set_plan(study.plan)
         assert read_study(store, name).incumbent.trial == 0
-
-
-def test_who_leads_is_known_from_events_of_a_process_of_an_older_version(store, enter) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, 3.0, 2.0, 4.0)
-    Ledger(store.database).update_study(name, result={"test_loss": 0.5})
-    assert read_study(store, name).incumbent.trial == 1
-    assert trial_detail(store, name, 0).incumbent.trial == 1
 
 
 def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(store, enter) -> None:
@@ -186,7 +178,7 @@ def test_the_versions_of_the_session_that_ran_last_are_kept(store, enter) -> Non
     name = enter()
     with Study.opened(store, name) as study:
         study.note_versions()
-    versions = Study(store, name).result["versions"]
+    versions = Study(store, name).facts.versions
     assert versions["python"] == platform.python_version()
     assert versions["scikit-learn"] == sklearn.__version__
     assert set(versions) >= {
@@ -234,12 +226,13 @@ def test_its_plan_its_result_and_its_state_are_kept(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         study.set_plan(changed(study.plan, ensemble=EnsembleRule("greedy", 4)))
-        study.set_result(test_loss=1.5)
-        study.set_result(members=[])
+        model = ModelFacts(members=(WeightedTrial(0, 1.0),), test_loss=1.5)
+        study.record(replace(study.facts, model=model))
+        study.record(replace(study.facts, no_model="no reason"))
         study.set_state("interrupted")
     with Study.opened(store, name) as again:
         assert again.plan.options.ensemble == EnsembleRule("greedy", 4)
-        assert again.result | {"test_loss": 1.5, "members": []} == again.result
+        assert (again.facts.model, again.facts.no_model) == (model, "no reason")
         assert again.former_state == "interrupted"
 
 
