@@ -5,7 +5,7 @@ from typing import Any
 from prefect_tune.flows.event_loop import loop_safe_flow
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.prefect_events import NewChampion, send_event
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import violated_constraints
 from prefect_tune.flows.series.champion import (
     copy_model,
@@ -15,7 +15,6 @@ from prefect_tune.flows.series.champion import (
 )
 from prefect_tune.flows.series.series import HeldSeries, Series, held_series
 from prefect_tune.flows.store_location import store_address
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -96,7 +95,7 @@ def _newest(store: ArtifactStore, state: Series) -> str:
 
 
 def _checked(store: ArtifactStore, state: Series, study: str) -> str:
-    find_study(store, study)
+    open_study(store, study)
     if state.run_of(study) is None:
         known = ", ".join(run.study for run in state.runs[-5:]) or "none"
         raise BadInput(
@@ -111,7 +110,7 @@ def _changed(held: HeldSeries, before: Series, study: str, by: str, reason: str)
     """Keep the new champion's model, send the event, and return the change."""
     store = held.store
     keep_champions(store, held.read())
-    metric = StudyPlan.from_stored(find_study(store, study)).metric
+    metric = open_study(store, study).plan.metric
     send_event(
         NewChampion(
             series=before.name,

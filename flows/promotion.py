@@ -14,7 +14,7 @@ from prefect_tune.flows.flow_run_page import RunArtifact, artifact_key
 from prefect_tune.flows.markdown import escaped, table
 from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.progress import Observer
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import violated_constraints
 from prefect_tune.flows.series.champion import (
     Champion,
@@ -117,7 +117,7 @@ class _Promotion:
 
     def _decision(self, series: Series, model: str) -> Decision:
         store = self.held.store
-        plan = StudyPlan.from_stored(find_study(store, self.candidate))
+        plan = open_study(store, self.candidate).plan
         options = plan.options
         undecided = Decision(
             promoted=False,
@@ -180,7 +180,7 @@ class _Promotion:
             night,
         )
         try:
-            problem = StudyPlan.from_stored(find_study(self.held.store, champion.study)).problem
+            problem = open_study(self.held.store, champion.study).plan.problem
             parameters = {
                 "what": f"{self.candidate} with {champion.study}",
                 "context": self.context,

@@ -29,7 +29,7 @@ from prefect_tune.flows.preparation.prepare import (
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.progress import current_observer
-from prefect_tune.flows.reading.lookup import failed_trials
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.series_run import run_in_series
 from prefect_tune.flows.session import run_study
@@ -246,7 +246,7 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
         prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
         for note in prepared.notes:
             current_observer().note(for_caller(str(note)))
-    failed = failed_trials(prepared.store, prepared.name)
+    failed = open_study(prepared.store, prepared.name).failed()
     numbers = frozenset(failed if trial is None else trial)
     if not numbers:
         current_observer().note(f"study {prepared.name} has no failed trials")

@@ -183,11 +183,20 @@ class Ledger:
         query = query.where(table.study == study, table.kind == kind).order_by(table.sequence)
         return [tuple(row) for row in self._database.rows(query)]
 
-    def each_event(self, study: str) -> Iterator[LedgerEvent]:
-        """Yield all events of a study in order, in bounded memory."""
+    def each_event(self, study: str, number: int | None = None) -> Iterator[LedgerEvent]:
+        """Yield the events of a study, or of one of its trials, in order and in bounded memory."""
         query = _EVENTS.where(event_table.c.study == study)
+        if number is not None:
+            query = query.where(event_table.c.body["number"].as_integer() == number)
         for row in self._each(query, event_table.c.sequence):
             yield LedgerEvent(*row)
+
+    def trial(self, study: str, number: int) -> Mapping[str, Any] | None:
+        """Return a trial; None if it does not exist."""
+        table = trial_table.c
+        return self._database.scalar(
+            select(table.body).where(table.study == study, table.number == number)
+        )
 
     def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
         """Yield all trials of a study by number, in bounded memory."""

@@ -138,11 +138,12 @@ def retry(
     """
     numbers = list(trial) or None
     with reported_errors(), existing_store(where["store"], where["database"]) as opened:
-        from prefect_tune.flows.reading.lookup import failed_trials, study_or_newest
+        from prefect_tune.flows.reading.opened_study import study_or_newest
         from prefect_tune.flows.reading.study_view import read_study
 
-        study = study_or_newest(opened, study)
-        if numbers is None and not failed_trials(opened, study):
+        found = study_or_newest(opened, study)
+        study = found.name
+        if numbers is None and not found.failed():
             echo(f"study {study} has no failed trials", err=True)
             print_summary(read_study(opened, study), as_json=as_json, notes=True)
             return

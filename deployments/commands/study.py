@@ -20,6 +20,7 @@ from prefect_tune.flows.text import shown
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from prefect_tune.flows.reading.opened_study import OpenedStudy
     from prefect_tune.flows.reading.trial_detail import TrialDetail
     from prefect_tune.flows.reading.trial_view import TrialView
     from prefect_tune.flows.results.built_pipeline import TrialOutput
@@ -166,32 +167,31 @@ def _write_trials(
 
 
 def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: bool) -> None:
-    from prefect_tune.flows.reading.lookup import find_study, list_trials
+    from prefect_tune.flows.reading.opened_study import open_study
+    from prefect_tune.flows.study.plan import documents_of
 
-    trials = list_trials(store, study)
+    opened = open_study(store, study)
+    with documents_of(study):
+        trials = [trial.checked() for trial in opened.trials()]
     shown = [trial for trial in trials if trial.state == "failed"] if failed else trials
     if as_json:
         print_json([trial.document for trial in shown])
         return
     from prefect_tune.deployments.views.trial import first_trials, print_trials
-    from prefect_tune.flows.study.plan import StudyPlan
 
     print_trials(
         shown,
-        StudyPlan.from_stored(find_study(store, study)).whole,
+        opened.plan.whole,
         first=first_trials(trials),
-        links=_task_run_links(store, study, shown) if failed else {},
+        links=_task_run_links(opened, shown) if failed else {},
         empty="no failed trials" if failed else "no trials",
     )
 
 
-def _task_run_links(
-    store: "ArtifactStore", study: str, trials: "Sequence[TrialView]"
-) -> dict[int, str]:
+def _task_run_links(study: "OpenedStudy", trials: "Sequence[TrialView]") -> dict[int, str]:
     from prefect_tune.deployments.server.task_run_page import task_run_page
-    from prefect_tune.flows.reading.trial_detail import moments_of
 
-    moments = moments_of(store, study) if trials else {}
+    moments = study.moments() if trials else {}
     pages = {t.number: task_run_page(moments[t.number].task_run_id) for t in trials}
     return {number: page for number, page in pages.items() if page}
 
@@ -265,9 +265,9 @@ def report(
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.commands.output import write_page
         from prefect_tune.flows.output_files import check_output
-        from prefect_tune.flows.reading.lookup import find_study
+        from prefect_tune.flows.reading.opened_study import open_study
 
-        find_study(opened, study)
+        open_study(opened, study)
         file = out or f"{study}.html"
         if out or not as_json:
             check_output(file, store=opened, studies=[study])

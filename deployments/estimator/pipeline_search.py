@@ -27,8 +27,8 @@ from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
+from prefect_tune.flows.reading.opened_study import params_of
 from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.reading.trial_detail import params_of
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.converter import from_document

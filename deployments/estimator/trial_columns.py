@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.flows.reading.lookup import find_study
-from prefect_tune.flows.reading.trial_detail import params_of
+from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.storage.ledger import Ledger
+from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.objective.metric import Metric
 
@@ -23,12 +21,11 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     `rank_test_score` ranks full evaluations first, then partial ones (see `fidelity`), then failed
     ones.
     """
-    plan = StudyPlan.from_stored(find_study(store, study))
+    opened = open_study(store, study)
+    plan = opened.plan
     metric = plan.problem.find_metric()
     with documents_of(study):
-        trials = [
-            t for t in map(TrialView, Ledger(store.database).trials(study)) if t.state.is_told
-        ]
+        trials = [trial for trial in opened.trials() if trial.state.is_told]
         n_folds = plan.options.folds or 1
         scores = np.array([_scores(trial, metric, n_folds) for trial in trials]).reshape(
             -1, n_folds

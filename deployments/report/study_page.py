@@ -55,12 +55,10 @@ from prefect_tune.deployments.report.figures.trade_offs import (
 )
 from prefect_tune.deployments.report.page import ReportPage, Section, Table, Text
 from prefect_tune.deployments.report.wording import made_now
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.series_view import SeriesView, series_of
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.facts import StudyFacts
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import FailureGroup, counted, format_seconds
 from prefect_tune.optimizers.importance import Importance
 from prefect_tune.optimizers.registry import METHODS
@@ -89,12 +87,12 @@ class StudyReport:
 
 def study_report(store: ArtifactStore, name: str) -> StudyReport:
     """Collect the report of a study; raises UnknownName if the study does not exist."""
-    record = find_study(store, name)
-    plan = StudyPlan.from_stored(record)
+    study = open_study(store, name)
+    record, plan = study.row, study.plan
     progress, importance = ProgressPass(plan), ImportancePass(plan)
     paths, step_times, failures = PathsPass(), StepTimesPass(), FailuresPass()
     trade_offs, fidelities = TradeOffsPass(plan), FidelitiesPass(plan)
-    members = MembersPass(StudyFacts.from_stored(record).model.members)
+    members = MembersPass(study.facts.model.members)
     passes = progress, importance, paths, step_times, failures, trade_offs, fidelities, members
 
     def take(trial: TrialView) -> None:

@@ -18,7 +18,7 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.values import parse_assignment, write_assignments
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.study_input import Note
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import method_named
@@ -93,7 +93,7 @@ class Replicate:
 
     def stored(self) -> StoredStudy:
         """Return the current study from the ledger; raise `UnknownName` if it was removed."""
-        return find_study(self.prepared.store, self.prepared.name)
+        return open_study(self.prepared.store, self.prepared.name).row
 
     def has_ended(self) -> bool:
         """Return whether the search has ended, with or without a result."""

@@ -28,7 +28,7 @@ from prefect_tune.flows.preparation.resume import (
     resume,
 )
 from prefect_tune.flows.preparation.study_input import InputReader, Note
-from prefect_tune.flows.reading.lookup import failed_trials, find_study, study_or_newest
+from prefect_tune.flows.reading.opened_study import open_study, study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.facts import StudyFacts
@@ -128,8 +128,7 @@ def prepare(
     night = next_study(request, store, reader, flow_run_id)
     with night.released_on_error():
         if night.action == "skip":
-            stored = find_study(store, night.study)
-            entered = stored.name, StudyPlan.from_stored(stored), list[Note]()
+            entered = night.study, open_study(store, night.study).plan, list[Note]()
         else:
             request = night.request
             entered = _enter(request, store, night.study, reader, False, flow_run_id, night)
@@ -233,17 +232,15 @@ def prepare_retry(
         }
     )
     opened = open_store(store_address(given.store, given.database))
-    study = study_or_newest(opened, study)
-    stored = find_study(opened, study)
+    found = study_or_newest(opened, study)
+    study, plan, failed = found.name, found.plan, found.failed()
     check_not_busy(opened, study)
-    failed = failed_trials(opened, study)
     for number in trials or ():
         if number not in failed:
             raise BadInput(
                 f"trial {number} of study {study!r} has not failed; failed ones: "
                 f"{', '.join(map(str, failed)) or 'none'}"
             )
-    plan = StudyPlan.from_stored(stored)
     check_options_known(study, plan)
     no_cache = plan.options.no_cache  # `retry` has no such option
     options = replace(merged(plan.options, given), study=study, no_cache=no_cache)

@@ -1,7 +1,13 @@
 """Reading a study from its ledger, for people and programs; cheap to import.
 
-`lookup` finds studies and trials, `trial_view` reads one trial, `study_view` a whole study in one
-pass and `series_view` a series. `study_lines` has the lines that describe a study, `trial_detail`
-explains a trial, and `commands` has the commands that start, resume and inspect a study. Readers
-never rank: the process that runs a study records the incumbent.
+- `trial_view`: one trial, read from its document.
+- `opened_study`: a study opened to read, with its row, plan, trials and events.
+- `study_view`: a study, read in one pass.
+- `study_lines`: the lines that describe a study.
+- `trial_detail`: one trial, explained.
+- `series_view`: a series with its runs.
+- `lookup`: artifacts of studies, and the removal of a study.
+- `commands`: commands that start, resume and inspect a study.
+
+Readers never rank: the process that runs a study records the incumbent.
 """

@@ -1,62 +1,16 @@
-"""Finds studies, their trials, and the artifacts they made or used."""
+"""Artifacts that studies made or used, the code they need, and the removal of a study."""
 
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
-from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.study.lease import held_study, study_lease
-from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.database import DatabaseDamaged
-from prefect_tune.storage.ledger import Ledger, StoredStudy
-from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
-
-
-def find_study(store: ArtifactStore, name: str) -> StoredStudy:
-    """Return a study by name; raise `UnknownName` if it does not exist."""
-    ledger = Ledger(store.database)
-    stored = ledger.study(name)
-    if stored is None:
-        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
-    return stored
-
-
-def study_or_newest(store: ArtifactStore, name: str) -> str:
-    """Return the name of a study, or of the newest study of a series; `UnknownName` if neither."""
-    ledger = Ledger(store.database)
-    if ledger.study(name) is None and SeriesLog(store.database).series(name) is not None:
-        for newest in ledger.study_names():
-            stored = ledger.study(newest)
-            if stored is not None and StudyPlan.from_stored(stored).options.series == name:
-                return newest
-    return find_study(store, name).name
-
-
-def list_trials(store: ArtifactStore, name: str) -> list[TrialView]:
-    """Return all trials of a study by number; `UnknownName` or `DatabaseDamaged` on failure."""
-    find_study(store, name)
-    with documents_of(name):
-        return [
-            TrialView({**document, "query": {**query, "folds": query.get("folds")}})
-            for document in map(_checked, Ledger(store.database).trials(name))
-            for query in [document["query"]]
-        ]
-
-
-def _checked(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    return TrialView(document).checked()
-
-
-def failed_trials(store: ArtifactStore, name: str) -> list[int]:
-    """Return the numbers of a study's failed trials; raise `UnknownName` if it does not exist."""
-    trials = list_trials(store, name)
-    return [trial.number for trial in trials if trial.state == TrialState.FAILED]
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
@@ -64,8 +18,10 @@ def keys_of(store: ArtifactStore, name: str) -> list[str]:
 
     Raises `UnknownName` if the study does not exist.
     """
-    steps = (step for trial in list_trials(store, name) for step in trial.steps)
-    return list(dict.fromkeys([*store.index.keys_of(name), *(step["key"] for step in steps)]))
+    study = open_study(store, name)
+    with documents_of(name):
+        used = (step["key"] for trial in study.trials() for step in trial.steps)
+        return list(dict.fromkeys([*store.index.keys_of(name), *used]))
 
 
 def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
@@ -74,27 +30,23 @@ def trials_using(store: ArtifactStore, key: str) -> list[tuple[str, int]]:
     Damaged studies are skipped.
     """
     users = []
-    for study in Ledger(store.database).study_names():
-        with suppress(DatabaseDamaged):  # another study must not hide the artifact
-            trials = list_trials(store, study)
-            users += [
-                (study, trial.number)
-                for trial in trials
-                if any(step["key"] == key for step in trial.steps)
-            ]
+    for name in Ledger(store.database).study_names():
+        with suppress(DatabaseDamaged), documents_of(name):  # another study must not hide it
+            trials = open_study(store, name).trials()
+            users += [(name, t.number) for t in trials if any(s["key"] == key for s in t.steps)]
     return users
 
 
 def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     """Load the user's code of an artifact, if a study still has it."""
+    known = Ledger(store.database).study_names()
     users = (study for study, _ in trials_using(store, entry.key))
     for name in dict.fromkeys([entry.study, *users]):
-        stored, problem = Ledger(store.database).study(name), None
         with suppress(DatabaseDamaged):  # the code of another study may serve
-            problem = None if stored is None else StudyPlan.from_stored(stored).problem
-        if problem is not None and (problem.space_code or problem.behind.modules):
-            problem.find_space()
-            return
+            problem = open_study(store, name).plan.problem if name in known else None
+            if problem is not None and (problem.space_code or problem.behind.modules):
+                problem.find_space()
+                return
 
 
 def remove_study(store: ArtifactStore, name: str) -> list[str]:
@@ -102,7 +54,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
 
     Raises `BadInput` if a process runs it, or its series needs it.
     """
-    _check_unused(store, find_study(store, name))
+    _check_unused(open_study(store, name))
     with held_study(store, name):
         lease = study_lease(name)
         # Records go first: after an interrupt, the rest can still be found by the study's name.
@@ -111,23 +63,23 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
         return gone
 
 
-def _check_unused(store: ArtifactStore, stored: StoredStudy) -> None:
+def _check_unused(study: OpenedStudy) -> None:
     """Raise `BadInput` if a study is a kept champion or the newest study of its series."""
     series = None
     with suppress(DatabaseDamaged):  # a damaged study can be removed
-        name = StudyPlan.from_stored(stored).options.series
-        series = None if name is None else find_series(store, name)
+        name = study.plan.options.series
+        series = None if name is None else find_series(study.store, name)
     if series is None:
         return
     why = ""
-    if series.last is not None and series.last.study == stored.name:
+    if series.last is not None and series.last.study == study.name:
         why = f"the newest study of series {series.name}, and its next run starts from it"
-    if stored.name in series.kept:
-        why = f"{'the' if stored.name == series.champion else 'a former'} champion of series "
+    if study.name in series.kept:
+        why = f"{'the' if study.name == series.champion else 'a former'} champion of series "
         why += series.name
     if why:
         raise BadInput(
-            f"study {stored.name!r} is {why}",
+            f"study {study.name!r} is {why}",
             remedy=f"first remove the series with `prefect-tune series {series.name} --remove`, "
             "which keeps its studies",
         )

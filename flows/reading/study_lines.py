@@ -91,9 +91,8 @@ def trials_text(view: StudyView) -> str:
 
 def model_lines(view: StudyView) -> Iterator[StudyLine]:
     """Yield the lines on the best trial, the final model, and anything unusual about the model."""
-    losses, best, model, ensemble = view.losses, view.incumbent, view.model_trial, view.ensemble
-    if ensemble is not None and ensemble.has_several:
-        yield from _ensemble(view)
+    losses, best, model = view.losses, view.incumbent, view.model_trial
+    yield from _ensemble(view)
     if best is not None:
         what = "best single trial" if view.has_ensemble else "best: trial"
         scored = "cross-validated" if view.holdout is None else "held-out"
@@ -108,6 +107,21 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         about = f"model: trial {model.trial}{bracketed(model.fidelity)}"
         yield _line(f"{about}, {losses.named(model.loss)}", *_tested(view, view.test_loss))
         yield from _pipeline(model)
+    yield from _unusual(view)
+    if view.rare_recall:
+        yield _line(view.rare_recall)
+    undefined, alone = view.test_loss_undefined, view.single_best_test_loss_undefined
+    if undefined:
+        yield _line(f"{losses.name} on the test rows is undefined: {undefined}")
+    if alone and alone != undefined:
+        yield _line(f"{losses.name} of the best trial on the test rows is undefined: {alone}")
+    if view.equal_rows is not None:
+        yield _line(losses.without_equal(view.equal_rows))
+    yield from _comparisons(view)
+
+
+def _unusual(view: StudyView) -> Iterator[StudyLine]:
+    model = view.model_trial
     if model is not None and view.model_is_partial:
         trial = f"trial {model.trial}{bracketed(model.fidelity)}"
         yield _line(f"no full evaluation qualifies; the model is the best partial one, {trial}")
@@ -126,18 +140,6 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
     if (former := view.instead_of) is not None:
         what = "trial" if len(former.trials) == 1 else "the ensemble of trials"
         yield _line(f"instead of {what} {', '.join(map(str, former.trials))}: {former.reason}")
-    if view.rare_recall:
-        yield _line(view.rare_recall)
-    undefined, alone = view.test_loss_undefined, view.single_best_test_loss_undefined
-    if undefined:
-        yield _line(f"{losses.name} on the test rows is undefined: {undefined}")
-    if alone and alone != undefined:
-        yield _line(f"{losses.name} of the best trial on the test rows is undefined: {alone}")
-    if view.equal_rows is not None:
-        yield _line(losses.without_equal(view.equal_rows))
-    yield from _finalists(view)
-    if ensemble is not None and ensemble.kind == "single":
-        yield _line(f"model: trial {ensemble.members[0].trial} (no ensemble scored better)")
 
 
 def _line(*parts: str, tone: Tone = "plain", depth: int = 0) -> StudyLine:
@@ -154,7 +156,8 @@ def _tested(view: StudyView, loss: float | None, between: str = ";") -> tuple[st
 
 def _ensemble(view: StudyView) -> Iterator[StudyLine]:
     ensemble, losses = view.ensemble, view.losses
-    assert ensemble is not None  # noqa: S101 - for the type checker
+    if ensemble is None or not ensemble.has_several:
+        return
     held_out = [Strong(losses.of(loss)) for loss in ensemble.losses[-1:]]
     yield _line(
         f"model: {ensemble.kind} ensemble of {counted(len(ensemble.members), 'trial')}, ",
@@ -171,18 +174,18 @@ def _ensemble(view: StudyView) -> Iterator[StudyLine]:
         yield _line(", ".join(weights[start : start + _MEMBERS_A_LINE]), depth=1)
 
 
-def _finalists(view: StudyView) -> Iterator[StudyLine]:
-    finalists, best, losses = view.finalists, view.incumbent, view.losses
-    if not finalists or best is None:
-        return
-    first, chosen = finalists[0], best_recheck(finalists)
-    if chosen.trial != best.trial or first.recheck_loss is None:  # the finalists are out of date
-        return
-    other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
-    yield _line(
-        f"re-evaluated the best {len(finalists)} on a second split: trial {chosen.trial} has the "
-        f"lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
-    )
+def _comparisons(view: StudyView) -> Iterator[StudyLine]:
+    finalists, best, losses, ensemble = view.finalists, view.incumbent, view.losses, view.ensemble
+    chosen = best_recheck(finalists) if finalists else None
+    if best and chosen and chosen.trial == best.trial and finalists[0].recheck_loss is not None:
+        first = finalists[0]
+        other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
+        yield _line(
+            f"re-evaluated the best {len(finalists)} on a second split: trial {chosen.trial} has "
+            f"the lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
+        )
+    if ensemble is not None and ensemble.kind == "single":
+        yield _line(f"model: trial {ensemble.members[0].trial} (no ensemble scored better)")
 
 
 def _constraints(view: StudyView) -> Iterator[StudyLine]:

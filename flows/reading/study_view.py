@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.store_location import store_options
@@ -20,14 +20,12 @@ from prefect_tune.flows.study.facts import (
     Replaced,
     StudyFacts,
 )
-from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import EqualRows, LossWords, counted, number_text
 from prefect_tune.optimizers.converter import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.plugins import UsedPlugin
 
@@ -236,26 +234,24 @@ def read_study(
     Raises `UnknownName` if the study does not exist, and `DatabaseDamaged` if its documents were
     changed or damaged.
     """
-    stored = find_study(store, name)
-    plan, facts = StudyPlan.from_stored(stored), StudyFacts.from_stored(stored)
-    ledger, best, of_model = Ledger(store.database), facts.best_trial, facts.model
-    sums = _Sums(plan, facts)
+    study = open_study(store, name)
+    plan, facts, best = study.plan, study.facts, study.incumbent
+    of_model, sums = facts.model, _Sums(plan, facts)
     with documents_of(name):
-        for document in ledger.each_trial(name):
-            trial = TrialView(document)
+        for trial in study.trials():
             sums.add(trial)
             for collect in collectors:
                 collect(trial)
         incumbent, budget = sums.chosen(best), plan.options.budget
         model = sums.chosen(sums.alone)
         return StudyView(
-            study=stored.name,
+            study=name,
             method=plan.method,
             metric=plan.metric,
             space=plan.space,
             data=plan.source.data,
             store_options=tuple(store_options(store.address)),
-            state=study_state(store, stored),
+            state=study.state,
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),
             n_stopped=sums.states[TrialState.STOPPED],
             n_failed=sums.states[TrialState.FAILED],
@@ -285,13 +281,13 @@ def read_study(
             notes=tuple(notice.text for notice in facts.notices),
             cache=sums.cache_use(store.index.bytes_present(sums.keys, name)),
             seconds=StudySeconds(
-                stored.seconds,
+                study.row.seconds,
                 budget,
-                None if budget is None else max(stored.seconds - budget, 0.0),
+                None if budget is None else max(study.row.seconds - budget, 0.0),
                 sums.cost_seconds,
-                ledger.asking_seconds(name),
+                study.ledger.asking_seconds(name),
             ),
-            series=_place(store, plan, name),
+            series=_place(study),
         )
 
 
@@ -346,15 +342,10 @@ class _Sums:
         return CacheUse(self._hits, self._misses, size_bytes, self._seconds_saved)
 
 
-def study_state(store: ArtifactStore, stored: StoredStudy) -> str:
-    """Return the state of a study; a running study without its process counts as interrupted."""
-    is_cut = stored.state == "running" and not is_being_run(store, stored.name)
-    return "interrupted" if is_cut else stored.state
-
-
-def _place(store: ArtifactStore, plan: StudyPlan, name: str) -> SeriesPlace | None:
-    series = None if plan.options.series is None else find_series(store, plan.options.series)
-    run = None if series is None else series.run_of(name)
+def _place(study: OpenedStudy) -> SeriesPlace | None:
+    name = study.plan.options.series
+    series = None if name is None else find_series(study.store, name)
+    run = None if series is None else series.run_of(study.name)
     if series is None or run is None:
         return None
     return SeriesPlace(series.name, run.number, series.champion)

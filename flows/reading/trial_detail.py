@@ -6,109 +6,23 @@ cache (arguments of estimators). Cheap to import.
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.store_location import store_options
-from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.text import LossWords
 from prefect_tune.optimizers.converter import from_document, json_values, to_document
-from prefect_tune.optimizers.space.value_documents import value_document, value_of
+from prefect_tune.optimizers.space.value_documents import value_document
 from prefect_tune.optimizers.space.wording import range_text
 from prefect_tune.optimizers.trials.outcome import Evaluation, StepCost
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:  # for types only: trials are shown even where their space is missing
     from prefect_tune.optimizers.space.algorithm import Algorithm
-    from prefect_tune.optimizers.space.space import Space
-
-
-def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:
-    """Return a configuration as flat parameters in scikit-learn's style.
-
-    With its `space`, values are as in the space; without, values that JSON lacks are their code.
-
-    >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
-    {'fit model': 'svc', 'fit model__C': 2.0}
-    """
-    params = {}
-    for step, choice in configuration.items():
-        params[step] = choice["algorithm"]
-        params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
-        if space is not None:
-            known = space.step(step).algorithm(choice["algorithm"]).hyperparameters
-            for name, value in choice["hyperparameters"].items():
-                params[f"{step}__{name}"] = value_of(known[name], value)
-    return params
-
-
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """Times and facts of a trial from the events of its study.
-
-    Attributes:
-        queued: Time of the ask or of the latest retry.
-        ended: Time of the latest end; None if the trial has not ended.
-        output_bytes: Size of the stored output; None before the end, or if the version that ran the
-            trial stored no output.
-    """
-
-    asked: float
-    queued: float
-    ended: float | None = None
-    reason: Mapping[str, Any] | None = None
-    task_run_id: str = ""
-    output_bytes: int | None = None
-
-    def span(self, cost_seconds: float) -> tuple[float, float | None]:
-        """Return start and end of the last attempt.
-
-        For an ended trial, the start is `cost_seconds` before its end, which excludes waiting and
-        earlier attempts. For any other trial, the start is `queued`.
-        """
-        return (
-            (self.queued, None) if self.ended is None else (self.ended - cost_seconds, self.ended)
-        )
-
-
-def moments_of(store: ArtifactStore, study: str) -> dict[int, Moments]:
-    """Return the moments of each trial of a study, by number."""
-    found: dict[int, Moments] = {}
-    for event in Ledger(store.database).each_event(study):
-        number = event.body.get("number", -1)  # a prior belongs to no trial
-        if event.kind == "ask":
-            found[number] = Moments(event.at, event.at, reason=event.body.get("reason"))
-        elif event.kind == "tell" and number in found:
-            run = event.body.get("task_run_id") or ""
-            found[number] = replace(
-                found[number],
-                ended=event.at,
-                task_run_id=str(run),
-                output_bytes=event.body.get("output_bytes"),
-            )
-        elif event.kind == "retry" and number in found:
-            found[number] = replace(
-                found[number], queued=event.at, ended=None, task_run_id="", output_bytes=None
-            )
-    return found
-
-
-def space_as_run(plan: StudyPlan, study: str) -> "Space":
-    """Return the space of a study as it was in the run; raise `BadInput` if it differs here."""
-    problem = plan.problem
-    space = problem.find_space()
-    if space.digest != problem.space_digest:
-        raise BadInput(
-            f"the space {problem.space} of study {study!r} differs in this version",
-            remedy="use the version that ran the study",
-        )
-    return space
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,13 +194,10 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
     Raises `UnknownName` or `BadInput` if the study or trial does not exist, and `DatabaseDamaged`
     if stored documents were changed or damaged.
     """
-    stored = find_study(store, study)
-    plan = StudyPlan.from_stored(stored)
-    trial = trial_numbered(store, study, number)
-    facts = StudyFacts.from_stored(stored)
-    best = facts.best_trial
-    leader, stretches = _others(store, study, plan, trial, best)
-    moments = moments_of(store, study).get(number)
+    opened = open_study(store, study)
+    plan, trial = opened.plan, opened.trial(number)
+    leader, stretches = _others(opened, trial)
+    moments = opened.moments(number).get(number)
     is_told = trial.state.is_told
     options = store_options(store.address)
     show = ["prefect-tune", "show", study, "--trial", str(number)]
@@ -309,9 +220,9 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
             ended_at=_time(moments.ended if moments and is_told else None),
             attempts=trial.attempts,
             flow_run_id=plan.flow_run_id,
-            task_run_id=(moments.task_run_id or None) if moments else None,
+            task_run_id=moments.task_run_id if moments else None,
             output_bytes=moments.output_bytes if moments else None,
-            pipeline=tuple(_pipeline(store, study, trial, plan)),
+            pipeline=tuple(_pipeline(opened, trial)),
             cost_seconds=trial.cost_seconds if is_told else None,
             cost_uncached_seconds=evaluation.cost_uncached_seconds if evaluation else None,
             load_seconds=trial.load_seconds if is_told else None,
@@ -319,39 +230,24 @@ def trial_detail(store: ArtifactStore, study: str, number: int) -> TrialDetail:
             constraints=tuple(_measured(trial, plan)),
             curve=_learning(evaluation),
             failure=_failure(trial, ["prefect-tune", "retry", study], options),
-            in_model=any(m.trial == number for m in facts.model.members),
+            in_model=any(member.trial == number for member in opened.facts.model.members),
             code=shlex.join([*show, "--code", *options]),
             show_output=shlex.join([*show, "--output", *options]),
         )
 
 
-def trial_numbered(store: ArtifactStore, study: str, number: int) -> TrialView:
-    """Return a trial by number; raise `BadInput` if it does not exist."""
-    last: int | None = None
-    with documents_of(study):
-        for document in Ledger(store.database).each_trial(study):
-            trial = TrialView(document)
-            last = trial.number
-            if last == number:
-                trial.checked()
-                return trial
-    has = "has no trials yet" if last is None else f"has the trials 0 to {last}"
-    raise BadInput(f"study {study} {has}", option="trial", value=number)
-
-
 def _others(
-    store: ArtifactStore, study: str, plan: StudyPlan, trial: TrialView, best: int | None
+    study: OpenedStudy, trial: TrialView
 ) -> tuple[Leader | None, tuple[SameConfiguration, ...]]:
     leader, stretches, text = None, [], trial.configuration_text
-    with documents_of(study):
-        for other in map(TrialView, Ledger(store.database).each_trial(study)):
-            if other.number == best and other.has_loss:
+    with documents_of(study.name):
+        for other in study.trials():
+            if other.number == study.incumbent and other.has_loss:
                 leader = Leader(other.number, other.loss, tuple(other.fold_losses))
             if other.number != trial.number and other.configuration_text == text:
                 loss = other.loss if other.has_loss else None
-                stretches.append(
-                    SameConfiguration(other.number, str(other.state), other.fidelity(plan), loss)
-                )
+                fidelity = other.fidelity(study.plan)
+                stretches.append(SameConfiguration(other.number, str(other.state), fidelity, loss))
     return leader, tuple(stretches)
 
 
@@ -359,11 +255,9 @@ def _time(seconds: float | None) -> str | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
-def _pipeline(
-    store: ArtifactStore, study: str, trial: TrialView, plan: StudyPlan
-) -> Iterator[ChosenStep]:
+def _pipeline(study: OpenedStudy, trial: TrialView) -> Iterator[ChosenStep]:
     """Yield the choice of each step; without the space, only values are known."""
-    space, arguments = space_if_known(plan, study), _arguments(store, trial)
+    space, arguments = study.space_if_known(), _arguments(study.store, trial)
     for name, choice in trial.configuration.items():
         steps = space.steps if space else ()
         step = next((step for step in steps if step.name == name), None)
@@ -398,14 +292,6 @@ def _value(
         bool(getattr(hyperparameter, "log", False)),
         effective,
     )
-
-
-def space_if_known(plan: StudyPlan, study: str) -> "Space | None":
-    """Return the space of a study as it was in the run; None if not available here."""
-    try:
-        return space_as_run(plan, study)
-    except Exception:  # of any kind: an error in the user's file, or a missing package
-        return None
 
 
 def _arguments(store: ArtifactStore, trial: TrialView) -> dict[str, dict[str, Any]]:

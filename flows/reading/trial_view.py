@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
@@ -21,11 +21,11 @@ class TrialView:
 
     document: Mapping[str, Any]
 
-    def checked(self) -> Mapping[str, Any]:
-        """Return the document; raise `ValueError` if a displayed part is missing or damaged."""
+    def checked(self) -> Self:
+        """Return the trial; raise `ValueError` if a displayed part is missing or damaged."""
         self.evaluation, self.failure  # noqa: B018 - reads both
         dict(self.configuration, number=self.number, state=self.state)
-        return self.document
+        return self
 
     @property
     def number(self) -> int:

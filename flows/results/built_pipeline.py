@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prefect_tune.flows.reading.lookup import find_study
-from prefect_tune.flows.reading.trial_detail import moments_of, space_as_run, trial_numbered
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.key import model_record, output_record
 from prefect_tune.storage.masking import masked
@@ -35,9 +33,8 @@ class TrialOutput:
 
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
     """Return the output of a trial; raise `UnknownName`, `BadInput` or `RecordDamaged`."""
-    find_study(store, study)
-    trial = trial_numbered(store, study, number)
-    moments = moments_of(store, study).get(number)
+    opened = open_study(store, study)
+    trial, moments = opened.trial(number), opened.moments(number).get(number)
     output_bytes = None if moments is None else moments.output_bytes
     if output_bytes:
         kept = store.records.get(output_record(study, number))["output"]
@@ -57,9 +54,9 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
     Raises `UnknownName` or `BadInput` if the study or trial does not exist, its space differs here,
     or a library is missing, and `StoreLost` if the study's data is lost.
     """
-    plan = StudyPlan.from_stored(find_study(store, study))
-    trial = trial_numbered(store, study, number)
-    query = Query.from_json(trial.query, space := space_as_run(plan, study))
+    opened = open_study(store, study)
+    plan, trial, space = opened.plan, opened.trial(number), opened.space()
+    query = Query.from_json(trial.query, space)
     check_libraries(f"trial {number}", space.algorithms(query.configuration.path))
     context = StudyContext(
         study,
@@ -96,7 +93,7 @@ def pipeline_code(
     `note` is called if earlier steps have to run first. Raises the errors of `built_pipeline`, and
     `BadInput` if an estimator has a value that cannot be written as code.
     """
-    plan = StudyPlan.from_stored(find_study(store, study))
+    plan = open_study(store, study).plan
     if not plan.options.use_cache:
         note(f"study {study} has no cache, so the steps before the model are rerun")
     built = built_pipeline(store, study, number)

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
@@ -130,7 +129,7 @@ def export(
     support the model, and `RuntimeError` if the reloaded model predicts differently.
     """
     model, about = final_model(store, study, record)
-    problem = StudyPlan.from_stored(find_study(store, study)).problem
+    problem = open_study(store, study).plan.problem
     dataset = load_dataset(store, problem.dataset)
     split = load_split(store, problem.split)
     test = split.held_out(REFIT)

@@ -7,9 +7,8 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from prefect_tune.flows.options.caller import errors_for_caller
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
-from prefect_tune.flows.reading.trial_detail import params_of, space_if_known
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.opening import StoreAddress
@@ -38,7 +37,7 @@ class LoadedStudy:
     def plan(self) -> StudyPlan:
         """Plan of the study: data, space, method, metric, seed, budget and constraints."""
         with self._opened() as store:
-            return StudyPlan.from_stored(find_study(store, self.name))
+            return open_study(store, self.name).plan
 
     @property
     def method(self) -> str:
@@ -79,7 +78,9 @@ class LoadedStudy:
 
         Raises `ValueError` if there is no best trial yet.
         """
-        return params_of(self._best.configuration, space_if_known(self.plan, self.name))
+        with self._opened() as store:
+            space = open_study(store, self.name).space_if_known()
+        return params_of(self._best.configuration, space)
 
     @property
     def view(self) -> StudyView:

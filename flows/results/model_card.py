@@ -25,17 +25,13 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from prefect_tune.flows.markdown import block, code, escaped
 from prefect_tune.flows.reading.commands import run_command
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import final_model, is_balanced
-from prefect_tune.flows.study.facts import StudyFacts
-from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
-from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import values_text
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
@@ -170,8 +166,8 @@ class CardFacts:
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
     """Return the facts of an exported model; `RecordDamaged` if the study's data is lost."""
-    stored, view = find_study(store, exported.study), read_study(store, exported.study)
-    plan = StudyPlan.from_stored(stored)
+    study, view = open_study(store, exported.study), read_study(store, exported.study)
+    plan = study.plan
     dataset = load_dataset(store, plan.problem.dataset)
     split = load_split(store, plan.problem.split)
     test = split.held_out(REFIT)
@@ -184,7 +180,7 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         dataset=dataset,
         n_test=len(test),
         n_skipped=len(dataset) - len(test) - split.n_training(REFIT),
-        members=_members(store, exported, plan.problem.find_space()),
+        members=_members(study, exported),
         best_trial=best.trial if best else None,
         best_loss=best.loss if best else None,
         fidelity=best.fidelity if best else "",
@@ -194,17 +190,15 @@ def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
         n_configurations=view.n_begun,
         n_trials=view.n_trials,
         n_failed=view.n_failed,
-        seconds=stored.seconds,
-        versions=StudyFacts.from_stored(stored).versions,
+        seconds=study.row.seconds,
+        versions=study.facts.versions,
         uselessness="" if exported.record else view.uselessness,
     )
 
 
-def _members(store: ArtifactStore, exported: Exported, space: Space) -> tuple[CardMember, ...]:
-    weights = exported.weights
-    with documents_of(exported.study):
-        documents = map(TrialView, Ledger(store.database).each_trial(exported.study))
-        trials = {trial.number: trial for trial in documents if trial.number in weights}
+def _members(study: OpenedStudy, exported: Exported) -> tuple[CardMember, ...]:
+    weights, space = exported.weights, study.plan.problem.find_space()
+    trials = {number: study.trial(number) for number in weights}
     return tuple(
         CardMember(n, weights[n], made, trials[n].quantities, is_balanced(made, space))
         for n in weights

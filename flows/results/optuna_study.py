@@ -21,14 +21,12 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from prefect_tune.flows.reading.lookup import find_study
-from prefect_tune.flows.reading.trial_detail import Moments, moments_of, space_as_run
+from prefect_tune.flows.reading.opened_study import Moments, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.value_documents import choices_of, value_document
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 
 
@@ -39,12 +37,12 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     last attempt. Raises `UnknownName` if the study does not exist, and `BadInput` if its space
     differs here.
     """
-    plan, moments = StudyPlan.from_stored(find_study(store, study)), moments_of(store, study)
-    distributions = distributions_of(space_as_run(plan, study))
+    opened = open_study(store, study)
+    moments, distributions = opened.moments(), distributions_of(opened.space())
     made = optuna.create_study(study_name=study, direction="minimize")
     with documents_of(study):
-        for trial in map(TrialView, Ledger(store.database).trials(study)):
-            made.add_trial(_trial(trial, plan, moments.get(trial.number), distributions))
+        for trial in opened.trials():
+            made.add_trial(_trial(trial, opened.plan, moments.get(trial.number), distributions))
     return made
 
 

@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.flows.reading.lookup import find_study
-from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.facts import ModelFacts, StudyFacts
-from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.study.facts import ModelFacts
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.key import ARTIFACTS, model_record
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput, need_column
@@ -43,8 +41,8 @@ def final_model(
     `BadInput` if it has no model, a package is missing or the study's own model violates
     constraints added later, and `RecordDamaged` if its record is damaged.
     """
-    stored = find_study(store, study)
-    space = StudyPlan.from_stored(stored).problem.find_space()  # may bring code
+    opened = open_study(store, study)
+    space = opened.plan.problem.find_space()  # may bring code
     is_champion, record = record is not None, record or model_record(study)
     if not store.records.exists(record):
         raise BadInput(
@@ -65,8 +63,7 @@ def final_model(
     if not is_champion and (reason := violated_constraints(store, study, about)):
         remedy = "resume the study, or restore its earlier constraints"
         raise BadInput(reason, remedy=remedy)
-    is_current = _is_current(store, study, record)
-    facts = StudyFacts.from_stored(stored).model if is_current else ModelFacts()
+    facts = opened.facts.model if _is_current(store, study, record) else ModelFacts()
     tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}
 
@@ -111,7 +108,7 @@ def predict(
     """
     model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])
-    plan = StudyPlan.from_stored(find_study(store, study))
+    plan = open_study(store, study).plan
     X = read_features(data, labels, dataset, plan.source.format, plan.source.gaps)
     frame, reader = pd.DataFrame(index=pd.RangeIndex(len(X))), dataset.row_reader
     cells: list[UnreadableCell] = []
@@ -196,13 +193,12 @@ def balanced_weight(
     """Return the total weight of the members that weight classes equally."""
     weights = {member["trial"]: float(member["weight"]) for member in about["members"]}
     space = plan.problem.find_space()
-    with documents_of(study):
-        trials = map(TrialView, Ledger(store.database).each_trial(study))
-        return sum(
-            weights[trial.number]
-            for trial in trials
-            if trial.number in weights and is_balanced(trial.configuration, space)
-        )
+    trial = open_study(store, study).trial
+    return sum(
+        weight
+        for number, weight in weights.items()
+        if is_balanced(trial(number).configuration, space)
+    )
 
 
 def _with_prior(
@@ -230,17 +226,12 @@ def _with_prior(
 
 def violated_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> str:
     """Return which constraints, added later, a member of a model violates; empty if none."""
-    ledger = Ledger(store.database)
-    plan = StudyPlan.from_stored(find_study(store, study))
-    constraints = [bounded.constraint for bounded in plan.options.bounds]
-    if not constraints:
-        return ""
+    opened = open_study(store, study)
+    constraints = [bounded.constraint for bounded in opened.plan.options.bounds]
     members = {about["trial"], *(member["trial"] for member in about["members"])}
-    with documents_of(study):
-        trials = [(t.number, t.quantities) for t in map(TrialView, ledger.trials(study))]
-    for number, quantities in trials:
-        above = [c.name for c in constraints if c.excess(quantities) > 0]
-        if number in members and above:
+    for number in sorted(members) if constraints else ():
+        quantities = opened.trial(number).quantities
+        if above := [c.name for c in constraints if c.excess(quantities) > 0]:
             return (
                 f"the final model of study {study!r} comes from trial {number}, which violates "
                 f"constraints added later ({', '.join(above)}), and no other trial replaced it"

@@ -5,12 +5,10 @@ from typing import Any
 
 import pandas as pd
 
-from prefect_tune.flows.reading.lookup import find_study
-from prefect_tune.flows.reading.trial_detail import Moments, moments_of, params_of
+from prefect_tune.flows.reading.opened_study import Moments, open_study, params_of
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 
 OPTUNA_STATES: Mapping[TrialState, str] = {
@@ -39,11 +37,11 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
     `params_<step>__<hyperparameter>`, further facts as `user_attrs_...` and `system_attrs_...`, and
     `state` in Optuna's terms. Raises `UnknownName` if the study does not exist.
     """
-    stored = find_study(store, study)
-    plan, moments = StudyPlan.from_stored(stored), moments_of(store, study)
+    opened = open_study(store, study)
+    moments = opened.moments()
     with documents_of(study):
-        trials = list(map(TrialView, Ledger(store.database).trials(study)))
-        rows = [_row(trial, plan, moments.get(trial.number)) for trial in trials]
+        trials = list(opened.trials())
+        rows = [_row(trial, opened.plan, moments.get(trial.number)) for trial in trials]
     names = dict.fromkeys((*_ALWAYS, *(name for row in rows for name in row)))
     steps = list(trials[0].configuration) if trials else []
     ordered = sorted(names, key=lambda name: _rank(name, steps))
@@ -80,7 +78,7 @@ def attributes_of(
         "failure_fold": failure.fold if failure else None,
         "failure_message": failure.message if failure else None,
     }
-    system: dict[str, Any] = {"task_run_id": moments.task_run_id or None if moments else None}
+    system: dict[str, Any] = {"task_run_id": moments.task_run_id if moments else None}
     if plan.options.bounds and evaluation:
         excess = [bounded.constraint.excess(trial.quantities) for bounded in plan.options.bounds]
         system["constraints"] = excess

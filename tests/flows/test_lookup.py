@@ -8,7 +8,8 @@ from sqlalchemy import update
 from studies import context_of, store_of
 from worlds import evaluation
 
-from prefect_tune.flows.reading.lookup import list_trials, study_or_newest, trials_using
+from prefect_tune.flows.reading.lookup import keys_of, trials_using
+from prefect_tune.flows.reading.opened_study import study_or_newest
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.database import DatabaseDamaged
@@ -25,8 +26,8 @@ def test_a_series_stands_for_its_newest_study(tmp_path) -> None:
     with pytest.raises(UnknownName, match="nights"):
         study_or_newest(store, "nights")
     SeriesLog(store.database).create("nights", {})
-    assert study_or_newest(store, "nights") == "nights-2"
-    assert study_or_newest(store, "nights-1") == "nights-1"
+    assert study_or_newest(store, "nights").name == "nights-2"
+    assert study_or_newest(store, "nights-1").name == "nights-1"
 
 
 def test_a_damaged_study_hides_no_artifact_of_another(tmp_path) -> None:
@@ -42,5 +43,5 @@ def test_a_damaged_study_hides_no_artifact_of_another(tmp_path) -> None:
             update(trial_table).where(trial_table.c.study == "damaged").values(body={"a": 1})
         )
     with pytest.raises(DatabaseDamaged):
-        list_trials(store, "damaged")
+        keys_of(store, "damaged")
     assert trials_using(store, key) == [("good", 0)]

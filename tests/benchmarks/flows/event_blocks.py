@@ -23,8 +23,7 @@ from typing import Any
 from machine import Goals, describe
 from processes import COMMAND, environment
 
-from prefect_tune.flows.reading.lookup import find_study
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.optimizers import Query
 from prefect_tune.storage.inspection import stats
 from prefect_tune.storage.store import StoreAddress
@@ -62,7 +61,7 @@ def main() -> None:
     )
     trials = json.loads(listed.stdout)
     opened = open_store(StoreAddress(str(store)))
-    plan = StudyPlan.from_stored(find_study(opened, STUDY))
+    plan = open_study(opened, STUDY).plan
     construct = plan.problem.find_space().steps[0].name
     shown = [(t, steps) for t in trials if (steps := _steps(t, construct))]
     spent = sum(
@@ -94,7 +93,7 @@ def main() -> None:
 def seconds_alone(address: StoreAddress, trial: Mapping[str, Any]) -> float:
     """Construct what a trial constructed, without the cache; return the seconds that it took."""
     opened = open_store(address)
-    plan = StudyPlan.from_stored(find_study(opened, STUDY))
+    plan = open_study(opened, STUDY).plan
     space = plan.problem.find_space()
     context = StudyContext(STUDY, plan.problem, address, use_cache=False)
     query = Query.from_json(trial["query"], space)

@@ -19,8 +19,7 @@ from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation import resolve
 from prefect_tune.flows.preparation.prepare import name_of_flow_run, study_name_from
 from prefect_tune.flows.preparation.study_input import InputReader
-from prefect_tune.flows.reading.lookup import find_study, list_trials
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation
 from prefect_tune.optimizers import race_rules as stretches
@@ -40,7 +39,7 @@ def test_rows_are_split_as_the_options_say(prepared) -> None:
     study = prepared(
         "train.csv", target="target", group="patient", test="test.parquet", holdout=0.3
     )
-    problem = find_study(study.store, study.name).problem
+    problem = open_study(study.store, study.name).row.problem
     dataset = load_dataset(study.store, problem["dataset"])
     split = load_split(study.store, problem["split"])
     assert split.held_out(1000).tolist() == list(range(100, 150))
@@ -416,7 +415,7 @@ def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
 ) -> None:
     one = given(KNOWN, data="train.csv", drop=["patient"], study="one")
     store = searched(tmp_path / "home", trials=5, fit=False, **one).store
-    trials = sorted([t.document for t in list_trials(store, "one")], key=lambda t: t["number"])
+    trials = [trial.document for trial in open_study(store, "one").trials()]
     assert [t["query"]["configuration"] for t in trials][:3] == KNOWN
     two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
     trials.sort(key=lambda t: t["evaluation"]["loss"])
@@ -457,8 +456,8 @@ def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> Non
         )
     later = prepared("train.csv", **table, space="small", study="later")
     assert later.plan.earlier_seconds == (("fit model", "svm", -4.0, None),)
-    stored = find_study(later.store, "later")
-    assert StudyPlan.from_stored(stored).earlier_seconds == later.plan.earlier_seconds
+    stored = open_study(later.store, "later").plan
+    assert stored.earlier_seconds == later.plan.earlier_seconds
     with Study.opened(later.store, "later") as study:
         assert study.optimizer.objective.earlier_seconds == later.plan.earlier_seconds
     assert prepared("train.csv", **table, space="modern", study="o").plan.earlier_seconds == ()

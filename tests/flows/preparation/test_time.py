@@ -14,7 +14,7 @@ from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import evaluation_setup, resolve
 from prefect_tune.flows.preparation.resume import CannotContinue, resume
 from prefect_tune.flows.preparation.study_input import InputReader, read_input
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
@@ -152,7 +152,7 @@ def test_fixed_test_rows_stay_when_a_study_is_resumed(group) -> None:
     drop = [] if group else ["patient"]
     first = fixed_plan("first", (), group=group, drop=drop)
     assert first.plan.fixed_test == (() if group else ("a", "b", "c", "count", "colour"))
-    stored = find_study(first.store, "first")
+    stored = open_study(first.store, "first").row
     lose_split(first)
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), "data": "train.csv", "study": "first"})
     plan, _ = resume(stored, request, first.store, InputReader())

@@ -13,8 +13,7 @@ from finished.searched import Searched, searched
 from inputs import table, write_meds, write_table
 
 from prefect_tune import load_study
-from prefect_tune.flows.reading.lookup import list_trials
-from prefect_tune.flows.results import built_pipeline as module
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.results.built_pipeline import built_pipeline, pipeline_code
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import space_named
@@ -100,7 +99,7 @@ def test_it_is_what_the_first_fold_was_fitted_with(
     monkeypatch.chdir(tmp_path)
     found = searched(tmp_path, fit=False, **STUDIES[study](tmp_path))
     loaded = load_study("s", str(tmp_path / "store"))
-    for trial in [t.document for t in list_trials(found.store, "s")]:
+    for trial in (t.document for t in open_study(found.store, "s").trials()):
         assert trial["failure"] is None
         pipeline = loaded.pipeline(trial["number"])
         fitted = fitted_in_first_fold(found, trial)
@@ -125,7 +124,7 @@ def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path, m
     given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
     found = searched(tmp_path, fit=False, **given)
     models = set()
-    for trial in [t.document for t in list_trials(found.store, "s")]:
+    for trial in (t.document for t in open_study(found.store, "s").trials()):
         best, built = (
             trial["evaluation"]["best_epoch"],
             built_pipeline(found.store, "s", trial["number"]),
@@ -203,7 +202,7 @@ def test_trials_and_spaces_that_are_not_there_are_refused(tmp_path: Path, monkey
     small = space_named("small")
     models = tuple(replace(a, requires=("catboost",)) for a in small.steps[-1].algorithms)
     needy = replace(small, steps=(*small.steps[:-1], replace(small.steps[-1], algorithms=models)))
-    monkeypatch.setattr(module, "space_as_run", lambda *_: needy)
+    monkeypatch.setattr(OpenedStudy, "space", lambda _: needy)
     monkeypatch.setitem(sys.modules, "catboost", None)
     with pytest.raises(BadInput, match=r"catboost for .*\[boosting\]"):
         built_pipeline(found.store, "s", 0)

@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline, make_pipeline
 from studies import context_of, problem_of, store_of
 
-from prefect_tune.flows.reading.lookup import find_study, list_trials
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.trial_detail import trial_detail
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results import predict as predicting
@@ -28,7 +28,6 @@ from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.model_card import card_facts, model_card
 from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage.key import model_record
@@ -48,9 +47,7 @@ pytestmark = pytest.mark.slow
 
 def test_a_trial_is_compared_with_the_best_one(ended) -> None:
     best = ended.load().best_trial
-    losses = {
-        t["number"]: t["evaluation"] for t in [t.document for t in list_trials(ended.store, "s")]
-    }
+    losses = {t.number: t.document["evaluation"] for t in open_study(ended.store, "s").trials()}
     other = next(n for n, evaluation in losses.items() if evaluation and n != best)
     found = trial_detail(ended.store, "s", other).to_json()
     assert found["loss"] == losses[other]["loss"]
@@ -63,7 +60,7 @@ def test_a_trial_is_compared_with_the_best_one(ended) -> None:
 
 
 def test_values_come_with_defaults_and_ranges(ended) -> None:
-    trials = [t.document for t in list_trials(ended.store, "s")]
+    trials = [t.document for t in open_study(ended.store, "s").trials()]
     nearest = next(
         t for t in trials if t["query"]["configuration"]["fit model"]["algorithm"] == "k_nearest"
     )
@@ -97,7 +94,7 @@ def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
 
 
 def test_other_stretches_of_a_configuration_are_listed(ended) -> None:
-    trials = [t.document for t in list_trials(ended.store, "h")]
+    trials = [t.document for t in open_study(ended.store, "h").trials()]
     whole = next(t for t in trials if t["state"] == "complete" and _same(t, trials))
     found = trial_detail(ended.store, "h", whole["number"]).to_json()
     (part,) = found["stretches"]
@@ -147,7 +144,7 @@ def table(ended: Ended) -> pd.DataFrame:
 
 
 def test_a_study_says_what_it_is_and_what_was_best(ended) -> None:
-    study, trials = ended.load(), [t.document for t in list_trials(ended.store, "s")]
+    study, trials = ended.load(), [t.document for t in open_study(ended.store, "s").trials()]
     losses = {t["number"]: t["evaluation"]["loss"] for t in trials if t["evaluation"]}
     assert study.best_value == min(losses.values()) == losses[study.best_trial]
     chosen = trials[study.best_trial]["query"]["configuration"]
@@ -177,7 +174,7 @@ def test_the_table_has_the_columns_of_optuna_and_a_row_for_each_trial(table) -> 
 
 def test_values_parameters_and_attributes_match_the_trials(ended, table) -> None:
     for trial, (_, row) in zip(
-        [t.document for t in list_trials(ended.store, "s")], table.iterrows(), strict=True
+        [t.document for t in open_study(ended.store, "s").trials()], table.iterrows(), strict=True
     ):
         configuration, evaluation = trial["query"]["configuration"], trial["evaluation"]
         assert row["params_rescale"] == configuration["rescale"]["algorithm"]
@@ -438,9 +435,8 @@ ROWS = [(101, "2021-01-01"), (101, "2019-01-01"), ("new", "2021-01-01"), (100, "
 
 def test_rows_without_events_get_the_shares_of_the_training_rows(tmp_path, caplog) -> None:
     store = ended_on_events(tmp_path, np.arange(80) // 2 % 4 != 1)
-    study = find_study(store, "test")
-    split = load_split(store, StudyPlan.from_stored(study).problem.split)
-    dataset = load_dataset(store, StudyPlan.from_stored(study).problem.dataset)
+    problem = open_study(store, "test").plan.problem
+    split, dataset = load_split(store, problem.split), load_dataset(store, problem.dataset)
     share = dataset.y[split.fold != TEST].mean()
     found = predict_rows(store, tmp_path, ROWS)
     assert found["subject_id"].astype(str).tolist() == ["101", "101", "new", "100"]
@@ -480,7 +476,7 @@ def test_the_weight_of_balanced_members_counts(ended, monkeypatch) -> None:
 def test_rows_without_events_get_the_mean_of_the_training_rows(tmp_path) -> None:
     value = np.arange(80) ** 2 / 10
     store = ended_on_events(tmp_path, value)
-    split = load_split(store, StudyPlan.from_stored(find_study(store, "test")).problem.split)
+    split = load_split(store, open_study(store, "test").plan.problem.split)
     found = predict_rows(store, tmp_path, ROWS)["prediction"]
     assert found[1] == found[2] == value[split.fold != TEST].mean()
     assert found[0] != found[3]

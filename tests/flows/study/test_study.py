@@ -17,7 +17,8 @@ from worlds import evaluation
 
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reading.trial_detail import moments_of
+from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.reading.trial_detail import trial_detail
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.lease import study_lease
@@ -157,7 +158,7 @@ def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(st
     assert asked.body["reason"] == {"phase": "random", "text": "drawn from the whole space"}
     assert told.body["task_run_id"] == "run 0"
     assert "task_run_id" not in without.body
-    assert [m.task_run_id for m in moments_of(store, name).values()] == ["run 0", ""]
+    assert [m.task_run_id for m in open_study(store, name).moments().values()] == ["run 0", None]
 
 
 def test_its_incumbents_and_task_runs_are_known_to_its_next_reader(store, enter) -> None:

@@ -47,14 +47,13 @@ def answers(task: Task) -> Iterator[Answer]:
     follower, url = Follower(task), str(Path(task.folder, "store"))
     summary = run(task, follower, url)
     from peer_tools.plain_evaluation import refitted
-    from prefect_tune.flows.reading.lookup import find_study
+    from prefect_tune.flows.reading.opened_study import open_study
     from prefect_tune.flows.results.predict import predict
-    from prefect_tune.flows.study.plan import StudyPlan
     from prefect_tune.storage import StoreAddress
     from prefect_tune.tasks.problem import StudyContext, open_store
 
     store = open_store(address := StoreAddress(url))
-    plan = StudyPlan.from_stored(find_study(store, STUDY))
+    plan = open_study(store, STUDY).plan
     context = StudyContext(STUDY, plan.problem, address, epochs=plan.options.epochs)
     is_ensemble = len((summary["ensemble"] or {}).get("members", ())) > 1
     for single in follower.found.answers(task, lambda best: refitted(context, best.refit_query)):

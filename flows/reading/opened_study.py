@@ -1,0 +1,170 @@
+"""A study, opened to read: its row, plan, trials and events; cheap to import."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.study.facts import StudyFacts
+from prefect_tune.flows.study.lease import is_being_run
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.optimizers.space.value_documents import value_of
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+
+if TYPE_CHECKING:  # for types only: trials are shown even where their space is missing
+    from prefect_tune.optimizers.space.space import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Times and facts of a trial from the events of its study.
+
+    Attributes:
+        queued: Time of the ask or of the latest retry.
+        ended: Time of the latest end; None if the trial has not ended.
+        output_bytes: Size of the stored output; None before the end.
+    """
+
+    asked: float
+    queued: float
+    ended: float | None = None
+    reason: Mapping[str, Any] | None = None
+    task_run_id: str | None = None
+    output_bytes: int | None = None
+
+    def span(self, cost_seconds: float) -> tuple[float, float | None]:
+        """Return start and end of the last attempt.
+
+        For an ended trial, the start is `cost_seconds` before its end, which excludes waiting and
+        earlier attempts. For any other trial, the start is `queued`.
+        """
+        if self.ended is None:
+            return self.queued, None
+        return self.ended - cost_seconds, self.ended
+
+
+class OpenedStudy:
+    """A study in a store, opened to read.
+
+    Attributes:
+        row: The study as stored.
+    """
+
+    def __init__(self, store: ArtifactStore, row: StoredStudy) -> None:
+        self.store, self.row, self.name = store, row, row.name
+        self.ledger = Ledger(store.database)
+
+    @cached_property
+    def plan(self) -> StudyPlan:
+        """Plan of the study; raises `DatabaseDamaged` if its documents are damaged."""
+        return StudyPlan.from_stored(self.row)
+
+    @cached_property
+    def facts(self) -> StudyFacts:
+        """Result of the study so far; raises `DatabaseDamaged` if its document is damaged."""
+        return StudyFacts.from_stored(self.row)
+
+    @property
+    def state(self) -> str:
+        """State of the study; a running study without its process counts as interrupted."""
+        is_cut = self.row.state == "running" and not is_being_run(self.store, self.name)
+        return "interrupted" if is_cut else self.row.state
+
+    @property
+    def incumbent(self) -> int | None:
+        """Number of the incumbent, as recorded by the study's process."""
+        return self.facts.best_trial
+
+    def trials(self) -> Iterator[TrialView]:
+        """Yield all trials by number, in bounded memory; read them within `documents_of`."""
+        return map(TrialView, self.ledger.each_trial(self.name))
+
+    def trial(self, number: int) -> TrialView:
+        """Return a trial; raise `BadInput` if it does not exist, `DatabaseDamaged` if damaged."""
+        with documents_of(self.name):
+            if (document := self.ledger.trial(self.name, number)) is not None:
+                return TrialView(document).checked()
+            last = max((trial.number for trial in self.trials()), default=None)
+        has = "has no trials yet" if last is None else f"has the trials 0 to {last}"
+        raise BadInput(f"study {self.name} {has}", option="trial", value=number)
+
+    def failed(self) -> list[int]:
+        """Return the numbers of failed trials."""
+        return [trial["number"] for trial in self.ledger.trials(self.name, TrialState.FAILED)]
+
+    def moments(self, number: int | None = None) -> dict[int, Moments]:
+        """Return the moments of each trial, or only of the trial with this number."""
+        found: dict[int, Moments] = {}
+        for event in self.ledger.each_event(self.name, number):
+            n, body = event.body.get("number", -1), event.body  # a prior belongs to no trial
+            if event.kind == "ask":
+                found[n] = Moments(event.at, event.at, reason=body.get("reason"))
+            elif event.kind == "tell" and n in found:
+                run, size = body.get("task_run_id") or None, body.get("output_bytes")
+                found[n] = replace(found[n], ended=event.at, task_run_id=run, output_bytes=size)
+            elif event.kind == "retry" and n in found:
+                found[n] = Moments(found[n].asked, event.at, reason=found[n].reason)
+        return found
+
+    def space(self) -> "Space":
+        """Return the space as it was in the run; raise `BadInput` if it differs here."""
+        problem = self.plan.problem
+        space = problem.find_space()
+        if space.digest != problem.space_digest:
+            raise BadInput(
+                f"the space {problem.space} of study {self.name!r} differs in this version",
+                remedy="use the version that ran the study",
+            )
+        return space
+
+    def space_if_known(self) -> "Space | None":
+        """Return the space as it was in the run; None if it is not available here."""
+        try:
+            return self.space()
+        except Exception:  # of any kind: an error in the user's file, or a missing package
+            return None
+
+
+def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
+    """Open a study by name; raise `UnknownName` if it does not exist."""
+    ledger = Ledger(store.database)
+    row = ledger.study(name)
+    if row is None:
+        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
+    return OpenedStudy(store, row)
+
+
+def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
+    """Open a study, or the newest study of a series; raise `UnknownName` if there is neither."""
+    ledger = Ledger(store.database)
+    if ledger.study(name) is None and SeriesLog(store.database).series(name) is not None:
+        for newest in ledger.study_names():
+            study = open_study(store, newest)
+            if study.plan.options.series == name:
+                return study
+    return open_study(store, name)
+
+
+def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:
+    """Return a configuration as flat parameters in scikit-learn's style.
+
+    With its `space`, values are as in the space; without, values that JSON lacks are their code.
+
+    >>> params_of({"fit model": {"algorithm": "svc", "hyperparameters": {"C": 2.0}}})
+    {'fit model': 'svc', 'fit model__C': 2.0}
+    """
+    params = {}
+    for step, choice in configuration.items():
+        params[step] = choice["algorithm"]
+        params |= {f"{step}__{name}": v for name, v in choice["hyperparameters"].items()}
+        if space is not None:
+            known = space.step(step).algorithm(choice["algorithm"]).hyperparameters
+            for name, value in choice["hyperparameters"].items():
+                params[f"{step}__{name}"] = value_of(known[name], value)
+    return params
