@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from prefect_tune.flows.reading.opened_study import OpenedStudy
-    from prefect_tune.flows.reading.trial_detail import TrialDetail
+    from prefect_tune.flows.reading.trial_detail import ExplainedTrial
     from prefect_tune.flows.reading.trial_view import TrialView
     from prefect_tune.flows.results.built_pipeline import TrialOutput
     from prefect_tune.storage.store import ArtifactStore
@@ -81,9 +81,9 @@ def show(
 
             _print_output(trial_output(opened, study, trial), as_json=as_json)
         else:
-            from prefect_tune.flows.reading.trial_detail import trial_detail
+            from prefect_tune.flows.reading.trial_detail import explained_trial
 
-            _print_trial(trial_detail(opened, study, trial), as_json=as_json)
+            _print_trial(explained_trial(opened, study, trial), as_json=as_json)
 
 
 def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
@@ -102,10 +102,10 @@ def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
         echo_as_is(shown(lines), nl=not lines.endswith("\n"))
 
 
-def _print_trial(detail: "TrialDetail", *, as_json: bool) -> None:
+def _print_trial(detail: "ExplainedTrial", *, as_json: bool) -> None:
     from prefect_tune.deployments.server.task_run_page import task_run_page
 
-    page = task_run_page(detail.task_run_id)
+    page = task_run_page(detail.moments and detail.moments.task_run_id)
     if as_json:
         print_json({**detail.to_json(), "task_run_url": page})
     else:
@@ -175,7 +175,7 @@ def _print_trials(store: "ArtifactStore", study: str, *, failed: bool, as_json: 
         trials = [trial.checked() for trial in opened.trials()]
     shown = [trial for trial in trials if trial.state == "failed"] if failed else trials
     if as_json:
-        print_json([trial.document for trial in shown])
+        print_json([trial.to_json() for trial in shown])
         return
     from prefect_tune.deployments.views.trial import first_trials, print_trials
 

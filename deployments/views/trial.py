@@ -1,5 +1,6 @@
 """Trials, as a list; and one trial explained, with its pipeline, result, times and code."""
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -8,16 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line
-from prefect_tune.flows.reading.trial_detail import (
-    ChosenStep,
-    ChosenValue,
-    MeasuredBound,
-    SameConfiguration,
-    StepFolds,
-    TrialDetail,
-)
+from prefect_tune.flows.reading.trial_detail import ExplainedTrial
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.text import (
+    LossWords,
     Whole,
     bracketed,
     counted,
@@ -26,6 +22,7 @@ from prefect_tune.flows.text import (
     number_text,
 )
 from prefect_tune.optimizers.space.wording import value_text
+from prefect_tune.optimizers.trials.outcome import Evaluation
 
 _MOST_FOLDS = 6
 """Number of folds shown one by one."""
@@ -35,166 +32,147 @@ _CURVE_WIDTH = 48
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def print_trial(trial: TrialDetail, *, task_run: str | None = None) -> None:
+def print_trial(of: ExplainedTrial, *, task_run: str | None = None) -> None:
     """Print a trial; `task_run` is the address of its task run in the Prefect UI, if known."""
-    CONSOLE.print(_title(trial))
-    for text in (*_asked(trial), *_when(trial, task_run), *_failure(trial)):
+    trial, evaluation = of.trial, of.trial.evaluation
+    CONSOLE.print(_title(of))
+    for text in (*_asked(of, task_run), *_failure(of)):
         CONSOLE.print(line("  ", text))
-    if trial.fold_losses:
-        _print("losses", _losses(trial))
-    _print("pipeline", _pipeline(trial.pipeline))
-    if any(h.is_default is False for c in trial.pipeline for h in c.hyperparameters):
-        CONSOLE.print("  * not the default")
-    if trial.steps:
-        _print("time", _time(trial.steps))
-        CONSOLE.print("  (in brackets: served by the cache; time when it was made)")
-    if trial.constraints:
-        _print("constraints", _constraints(trial.constraints))
-    if trial.stretches:
-        _print("the same configuration", _partial_evaluations(trial))
-    for text in _curve(trial):
-        CONSOLE.print(text)
-    for text in (*_traceback(trial), *_output(trial)):
-        CONSOLE.print(text)
+    if evaluation is not None:
+        _print("losses", _losses(of, evaluation))
+    _print("pipeline", *_pipeline(of))
+    if trial.all_steps:
+        note = "  (in brackets: served by the cache; time when it was made)"
+        _print("time", _times(trial), note)
+    if of.study.plan.options.bounds:
+        _print("constraints", _constraints(of))
+    if len(of.same) > 1:
+        _print("the same configuration", _same_configuration(of))
+    if evaluation is not None and evaluation.curve:
+        _print("learning", *_curve(evaluation, LossWords(of.study.plan.metric)))
+    if (failure := trial.failure) is not None and failure.traceback:
+        _print("traceback", *(f"  {text}" for text in failure.traceback.rstrip().splitlines()))
+    if size := of.moments and of.moments.output_bytes:
+        CONSOLE.print()
+        CONSOLE.print(line(bold("output: "), f"{size:,} bytes; {_command(of, '--output')}"))
+        for text in failure.output.splitlines() if failure else ():
+            CONSOLE.print(line("  ", text))
     CONSOLE.print()
-    CONSOLE.print(line(bold("its code: "), trial.code))
+    CONSOLE.print(line(bold("its code: "), _command(of, "--code")))
 
 
-def _print(title: str, table: Table) -> None:
+def _print(title: str, *parts: Table | str) -> None:
     CONSOLE.print()
     CONSOLE.print(line(bold(title)))
-    CONSOLE.print(table)
+    for part in parts:
+        CONSOLE.print(part)
+
+
+def _command(of: ExplainedTrial, *options: str, verb: str = "show") -> str:
+    words = ["prefect-tune", verb, of.study.name, "--trial", str(of.trial.number), *options]
+    return shlex.join([*words, *store_options(of.study.store.address)])
 
 
 def _table(*headers: str) -> Table:
     return Table(*headers, box=None, pad_edge=True, padding=(0, 1, 0, 1))
 
 
-def _title(trial: TrialDetail) -> Text:
-    losses, best = trial.losses, trial.incumbent
+def _title(of: ExplainedTrial) -> Text:
+    trial, best, losses = of.trial, of.incumbent, LossWords(of.study.plan.metric)
+    state = _STATES.get(trial.state, trial.state)
     parts: list[str | tuple[str, str]] = [
-        bold(f"trial {trial.trial}"),
-        f" of {trial.study}: {_STATES.get(trial.state, trial.state)}",
-    ]
-    if trial.loss is not None:
+        bold(f"trial {trial.number}"), f" of {of.study.name}: {state}",
+    ]  # fmt: skip
+    if trial.has_loss:
         parts += [f", {losses.name} ", bold(losses.of(trial.loss))]
-    parts.append(bracketed(trial.fidelity))
+    parts.append(bracketed(of.whole.part(trial.query)))
     if best is not None:
-        is_best = best.trial == trial.trial
-        other = f"best: trial {best.trial}, {losses.of(best.loss)}"
-        parts.append(", the best one" if is_best else f"; {other}")
-    if trial.in_model:
-        parts.append("; in the final model")
-    return line(*parts)
+        other = f"; best: trial {best.number}, {losses.of(best.loss)}"
+        parts.append(", the best one" if best.number == trial.number else other)
+    return line(*parts, "; in the final model" if of.is_in_model else "")
 
 
-def _asked(trial: TrialDetail) -> Iterator[str]:
-    reason = trial.reason
-    if reason is not None:
+def _asked(of: ExplainedTrial, task_run: str | None) -> Iterator[str]:
+    moments, trial, evaluation = of.moments, of.trial, of.trial.evaluation
+    if moments is None:
+        return
+    if (reason := moments.reason) is not None:
         text = f": {reason['text']}" if reason.get("text") else ""
-        yield f"proposed by {trial.method}, {reason['phase']}{text}"
-
-
-def _when(trial: TrialDetail, task_run: str | None) -> Iterator[str]:
-    parts = []
-    if trial.asked_at:
-        local = datetime.fromisoformat(trial.asked_at).astimezone()
-        parts.append(f"proposed at {local.strftime('%Y-%m-%d %H:%M:%S')}")
-    if trial.cost_seconds is not None:
-        took, whole = trial.cost_seconds, trial.cost_uncached_seconds
-        saved = "" if whole is None else f" ({format_seconds(whole)} without the cache)"
-        parts.append(f"took {format_seconds(took)}{saved}")
+        yield f"proposed by {of.study.plan.method}, {reason['phase']}{text}"
+    parts = [f"proposed at {datetime.fromtimestamp(moments.asked):%Y-%m-%d %H:%M:%S}"]  # noqa: DTZ006 - local time
+    if trial.state.is_told:
+        without = evaluation and f" ({format_seconds(evaluation.cost_uncached_seconds)} without"
+        saved = f"{without} the cache)" if without else ""
+        parts.append(f"took {format_seconds(trial.cost_seconds)}{saved}")
         if trial.load_seconds:
             load = format_seconds(trial.load_seconds)
             parts.append(f"after {load} of loading the data and the libraries")
     if trial.attempts > 1:
         parts.append(counted(trial.attempts, "attempt"))
-    if parts:
-        yield ", ".join(parts)
-    if task_run is not None:
-        yield f"in Prefect: {task_run}"
-    elif trial.task_run_id:
-        yield f"in Prefect: task run {trial.task_run_id}"
+    yield ", ".join(parts)
+    if task_run or moments.task_run_id:
+        yield f"in Prefect: {task_run or f'task run {moments.task_run_id}'}"
 
 
-def _failure(trial: TrialDetail) -> Iterator[str | Text]:
-    failure = trial.failure
-    if failure is None:
-        return
-    kind = "" if failure.kind == "error" else f" ({failure.kind})"
-    yield line(bold(f"failed{kind}: "), failure_text(failure))
-    yield f"retry it: {failure.retry}"
+def _failure(of: ExplainedTrial) -> Iterator[str | Text]:
+    if (failure := of.trial.failure) is not None:
+        kind = "" if failure.kind == "error" else f" ({failure.kind})"
+        yield line(bold(f"failed{kind}: "), failure_text(failure))
+        yield f"retry it: {_command(of, verb='retry')}"
 
 
-def _losses(trial: TrialDetail) -> Table:
-    mine, best = trial.fold_losses, trial.incumbent
-    mean = trial.loss or 0.0
-    n_folds = max(len(mine), len(best.fold_losses) if best else 0)
-    shown = min(n_folds, _MOST_FOLDS)
-    table = _table("", "mean", *(f"fold {fold}" for fold in range(shown)))
-    table.add_row(f"trial {trial.trial}", *_numbers(mean, mine, shown))
-    if best is not None and best.trial != trial.trial:
-        others = best.fold_losses
-        name = f"trial {best.trial} (best)"
-        table.add_row(name, *_numbers(best.loss, others, shown))
-        both = list(zip(mine, others, strict=False))
-        if both:
-            differences = [one - other for one, other in both]
-            difference = sum(differences) / len(both)
+def _losses(of: ExplainedTrial, evaluation: Evaluation) -> Table:
+    mine, best = evaluation.fold_losses, of.incumbent
+    others = best.fold_losses if best else ()
+    n_shown = min(max(len(mine), len(others)), _MOST_FOLDS)
+    table = _table("", "mean", *(f"fold {fold}" for fold in range(n_shown)))
+
+    def add(name: str, mean: float, folds: Sequence[float], *, is_signed: bool = False) -> None:
+        numbers = (mean, *folds[:n_shown])
+        table.add_row(name, *(number_text(loss, is_signed=is_signed) for loss in numbers))
+
+    add(f"trial {of.trial.number}", evaluation.loss, mine)
+    if best is not None and best.number != of.trial.number:
+        add(f"trial {best.number} (best)", best.loss, others)
+        if differences := [one - other for one, other in zip(mine, others, strict=False)]:
             same = "" if len(mine) == len(others) else " on the same folds"
-            table.add_row(
-                f"difference{same}", *_numbers(difference, differences, shown, is_signed=True)
-            )
-    table.add_row("guessing", number_text(trial.chance_loss))
+            mean = sum(differences) / len(differences)
+            add(f"difference{same}", mean, differences, is_signed=True)
+    table.add_row("guessing", number_text(of.study.plan.chance_loss))
     return table
 
 
-def _numbers(
-    mean: float, folds: Sequence[float], shown: int, *, is_signed: bool = False
-) -> list[str]:
-    return [number_text(loss, is_signed=is_signed) for loss in (mean, *folds[:shown])]
+def _pipeline(of: ExplainedTrial) -> Iterator[Table | str]:
+    table, has_changed = _table("step", "", "value", "default", "range"), False
+    for step, choice in of.trial.configuration.items():
+        others = [name for name in of.choices.get(step, ()) if name != choice["algorithm"]]
+        more = f" and {len(others) - _MOST_CHOICES} more" if len(others) > _MOST_CHOICES else ""
+        instead = f"instead of {', '.join(others[:_MOST_CHOICES])}{more}" if others else ""
+        table.add_row(step, "", choice["algorithm"], "", instead)
+        for name, value in choice["hyperparameters"].items():
+            known = of.ranges.get(step, {}).get(name)
+            if known is None:
+                table.add_row(f"  {name}", "", value_text(value))
+                continue
+            is_changed = value != known.default
+            has_changed |= is_changed
+            texts = value_text(value), value_text(known.default)
+            log = " (log)" if known.log else ""
+            table.add_row(f"  {name}", "*" if is_changed else "", *texts, f"{known.range}{log}")
+    yield table
+    if has_changed:
+        yield "  * not the default"
 
 
-def _pipeline(choices: Sequence[ChosenStep]) -> Table:
-    table = _table("step", "", "value", "default", "range")
-    for choice in choices:
-        table.add_row(choice.step, "", choice.algorithm, "", _others(choice))
-        for h in choice.hyperparameters:
-            mark = "" if h.is_default is not False else "*"
-            default = "" if h.is_default is None else value_text(h.default)
-            log = " (log)" if h.is_log else ""
-            table.add_row(f"  {h.name}", mark, _value(h), default, f"{h.range or ''}{log}")
-    return table
-
-
-def _others(choice: ChosenStep) -> str:
-    others = [name for name in choice.choices or () if name != choice.algorithm]
-    if not others:
-        return ""
-    more = f" and {len(others) - _MOST_CHOICES} more" if len(others) > _MOST_CHOICES else ""
-    return f"instead of {', '.join(others[:_MOST_CHOICES])}{more}"
-
-
-def _value(hyperparameter: ChosenValue) -> str:
-    """Return a value, and the estimator's value on the first fold if different."""
-    value, effective = hyperparameter.value, hyperparameter.effective
-    text = value_text(value)
-    is_other = str(effective).lower() != str(value).lower()  # texts may stand for None and the like
-    return f"{text} (here {value_text(effective)})" if is_other else text
-
-
-def _time(steps: Sequence[StepFolds]) -> Table:
+def _times(trial: TrialView) -> Table:
     table = _table("step", "cached", "seconds by fold", "to load")
-    for step in steps:
-        folds = step.folds
-        made = [f"({f.seconds:.2f})" if f.hit else f"{f.seconds:.2f}" for f in folds]
-        loading = [f"{f.load_seconds:.2f}" for f in folds]
-        table.add_row(
-            step.step,
-            f"{sum(f.hit for f in folds)}/{len(folds)}",
-            _listed(made),
-            _listed(loading) if any(f.load_seconds for f in folds) else "",
-        )
+    for step in dict.fromkeys(cost["step"] for cost in trial.all_steps):
+        folds = [cost for cost in trial.all_steps if cost["step"] == step]
+        made = [f"({f['seconds']:.2f})" if f["hit"] else f"{f['seconds']:.2f}" for f in folds]
+        loads = [f"{f['load_seconds']:.2f}" for f in folds]
+        is_loaded = any(f["load_seconds"] for f in folds)
+        hits = f"{sum(f['hit'] for f in folds)}/{len(folds)}"
+        table.add_row(step, hits, _listed(made), _listed(loads) if is_loaded else "")
     return table
 
 
@@ -202,76 +180,42 @@ def _listed(cells: Sequence[str]) -> str:
     return " ".join(cells[:_MOST_FOLDS]) + (" …" if len(cells) > _MOST_FOLDS else "")
 
 
-def _constraints(constraints: Sequence[MeasuredBound]) -> Table:
+def _constraints(of: ExplainedTrial) -> Table:
     table = _table("quantity", "measured", "at most", "")
-    for c in constraints:
-        value = "not measured" if c.value is None else number_text(c.value)
-        table.add_row(c.quantity, value, f"{c.bound:g}", "" if c.is_met else "exceeded")
+    for constraint in (bound.constraint for bound in of.study.plan.options.bounds):
+        value = of.trial.quantities.get(constraint.name)
+        measured = "not measured" if value is None else number_text(value)
+        is_met = constraint.excess(of.trial.quantities) <= 0
+        bound = f"{constraint.bound:g}"
+        table.add_row(constraint.name, measured, bound, "" if is_met else "exceeded")
     return table
 
 
-def _partial_evaluations(trial: TrialDetail) -> Table:
+def _same_configuration(of: ExplainedTrial) -> Table:
     table = _table("trial", "state", "of", "loss")
-    mine = SameConfiguration(trial.trial, trial.state, trial.fidelity, trial.loss)
-    for other in sorted([mine, *trial.stretches], key=lambda stretch: stretch.trial):
-        number = f"{other.trial}" + (" (this one)" if other.trial == trial.trial else "")
-        loss = "" if other.loss is None else number_text(other.loss)
-        state = _STATES.get(other.state, other.state)
-        table.add_row(number, state, other.fidelity or "all", loss)
+    for trial in of.same:
+        this = " (this one)" if trial.number == of.trial.number else ""
+        loss = number_text(trial.loss) if trial.has_loss else ""
+        state = _STATES.get(trial.state, trial.state)
+        table.add_row(f"{trial.number}{this}", state, of.whole.part(trial.query) or "all", loss)
     return table
 
 
-def _curve(trial: TrialDetail) -> Iterator[Text | str]:
-    curve = trial.curve
-    if curve is None:
-        return
-    losses, best = curve.losses, curve.best_epoch
-    yield ""
-    yield line(bold("learning"))
-    yield f"  {_bars(losses)}"
-    words = trial.losses
+def _curve(evaluation: Evaluation, words: LossWords) -> Iterator[str]:
+    losses, best = evaluation.curve, evaluation.best_epoch
+    edges = [round(i * len(losses) / _CURVE_WIDTH) for i in range(_CURVE_WIDTH + 1)]
+    heights = [max(losses[a:b]) for a, b in pairwise(edges) if a < b]
+    low, span = min(heights), (max(heights) - min(heights)) or 1.0
+    yield "  " + "".join(_BARS[round((h - low) / span * (len(_BARS) - 1))] for h in heights)
     at_best = f"; {words.of(losses[best - 1])} after epoch {best}, the best one" if best else ""
     yield (
         f"  {words.named(losses[0])} after epoch 1, {words.of(losses[-1])} after "
         f"epoch {len(losses)}{at_best}"
     )
-    if curve.resumed_from:
-        yield f"  resumed from epoch {curve.resumed_from}, where an earlier trial stopped"
-    if curve.trouble:
-        yield f"  {curve.trouble}"
-
-
-def _bars(losses: Sequence[float]) -> str:
-    """Return a curve as bars; the height of each is the largest loss of its epochs.
-
-    >>> _bars([4.0, 2.0, 1.0])
-    '█▃▁'
-    """
-    n = min(len(losses), _CURVE_WIDTH)
-    edges = [round(i * len(losses) / n) for i in range(n + 1)]
-    heights = [max(losses[a:b]) for a, b in pairwise(edges)]
-    low, high = min(heights), max(heights)
-    span = (high - low) or 1.0
-    return "".join(_BARS[round((h - low) / span * (len(_BARS) - 1))] for h in heights)
-
-
-def _traceback(trial: TrialDetail) -> Iterator[Text | str]:
-    failure = trial.failure
-    if failure is not None and failure.traceback:
-        yield ""
-        yield line(bold("traceback"))
-        yield from (f"  {text}" for text in failure.traceback.rstrip().splitlines())
-
-
-def _output(trial: TrialDetail) -> Iterator[Text | str]:
-    """Yield the last output lines of a failed trial, and the command that prints all."""
-    output_bytes, failure = trial.output_bytes, trial.failure
-    if not output_bytes:
-        return
-    yield ""
-    yield line(bold("output: "), f"{output_bytes:,} bytes; {trial.show_output}")
-    if failure is not None:
-        yield from (f"  {text}" for text in failure.output.splitlines())
+    if evaluation.resumed_from:
+        yield f"  resumed from epoch {evaluation.resumed_from}, where an earlier trial stopped"
+    if evaluation.trouble:
+        yield f"  {evaluation.trouble}"
 
 
 _STATES = {"stopped": "in part"}

@@ -46,7 +46,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
         raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
     with documents_of(start):
         plan = StudyPlan.from_documents(stored)
-        trials = [view for trial in ledger.trials(start) if (view := TrialView(trial)).checked()]
+        trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
     return _best_of(trials, start, space, plan)
 
 

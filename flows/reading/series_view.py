@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prefect_tune.flows.reading.study_view import study_state
+from prefect_tune.flows.reading.opened_study import OpenedStudy
 from prefect_tune.flows.series.series import (
     ChampionByHand,
     Changes,
@@ -146,7 +146,7 @@ def _runs(store: ArtifactStore, series: Series) -> Iterator[RunView]:
         decision, stored = decisions.get(run.study), ledger.study(run.study)
         yield RunView(
             **_facts(run),
-            state=study_state(store, stored) if stored else "removed",
+            state=OpenedStudy(store, stored).state if stored else "removed",
             decision=None if decision is None else str(decision.body.get("reason", "")),
             is_promoted=None if decision is None else decision.is_promoted,
             champion=places.get(run.study, ""),

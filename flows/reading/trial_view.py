@@ -27,6 +27,10 @@ class TrialView:
         dict(self.configuration, number=self.number, state=self.state)
         return self
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the document with all fields of its query."""
+        return {**self.document, "query": {**self.query, "folds": self.folds}}
+
     @property
     def number(self) -> int:
         """Position in the order of asking."""

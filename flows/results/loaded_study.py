@@ -94,10 +94,10 @@ class LoadedStudy:
 
     def trial(self, number: int) -> dict[str, Any]:
         """Output of `prefect-tune show STUDY --trial NUMBER --json`; `BadInput` if missing."""
-        from prefect_tune.flows.reading.trial_detail import trial_detail  # noqa: PLC0415 - heavy
+        from prefect_tune.flows.reading.trial_detail import explained_trial  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
-            return trial_detail(store, self.name, number).to_json()
+            return explained_trial(store, self.name, number).to_json()
 
     def pipeline(self, number: int) -> "Pipeline":
         """Return the unfitted pipeline of a trial, as built for its first fold.

@@ -21,7 +21,7 @@ from finished.programs import built_from, parameters, run_without_prefect_tune
 from processes import run_python
 
 from prefect_tune.deployments.server import task_run_page
-from prefect_tune.flows.reading import trial_detail
+from prefect_tune.flows.reading.opened_study import Moments, OpenedStudy
 from prefect_tune.flows.results import exported
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.data.split import REFIT
@@ -261,10 +261,12 @@ def test_the_code_of_a_trial_builds_its_pipeline_and_is_all_that_is_printed(ende
 
 
 def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> None:
-    found = trial_detail.trial_detail
-    monkeypatch.setattr(
-        trial_detail, "trial_detail", lambda *given: replace(found(*given), task_run_id="abc")
-    )
+    found = OpenedStudy.moments
+
+    def moments(study: OpenedStudy, number: int) -> dict[int, Moments]:
+        return {n: replace(of, task_run_id="abc") for n, of in found(study, number).items()}
+
+    monkeypatch.setattr(OpenedStudy, "moments", moments)
     monkeypatch.setenv("PREFECT_UI_URL", "http://prefect:4200/")
     page = "http://prefect:4200/runs/task-run/abc"
     assert ended.run.json("show", "s", "--trial", "1")["task_run_url"] == page

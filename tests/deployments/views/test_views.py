@@ -3,10 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from flow_studies import SUMMARY, USELESS, study_view
+from flow_studies import SUMMARY, USELESS, plan, study_view
 
 from prefect_tune.deployments.views.artifact import print_stats
 from prefect_tune.deployments.views.comparison import print_comparison
@@ -21,12 +22,16 @@ from prefect_tune.flows.comparison.standings import (
     Stage,
     Standings,
 )
+from prefect_tune.flows.reading.opened_study import Moments
 from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.reading.trial_detail import TrialDetail
+from prefect_tune.flows.reading.trial_detail import ExplainedTrial, ValueRange
 from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.store_location import default_store
+from prefect_tune.flows.study.facts import ModelFacts, StudyFacts, WeightedTrial
 from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.storage.inspection import StepStats, StoreStats
+from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
 
 @pytest.fixture
@@ -172,52 +177,62 @@ def test_notes_of_the_method_are_shown_if_no_run_has_reported_them(shown) -> Non
     assert "subsets" not in shown(decisions=decisions)
 
 
-VALUE = {
-    "name": "C", "value": 0.25, "default": 1.0, "is_default": False,
-    "range": "a number from 0.03125 to 32768", "is_log": True, "effective": 0.25,
+STEP = {"step": "impute", "fold": 0, "hit": True, "seconds": 0.5, "load_seconds": 0.25, "key": "k"}
+EVALUATION: dict[str, Any] = {
+    "loss": 12.5, "fold_losses": [10.0, 15.0], "cost_seconds": 1.25, "cost_uncached_seconds": 3.5,
+    "load_seconds": 6.25, "constraints": {},
+    "steps": [STEP, {**STEP, "fold": 1, "hit": False, "seconds": 0.75, "load_seconds": 0.0}],
 }  # fmt: skip
-
-
+PIPELINE = {
+    "rescale": {"algorithm": "none", "hyperparameters": {}},
+    "fit model": {"algorithm": "svm", "hyperparameters": {"C": 0.25}},
+}
 TRIAL: dict[str, Any] = {
-    "study": "s", "trial": 4, "state": "complete", "metric": "error", "loss": 12.5,
-    "fold_losses": [10.0, 15.0],
-    "incumbent": {"trial": 2, "loss": 11.0, "fold_losses": [12.0, 10.0]},
-    "chance_loss": 50.0, "fidelity": "", "stretches": [], "method": "flash", "reason": None,
-    "asked_at": "2026-11-24T09:00:00+00:00", "ended_at": None, "attempts": 1, "flow_run_id": None,
-    "task_run_id": None, "cost_seconds": 1.25, "cost_uncached_seconds": 3.5, "load_seconds": 6.25,
-    "pipeline": [
-        {
-            "step": "rescale", "algorithm": "none", "choices": ["none", "minmax"],
-            "hyperparameters": [],
-        },
-        {"step": "fit model", "algorithm": "svm", "choices": None, "hyperparameters": [VALUE]},
-    ],
-    "steps": [
-        {
-            "step": "impute",
-            "folds": [
-                {"fold": 0, "hit": True, "seconds": 0.5, "load_seconds": 0.25, "key": "k"},
-                {"fold": 1, "hit": False, "seconds": 0.75, "load_seconds": 0.0, "key": "l"},
-            ],
-        }
-    ],
-    "constraints": [], "curve": None, "failure": None, "in_model": False,
-    "code": "prefect-tune show s --trial 4 --code",
-    "output_bytes": 0, "show_output": "prefect-tune show s --trial 4 --output",
+    "number": 4, "state": "complete", "attempts": 1, "query": {"configuration": PIPELINE},
+    "evaluation": EVALUATION, "failure": None,
 }  # fmt: skip
+BEST = TRIAL | {"number": 2, "evaluation": EVALUATION | {"loss": 11.0, "fold_losses": [12.0, 10.0]}}
+FAILURE = {
+    "kind": "timeout", "message": "took more than 30 s", "step": "fit model", "fold": 1,
+    "traceback": "Traceback:\n  File [x]\n", "output": "",
+}  # fmt: skip
+FAILED = {"state": "failed", "evaluation": None}
 
 
 @pytest.fixture
 def explained(capsys):
-    def show(task_run: str | None = None, **changed: Any) -> list[str]:
-        print_trial(from_document(TrialDetail, TRIAL | changed), task_run=task_run)
+    def show(
+        best: dict[str, Any] = BEST,
+        same: Sequence[dict[str, Any]] = (),
+        moments: Moments | None = None,
+        options: dict[str, Any] | None = None,
+        members: Sequence[int] = (),
+        **changed: Any,
+    ) -> list[str]:
+        address = SimpleNamespace(url=default_store(), database="")
+        study: Any = SimpleNamespace(
+            name="s",
+            plan=plan(method="flash", chance_loss=50.0, **options or {}),
+            facts=StudyFacts(
+                model=ModelFacts(members=tuple(WeightedTrial(n, 1.0) for n in members))
+            ),
+            store=SimpleNamespace(address=address),
+        )
+        print_trial(
+            ExplainedTrial(
+                study, TrialView(TRIAL | changed), moments or Moments(0.0, 0.0), TrialView(best),
+                [*map(TrialView, same)], {"rescale": ["none", "minmax"]},
+                {"fit model": {"C": ValueRange(1.0, "a number from 0.03125 to 32768", log=True)}},
+            )
+        )  # fmt: skip
         return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
 
     return show
 
 
 def test_losses_are_compared_with_the_best_trial(explained) -> None:
-    lines = explained(reason={"phase": "tuning", "text": "best [EI]"})
+    reason = {"phase": "tuning", "text": "best [EI]"}
+    lines = explained(moments=Moments(0.0, 0.0, reason=reason))
     assert holds(lines[0], "trial 4 of s", "12.5 %", "trial 2", "11 %")
     assert any(holds(line, "1.2s", "3.5s", "6.2s") for line in lines)
     assert "trial 4 12.5 10 15" in lines
@@ -226,8 +241,7 @@ def test_losses_are_compared_with_the_best_trial(explained) -> None:
     assert "guessing 50" in lines
     assert "impute 1/2 (0.50) 0.75 0.25 0.00" in lines
     assert any(holds(line, "flash", "tuning", "best [EI]") for line in lines)
-    same = {"trial": 4, "loss": 12.5, "fold_losses": [10.0, 15.0]}
-    assert holds(explained(incumbent=same, in_model=True)[0], "best one", "final model")
+    assert holds(explained(best=TRIAL, members=[4])[0], "best one", "final model")
 
 
 def test_values_come_with_defaults_and_ranges_and_others_are_marked(explained) -> None:
@@ -235,21 +249,27 @@ def test_values_come_with_defaults_and_ranges_and_others_are_marked(explained) -
     assert "rescale none instead of minmax" in lines
     assert "C * 0.25 1 a number from 0.03125 to 32768 (log)" in lines
     assert "* not the default" in lines
-    usual = {**VALUE, "value": 1.0, "effective": 0.5, "is_default": True}
-    pipeline = [{**TRIAL["pipeline"][1], "hyperparameters": [usual]}]
-    lines = explained(pipeline=pipeline)
-    assert "C 1 (here 0.5) 1 a number from 0.03125 to 32768 (log)" in lines
+    usual = {"fit model": {"algorithm": "svm", "hyperparameters": {"C": 1.0, "gamma": 2}}}
+    lines = explained(query={"configuration": usual})
+    assert "C 1 1 a number from 0.03125 to 32768 (log)" in lines
+    assert "gamma 2" in lines
     assert "* not the default" not in lines
 
 
-def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explained) -> None:
+def test_constraints_parts_and_curves_are_shown_where_there_are_any(explained) -> None:
+    part = {
+        **TRIAL, "number": 3, "state": "stopped", "query": {**TRIAL["query"], "folds": 1},
+        "evaluation": EVALUATION | {"loss": 10.0},
+    }  # fmt: skip
     lines = explained(
-        constraints=[{"quantity": "latency_us", "value": 60.0, "bound": 50.0, "is_met": False}],
-        stretches=[{"trial": 3, "state": "stopped", "fidelity": "folds 1 of 2", "loss": 10.0}],
-        curve={"losses": [4.0, 2.0, 3.0], "best_epoch": 2, "resumed_from": 1, "trouble": ""},
+        same=[part, TRIAL],
+        options={"constraint": (QuantityBound(Quantity("latency_us"), 50.0),)},
+        evaluation=EVALUATION
+        | {"constraints": {"latency_us": 60.0}, "curve": [4.0, 2.0, 3.0], "best_epoch": 2}
+        | {"resumed_from": 1},
     )
     assert "latency_us 60 50 exceeded" in lines
-    assert "3 in part folds 1 of 2 10" in lines
+    assert "3 in part folds 1 of 3 10" in lines
     assert "4 (this one) complete all 12.5" in lines
     assert "█▁▅" in lines
     assert any(holds(line, "4 % after epoch 1", "2 % after epoch 2") for line in lines)
@@ -257,14 +277,7 @@ def test_constraints_stretches_and_curves_are_shown_where_there_are_any(explaine
 
 
 def test_a_failure_says_where_why_how_to_retry_and_its_traceback(explained) -> None:
-    failure = {
-        "kind": "timeout", "message": "took more than 30 s", "step": "fit model", "fold": 1,
-        "traceback": "Traceback:\n  File [x]\n", "retry": "prefect-tune retry s --trial 4",
-        "output": "",
-    }  # fmt: skip
-    lines = explained(
-        state="failed", loss=None, fold_losses=[], failure=failure, cost_uncached_seconds=None
-    )
+    lines = explained(**FAILED, failure=FAILURE)
     assert holds(lines[0], "failed", "trial 2", "11 %")
     assert any(holds(line, "timeout", "fit model, fold 1", "30 s") for line in lines)
     assert any("prefect-tune retry s --trial 4" in line for line in lines)
@@ -275,11 +288,8 @@ def test_a_failure_says_where_why_how_to_retry_and_its_traceback(explained) -> N
 def test_the_last_lines_of_a_failed_trial_are_quoted_with_the_command_that_prints_all(
     explained,
 ) -> None:
-    failure = {
-        "kind": "error", "message": "no luck", "step": None, "fold": None, "traceback": "",
-        "retry": "prefect-tune retry s --trial 4", "output": "step 1\n\x1b[31mstep 2",
-    }  # fmt: skip
-    lines = explained(failure=failure, output_bytes=1234)
+    failure = FAILURE | {"output": "step 1\n\x1b[31mstep 2"}
+    lines = explained(**FAILED, failure=failure, moments=Moments(0.0, 0.0, output_bytes=1234))
     at = next(n for n, line in enumerate(lines) if line.startswith("output: 1,234"))
     assert "show s --trial 4 --output" in lines[at]
     assert lines[at + 1 : at + 3] == ["step 1", r"\x1b[31mstep 2"]

@@ -21,7 +21,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from studies import context_of, problem_of, store_of
 
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.reading.trial_detail import trial_detail
+from prefect_tune.flows.reading.trial_detail import explained_trial
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results import predict as predicting
 from prefect_tune.flows.results.exported import export
@@ -49,9 +49,8 @@ def test_a_trial_is_compared_with_the_best_one(ended) -> None:
     best = ended.load().best_trial
     losses = {t.number: t.document["evaluation"] for t in open_study(ended.store, "s").trials()}
     other = next(n for n, evaluation in losses.items() if evaluation and n != best)
-    found = trial_detail(ended.store, "s", other).to_json()
-    assert found["loss"] == losses[other]["loss"]
-    assert found["fold_losses"] == losses[other]["fold_losses"]
+    found = explained_trial(ended.store, "s", other).to_json()
+    assert found["evaluation"] == losses[other]
     assert found["incumbent"] == {
         "trial": best, "loss": losses[best]["loss"], "fold_losses": losses[best]["fold_losses"]
     }  # fmt: skip
@@ -64,43 +63,29 @@ def test_values_come_with_defaults_and_ranges(ended) -> None:
     nearest = next(
         t for t in trials if t["query"]["configuration"]["fit model"]["algorithm"] == "k_nearest"
     )
-    found = trial_detail(ended.store, "s", nearest["number"]).to_json()
-    rescale, model = found["pipeline"]
-    assert set(rescale["choices"]) == {"none", "minmax", "standardize", "normalize"}
-    values = {h["name"]: h for h in model["hyperparameters"]}
-    given = nearest["query"]["configuration"]["fit model"]["hyperparameters"]
-    assert values["n_neighbors"]["value"] == given["n_neighbors"]
-    assert values["n_neighbors"]["default"] == 1
-    assert values["n_neighbors"]["is_default"] == (given["n_neighbors"] == 1)
-    assert values["n_neighbors"]["range"] == "a whole number from 1 to 100"
-    assert values["n_neighbors"]["is_log"]
-    assert values["n_neighbors"]["effective"] == min(given["n_neighbors"], 80)
+    found = explained_trial(ended.store, "s", nearest["number"]).to_json()
+    assert set(found["choices"]["rescale"]) == {"none", "minmax", "standardize", "normalize"}
+    assert found["ranges"]["fit model"]["n_neighbors"] == {
+        "default": 1, "range": "a whole number from 1 to 100", "log": True
+    }  # fmt: skip
 
 
-def test_a_failure_says_where_why_and_how_to_retry(ended, monkeypatch) -> None:
-    monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "home"))
-    found = trial_detail(ended.store, "s", 0).to_json()
-    failure = found["failure"]
+def test_a_failure_says_where_and_why(ended) -> None:
+    failure = explained_trial(ended.store, "s", 0).to_json()["failure"]
     assert (failure["step"], failure["fold"], failure["kind"]) == ("fit model", 0, "error")
     assert failure["message"] == "ValueError: picky [about] new"
     assert "in fit" in failure["traceback"]
-    assert failure["retry"] == "prefect-tune retry s --trial 0"
-    assert found["code"] == "prefect-tune show s --trial 0 --code"
-    assert [step["step"] for step in found["steps"]] == ["impute", "encode"]
-    monkeypatch.setenv("PREFECT_TUNE_HOME", str(ended.folder / "elsewhere"))
-    found, store = trial_detail(ended.store, "s", 0).to_json(), f"--store {ended.folder}/home/store"
-    assert found["failure"]["retry"] == f"prefect-tune retry s --trial 0 {store}"
-    assert found["code"] == f"prefect-tune show s --trial 0 --code {store}"
+    assert {step["step"] for step in failure["steps"]} == {"impute", "encode"}
 
 
 def test_other_stretches_of_a_configuration_are_listed(ended) -> None:
     trials = [t.document for t in open_study(ended.store, "h").trials()]
     whole = next(t for t in trials if t["state"] == "complete" and _same(t, trials))
-    found = trial_detail(ended.store, "h", whole["number"]).to_json()
-    (part,) = found["stretches"]
-    assert (part["state"], part["fidelity"]) == ("stopped", "folds 1 of 3")
+    found = explained_trial(ended.store, "h", whole["number"]).to_json()
+    (part,) = found["same_configuration"]
     assert found["fidelity"] == ""
-    assert trial_detail(ended.store, "h", part["trial"]).to_json()["fidelity"] == "folds 1 of 3"
+    part = explained_trial(ended.store, "h", part).to_json()
+    assert (part["state"], part["fidelity"]) == ("stopped", "folds 1 of 3")
 
 
 def _same(trial, trials) -> bool:
@@ -117,12 +102,13 @@ def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
             event.body.update(more)  # type: ignore[attr-defined]
         else:
             event.body.pop("reason", None)  # type: ignore[attr-defined]
-    monkeypatch.setattr(Ledger, "each_event", lambda *_: iter(events))
-    found = trial_detail(ended.store, "s", 2).to_json()
+    of = lambda number: [e for e in events if number in {None, e.body["number"]}]  # noqa: E731
+    monkeypatch.setattr(Ledger, "each_event", lambda _, __, number=None: iter(of(number)))
+    found = explained_trial(ended.store, "s", 2).to_json()
     assert found["reason"] == reason
     assert found["task_run_id"] == "abc"
     assert found["asked_at"] < found["ended_at"]
-    assert trial_detail(ended.store, "s", 3).to_json()["reason"] is None
+    assert explained_trial(ended.store, "s", 3).to_json()["reason"] is None
     table = ended.load().trials_dataframe()
     assert list(table["user_attrs_reason"].dropna()) == ["tuning"]
     assert list(table["system_attrs_task_run_id"].dropna()) == ["abc"]
@@ -133,9 +119,8 @@ def test_without_its_space_a_trial_has_its_values_alone(ended, monkeypatch) -> N
         raise ImportError("no module named lightgbm")
 
     monkeypatch.setattr(Problem, "find_space", gone)
-    found = trial_detail(ended.store, "s", 1).to_json()
-    assert [choice["choices"] for choice in found["pipeline"]] == [None, None]
-    assert all(h["is_default"] is None for c in found["pipeline"] for h in c["hyperparameters"])
+    found = explained_trial(ended.store, "s", 1).to_json()
+    assert found["choices"] == found["ranges"] == {}
 
 
 @pytest.fixture(scope="module")
@@ -414,7 +399,10 @@ def ended_on_events(folder: Path, values: np.ndarray | None = None) -> ArtifactS
     settings = plan_of(
         made, data=str(folder / "meds"), target=None, labels="labels/task", data_name="events"
     ).to_json()
-    Ledger(store.database).create_study("test", made.problem.to_json(), settings)
+    ledger = Ledger(store.database)
+    ledger.create_study("test", made.problem.to_json(), settings)
+    trial = {"number": 0, "state": "complete", "query": {"configuration": {}}, "attempts": 1}
+    ledger.set_trial("test", {**trial, "evaluation": None, "failure": None})
     dataset = load_dataset(store, made.problem.dataset)
     model = LogisticRegression() if dataset.classes else Ridge()
     fitted = make_pipeline(EventAggregation(), model).fit(dataset.X, dataset.labels)

@@ -16,9 +16,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from worlds import evaluation
 
 from prefect_tune.flows.options.values import EnsembleRule
-from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.reading.trial_detail import trial_detail
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.lease import study_lease
