@@ -105,7 +105,7 @@ def _print_output(output: "TrialOutput", *, as_json: bool) -> None:
 def _print_trial(detail: "ExplainedTrial", *, as_json: bool) -> None:
     from prefect_tune.deployments.server.task_run_page import task_run_page
 
-    page = task_run_page(detail.moments and detail.moments.task_run_id)
+    page = task_run_page(detail.moments.task_run_id if detail.moments else None)
     if as_json:
         print_json({**detail.to_json(), "task_run_url": page})
     else:

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flow_studies import plan_of
+from flow_studies import plan_of, tell
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from studies import context_of, store_of
+from worlds import evaluation
 
 from prefect_tune.deployments.report.figures.quality import model_report
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.study import Study
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
@@ -51,6 +53,9 @@ def keep(store: ArtifactStore, plan: StudyPlan, *models: Any, weights: tuple[flo
     members = [{"trial": k, "weight": weight} for k, weight in enumerate(weights)]
     about = {"dataset": plan.problem.dataset, "trial": 0, "members": members}
     store.records.put(model_record("test"), {"model": model, "about": about}, "test")
+    with Study.opened(store, "test", plan) as study:
+        for _ in members:
+            tell(study, evaluation(10.0))
     return model
 
 
