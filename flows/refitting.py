@@ -1,14 +1,11 @@
 """Refits of chosen trials: the members in parallel, then the model, then its scores."""
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from statistics import fmean
 from time import perf_counter
 
-from prefect_tune.flows.study.next_best import fold_seconds
+from prefect_tune.flows.study.ensemble import Members, fold_seconds
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.jobs import Job
@@ -17,18 +14,10 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final_model import (
-    Member,
-    RefitFailed,
-    member_pins,
-)
+from prefect_tune.tasks.final_model import Member, RefitFailed, member_pins
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.prefect_tasks import REFIT_TIMES, refit, refit_member, score
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial.evaluate import Report
-
-Weighted = Sequence[tuple[Trial, float]]
-"""Member trials of a model, and their weights."""
 
 _SLACK = 1.25
 """Safety factor of predicted seconds."""
@@ -40,27 +29,26 @@ class OutOfTime(Exception):  # noqa: N818 - the name states the condition
     """The study has no time left for the current work."""
 
 
-def refit_seconds(
-    study: Study, trials: Sequence[Trial], n_slots: int, subset: float = 1.0
-) -> float:
-    """Return the predicted seconds to fit trials on the training rows, with a safety margin.
+def refit_seconds(study: Study, trials: Sequence[Trial], n_slots: int) -> float:
+    """Return the predicted seconds to fit trials on all training rows, with a safety margin.
 
     The prediction scales the time of a fold by the number of rows. For trials on a subset, the cost
-    model of all trials predicts the time for the share `subset` of the rows.
+    model of all trials predicts the time.
     """
-    options = study.plan.options
+    options, costs = study.plan.options, study.optimizer.costs
     share = 1 - (1 / options.folds if options.folds is not None else options.holdout or 0.0)
     if study.plan.looks_forward:
         split = load_split(study.store, study.problem.split)
         share = fmean(map(split.n_training, range(split.n_folds))) / split.n_training(REFIT)
-    costs = study.optimizer.costs
-    of_folds = (
-        costs.seconds(Query(trial.query.configuration, subset, folds=1))
-        if trial.query.subset < 1
-        else fold_seconds(trial)
+    seconds = [
+        (
+            costs.seconds(Query(trial.query.configuration, folds=1))
+            if trial.query.subset < 1
+            else fold_seconds(trial)
+        )
+        / share
         for trial in trials
-    )
-    seconds = [of_fold / share for of_fold in of_folds]
+    ]
     side_by_side = max(*seconds, sum(seconds) / max(n_slots, 1))
     return _SLACK * side_by_side + _KEEPING_SECONDS
 
@@ -74,19 +62,6 @@ def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
     return _SLACK * sum(seconds) if n_rows else 0.0
 
 
-def subset_in_time(study: Study, trials: Sequence[Trial], n_slots: int, seconds: float) -> float:
-    """Return the largest share of the training rows that a refit has time for; 0 if none.
-
-    Candidates are 1, 1/2, 1/4 and so on, down to the subset the trials ran on.
-    """
-    subset, most = 1.0, max(trial.query.subset for trial in trials)
-    while subset > most or subset == 1.0:
-        if refit_seconds(study, trials, n_slots, subset) <= seconds:
-            return subset
-        subset /= 2
-    return 0.0
-
-
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
     """Return whether the mean of the models of the folds can replace a refit.
 
@@ -95,23 +70,23 @@ def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
     epoch. Folds that look forward rule it out, because their models lack the newest rows.
     """
     plan = study.plan
-    if plan.looks_forward:
-        return False
     is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
-    return plan.options.use_cache and not plan.options.bounds and not is_trained_further
+    is_ruled_out = plan.looks_forward or plan.options.bounds or is_trained_further
+    return plan.options.use_cache and not is_ruled_out
 
 
-def average_folds(running: DaskTrials, context: StudyContext, weighted: Weighted) -> float:
+def average_folds(running: DaskTrials, context: StudyContext, chosen: Members) -> float:
     """Store the mean of the models of the folds as the final model; return the seconds it took.
 
     Raises `RefitFailed` if the cache has lost a model or the result cannot be stored, and
     `StoreLost`.
     """
     started = perf_counter()
-    members = [folds_of(trial, weight) for trial, weight in weighted]
-    with _failures_named(f"mean of the folds of {_named(members)}"):
-        parameters = {"what": f"folds of {_named(members)}", "members": members}
-        running.run(refit, {**parameters, "context": context, "report": "trial"})
+    members = [folds_of(trial, weight) for trial, weight in chosen]
+    what = f"folds of {_named(members)}"
+    with _failures_named(f"mean of the {what}"):
+        parameters = {"what": what, "members": members, "context": context, "report": "trial"}
+        running.run(refit, parameters)
     return perf_counter() - started
 
 
@@ -119,10 +94,8 @@ def refit_model(
     study: Study,
     running: DaskTrials,
     context: StudyContext,
-    weighted: Weighted,
-    *,
+    chosen: Members,
     check: Callable[[], None] = lambda: None,
-    subset: float = 1.0,
 ) -> float:
     """Fit members on the training rows and store the model that combines them; return the seconds.
 
@@ -136,22 +109,31 @@ def refit_model(
         StoreLost: If the store becomes unusable.
     """
     started = perf_counter()
-    members = [member_of(study, trial, weight, subset) for trial, weight in weighted]
-    what = _named(members)
-    times = _times(study, [trial for trial, _ in weighted])
+    members = [member_of(study, trial, weight) for trial, weight in chosen]
+    what, plan = _named(members), study.plan
+    # A refit may take as much longer than the trial limit as its trial did.
+    taken = max(trial.cost_seconds for trial, _ in chosen)
+    times = REFIT_TIMES * max(1.0, taken / plan.trial_limits().seconds)
     parameters = {"what": what, "members": members, "context": context, "times": times}
     pins = study.store.index.pins
     pins.release_beginning(member_pins(study.name))  # left by a killed session
     try:
         with _failures_named("" if len(members) > 1 else f"refit of {what}"):
-            if len(members) == 1 or not context.use_cache:
-                running.run(refit, parameters, check=check)
-                return perf_counter() - started
-            asked = study.plan.options.task_runs
-            report: Report = "steps" if asked == "auto" else asked
-            jobs = [_job(member, context, report, times) for member in _in_turn(members)]
-            running.run_all(jobs, check=check)
-            running.run(refit, {**parameters, "report": "trial"}, check=check)
+            if len(members) > 1 and context.use_cache:
+                asked = plan.options.task_runs
+                of_all = {"context": context, "times": times}
+                of_all["report"] = "steps" if asked == "auto" else asked
+                jobs = [
+                    Job(
+                        refit_member,
+                        {"number": member.number, "query": member.query, **of_all},
+                        f"refit of trial {member.number}",
+                    )
+                    for member in members
+                ]
+                running.run_all(jobs, check=check)
+                parameters["report"] = "trial"
+            running.run(refit, parameters, check=check)
     finally:
         pins.release_beginning(member_pins(study.name))
     return perf_counter() - started
@@ -165,9 +147,7 @@ def _failures_named(what: str) -> Iterator[None]:
     except (StoreLost, RefitFailed, OutOfTime):
         raise
     except Exception as error:  # of any kind: jobs run users' code
-        failed = RefitFailed(f"{what}: {error}" if what else str(error))
-        failed.is_over_limit = isinstance(error, TimeoutError)
-        raise failed from error
+        raise RefitFailed(f"{what}: {error}" if what else str(error)) from error
 
 
 def _named(members: Sequence[Member]) -> str:
@@ -175,35 +155,19 @@ def _named(members: Sequence[Member]) -> str:
 
 
 def score_model(
-    running: DaskTrials,
-    context: StudyContext,
-    alone: Member | None = None,
-    check: Callable[[], None] = lambda: None,
+    running: DaskTrials, context: StudyContext, alone: Member | None = None
 ) -> LossOnTest:
     """Score the stored model of a study, or one trial alone, on the test rows.
 
-    On any error the loss is undefined and the model stays in place. A dead process or an exceeded
-    limit is not final: the next session scores again. An error that `check` raises stops the
-    scoring, as does a `StoreLost`.
+    On any error but `StoreLost`, the loss is undefined and the model stays in place. A dead process
+    or an exceeded limit is not final: the next session scores again.
     """
-    ends: list[BaseException] = []
-
-    def checked() -> None:
-        try:
-            check()
-        except BaseException as end:
-            ends.append(end)
-            raise
-
     what = f"trial {alone.number} alone" if alone else "model"
-    parameters = {"what": what, "context": context, "alone": alone}
     try:
-        scored: LossOnTest = running.run(score, parameters, check=checked)
+        scored: LossOnTest = running.run(score, {"what": what, "context": context, "alone": alone})
     except StoreLost:
         raise
     except Exception as error:  # an exceeded limit, a dead process, or an error of the model
-        if error in ends:
-            raise
         return LossOnTest(None, masked(f"{error}".split("\n", 1)[0]), is_final=False)
     return scored
 
@@ -213,35 +177,6 @@ def folds_of(trial: Trial, weight: float = 1.0) -> Member:
     return Member(trial.number, trial.query.to_json(), weight, of_folds=True)
 
 
-def member_of(study: Study, trial: Trial, weight: float = 1.0, subset: float = 1.0) -> Member:
-    """Return a trial as a member that is fitted on a share of the training rows."""
-    query = replace(study.optimizer.refit(trial), subset=subset)
-    return Member(trial.number, query.to_json(), weight)
-
-
-def _in_turn(members: Sequence[Member]) -> list[Member]:
-    """Order members so that few wait for a prefix that another member computes.
-
-    The first members of all prefixes come first, then the second members.
-    """
-    n_before: Counter[str] = Counter()
-    turns = []
-    for member in members:
-        *prefix, _ = member.query["configuration"].items()
-        turns.append(n_before[text := json.dumps(prefix)])
-        n_before[text] += 1
-    return [members[i] for i in sorted(range(len(members)), key=turns.__getitem__)]
-
-
-def _times(study: Study, trials: Sequence[Trial]) -> float:
-    """Return the time limit of a refit as a multiple of the trial limit."""
-    taken = max((trial.cost_seconds for trial in trials), default=0.0)
-    return REFIT_TIMES * max(1.0, taken / study.plan.trial_limits().seconds)
-
-
-def _job(member: Member, context: StudyContext, report: Report, times: float) -> Job:
-    parameters = {
-        "number": member.number, "query": member.query, "context": context, "report": report,
-        "times": times,
-    }  # fmt: skip
-    return Job(refit_member, parameters, f"refit of trial {member.number}")
+def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
+    """Return a trial as a member that is fitted on all training rows."""
+    return Member(trial.number, study.optimizer.refit(trial).to_json(), weight)

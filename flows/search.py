@@ -18,7 +18,7 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.trials.outcome import Failure, FailureKind, TrialState
+from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
@@ -57,10 +57,10 @@ def search(
 
     If the time ends or the flow is interrupted, running trials are cut and requeued for the next
     session of the study. `only` restricts the search to waiting trials with these numbers. If
-    `requests` pause the run, running trials end, and no other trial starts until it is resumed.
-    `reserve` takes the maximum, a quarter of the budget, and returns the seconds to reserve for the
-    work after the search. Raises `NoWorkers` if no usable worker is left, or none could be started
-    for a long time.
+    `requests` end the run, running trials end, and no other trial starts. `reserve` takes the
+    maximum, a quarter of the budget, and returns the seconds to reserve for the work after the
+    search. Raises `NoWorkers` if no usable worker is left, or none could be started for a long
+    time.
     """
     plan = study.plan
     limit = TimeLimit(
@@ -69,11 +69,11 @@ def search(
         is_adaptive=plan.options.trial_timeout is None,
         failed_seconds=study.failed_seconds,
     )
-    requests = requests or RunRequests()
+    running_search = _Search(
+        study, running, stop_rule, pace, observer, only, reserve, limit, requests or RunRequests()
+    )
     try:
-        return _Search(
-            study, running, stop_rule, pace, observer, only, reserve, limit, requests
-        ).run()
+        return running_search.run()
     except BaseException:
         running.cut()
         study.requeue_running()
@@ -127,7 +127,6 @@ class _Search:
     time_limit: TimeLimit
     requests: RunRequests
     waits: bool = False
-    n_passed_over: int = 0
     is_late: bool = False
     reported: set[str] = field(default_factory=set)
     remaining_time: RemainingTime = field(init=False)
@@ -136,17 +135,13 @@ class _Search:
         self.remaining_time = RemainingTime(self.study.seconds())
 
     def run(self) -> str:
-        reason = self._run()
-        self._obey()
-        return reason
-
-    def _run(self) -> str:
         reason = ""
         while True:
             if self.requests.is_ended or not self.running.n_running:
                 self._obey()
             reason = reason or self._start_trials()
             if reason and not self.running.n_running:
+                self._obey()
                 return reason
             for ended in self.running.collect(_TICK_SECONDS):
                 self._settle(ended)
@@ -157,6 +152,7 @@ class _Search:
             if self._is_spent():
                 for trial in self.running.cut():
                     self.study.requeue(trial)
+                self._obey()
                 return _TIME_USED
 
     def _note_overtime(self) -> None:
@@ -172,14 +168,10 @@ class _Search:
             )
 
     def _obey(self) -> None:
-        """Wait without counting time if the run is paused; raise if it should end."""
-        if self.requests.may_ask:
-            return
-        self.observer.note("paused in Prefect" if self.requests.is_paused else "ended in Prefect")
-        shown = progress_of(self.study, self.stop_rule, phase="paused")
-        with self.study.untimed():
-            self.requests.obey(lambda: self.observer.tick(shown))
-        self.observer.note("resumed in Prefect")
+        """Raise if the run was suspended or ended in Prefect."""
+        if not self.requests.may_ask:
+            self.observer.note("ended in Prefect")
+            self.requests.obey()
 
     def _start_trials(self) -> str:
         """Start trials in all free slots; return the reason to end, or ""."""
@@ -189,30 +181,14 @@ class _Search:
             trial, reason = self._next()
             if trial is None:
                 return reason
-            self._start(trial)
+            budget = self._budget()
+            self.running.submit(
+                self.study.start(trial),
+                self.pace.report,
+                self.time_limit.seconds(trial, budget),
+                pilot_seconds=self.time_limit.pilot_seconds(trial, budget),
+            )
         return ""
-
-    def _start(self, trial: Trial) -> None:
-        """Start a trial, after a pilot if its cost is unknown, unless its turn is later."""
-        if self._is_passed_over(trial):
-            self.n_passed_over += 1
-            message = "not started: its algorithm exceeded the limit before, and others are untried"
-            self._settle(Ended(trial, None, Failure(FailureKind.TIMEOUT, message)))
-            return
-        budget = self._budget()
-        seconds = self.time_limit.seconds(trial, budget)
-        pilot_seconds = self.time_limit.pilot_seconds(trial, budget)
-        started = self.study.start(trial)
-        self.running.submit(started, self.pace.report, seconds, pilot_seconds=pilot_seconds)
-
-    def _is_passed_over(self, trial: Trial) -> bool:
-        """Return whether another algorithm is next, because this one has only exceeded limits."""
-        costs = self.study.optimizer.costs
-        if self._has_result or trial.attempts or self.n_passed_over == _MOST_UNENDED:
-            return False
-        late = {costs.model_of(other.query.configuration) for other in self._unended()}
-        is_late = costs.model_of(trial.query.configuration) in late
-        return is_late and self.only is None and not costs.models <= costs.seen
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial or the reason to end; return neither while the method waits."""
@@ -223,15 +199,8 @@ class _Search:
         if (waiting := self.study.next_waiting(self.only)) is not None:
             return waiting, ""
         if self.only is not None:
-            return None, self._end_of_retry(self.only)
+            return None, "all trials were rerun"
         return (None, "") if self.waits else self._ask()
-
-    def _end_of_retry(self, numbers: Collection[int]) -> str:
-        n_parts = sum(self.study.trials[n].state == TrialState.STOPPED for n in numbers)
-        text = "all trials were rerun"
-        if n_parts and self.study.plan.options.race:
-            text += f"; {n_parts} of them are partial, and resuming the study completes the best"
-        return text
 
     def _ask(self) -> tuple[Trial | None, str]:
         is_begun = self.stop_rule.trials is not None and self._trials_left() == 0
@@ -336,27 +305,26 @@ class _Search:
         timeouts, it is also lifted if no new trial may start, or the budget would soon be too short
         for the cheapest trial.
         """
-        costs = self.study.optimizer.costs
         if self.only is not None or self.time_limit.lifted is not None or self._has_result:
             return
-        late = self._unended()
-        if not late:
+        seconds = {trial.number: self._seconds_to_end(trial) for trial in self._unended()}
+        if not seconds:
             return
-        cheapest = min(late, key=lambda t: (self._seconds_to_end(t), t.number))
-        seconds = self._seconds_to_end(cheapest)
+        costs = self.study.optimizer.costs
+        cheapest = min(seconds, key=lambda number: (seconds[number], number))
         is_last = self._trials_left() == 0 or self._seconds_left() <= 0
         is_over = is_last and not self.running.n_running
-        is_due = self._seconds_left() <= _DUE_TIMES * seconds
-        is_tried = costs.models <= costs.seen or len(late) >= _MOST_UNENDED
-        if not (is_tried or (len(late) > 1 and (is_over or is_due))):
+        is_due = self._seconds_left() <= _DUE_TIMES * seconds[cheapest]
+        is_tried = len(seconds) >= _MOST_UNENDED or costs.models <= costs.seen
+        if not (is_tried or (len(seconds) > 1 and (is_over or is_due))):
             return
         self.observer.note(
-            f"no trial finishes within its limit, so trial {cheapest.number}, the cheapest, runs "
-            f"without one and should take {format_seconds(seconds)}; raise --trial-timeout or "
+            f"no trial finishes within its limit, so trial {cheapest}, the cheapest, runs without "
+            f"one and should take {format_seconds(seconds[cheapest])}; raise --trial-timeout or "
             "--budget"
         )
-        self.time_limit.lift(cheapest.number)
-        self.study.retry(cheapest.number)
+        self.time_limit.lifted = cheapest
+        self.study.retry(cheapest)
 
     def _seconds_to_end(self, trial: Trial) -> float:
         """Return the predicted seconds of a trial that exceeded its limit."""

@@ -19,7 +19,7 @@ from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.promotion import decide_promotions
 from prefect_tune.flows.reading.study_view import StudyView, read_study
-from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists
+from prefect_tune.flows.reevaluation import recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import progress_of, search
 from prefect_tune.flows.series.series import HeldSeries
@@ -177,7 +177,6 @@ def _run(
         n_workers=plan.options.workers,
         scheduler=plan.options.dask,
     ) as running:
-        measure_missing(study, running, context, limits.seconds, observer)
         if only is None:
             with study.searching():
                 reason = search(

@@ -54,7 +54,7 @@ SUMMARY: dict[str, Any] = {
         "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
     },
     "model_is_partial": False, "instead_of": None,
-    "no_model": None, "model_of_folds": False, "model_subset": 1.0,
+    "no_model": None, "model_of_folds": False,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
     "notes": [],

@@ -68,8 +68,6 @@ def _model_lines(summary: StudyView, members: Members, best: ChosenTrial) -> Ite
         yield f"The model is an ensemble of {of}{', this one among them' if is_in else ''}."
     if summary.model_of_folds:
         yield "The model is the mean of its fold models."
-    if (subset := summary.model_subset) < 1:
-        yield f"The model is fitted on {subset:.2g} of the training rows."
     replaced, model = summary.instead_of, summary.model_trial
     if model is not None and model.trial != best.trial:
         yield f"The model is trial {model.trial}."

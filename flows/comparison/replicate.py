@@ -126,7 +126,7 @@ def _score(
             losses[key] = None
             study.record(replace(study.facts, test_losses=dict(losses), model=ModelFacts()))
             continue
-        test = score_model(running, context, check=observer.check)
+        test = score_model(running, context)
         losses[key] = test.loss
         if test.undefined:
             if test.is_final:

@@ -176,7 +176,7 @@ class _Run:
         if stored.state == "failed":
             return self._resumed(last, plan, f"{nothing}, which failed and is tried again")
         may_resume = self.given.options.if_unchanged != "skip"
-        if may_resume and StudyFacts.from_stored(stored).model.awaits_refit:
+        if may_resume and StudyFacts.from_stored(stored).model.is_of_folds:
             reason = f"{nothing}, but its model still needs a fit on all training rows"
             return self._resumed(last, plan, reason)
         if not has_grown(plan.options.stop_rule, StopRule(trials, seconds)):

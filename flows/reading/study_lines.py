@@ -130,11 +130,6 @@ def _unusual(view: StudyView) -> Iterator[StudyLine]:
             "the model is the mean of the fold models, because time ran out before a fit on all "
             "training rows; rerun the command with this study for that fit"
         )
-    elif view.model_subset < 1:
-        yield _line(
-            f"the model is fitted on {view.model_subset:.2g} of the training rows, because time "
-            "ran out; rerun the command with this study to fit all rows"
-        )
     if view.no_model:
         yield _line(view.no_model, tone="warning")
     if (former := view.instead_of) is not None:

@@ -104,7 +104,6 @@ class StudyView:
         instead_of: First choice, if it could not become the model.
         no_model: Reason why the last run ended without a model.
         model_of_folds: Whether the model averages the models of the folds, for lack of time.
-        model_subset: Share of the training rows the model was fitted on.
         test_loss: Loss of the model on the test rows.
         test_loss_undefined: Reason for an undefined test loss.
         equal_rows: Test rows that equal training rows, and the loss without them.
@@ -139,7 +138,6 @@ class StudyView:
     instead_of: Replaced | None
     no_model: str | None
     model_of_folds: bool
-    model_subset: float
     test_loss: float | None
     test_loss_undefined: str | None
     equal_rows: EqualRows | None = None
@@ -268,7 +266,6 @@ def read_study(
             instead_of=of_model.instead_of,
             no_model=facts.no_model,
             model_of_folds=of_model.is_of_folds,
-            model_subset=of_model.subset,
             usefulness=of_model.usefulness,
             test_loss=of_model.test_loss,
             test_loss_undefined=of_model.test_loss_undefined,

@@ -11,6 +11,5 @@
 - `notices`: warnings.
 - `trial_output`: stored output of trials.
 - `explanations`: reasons why there is no model.
-- `ensemble`: the choice of several trials.
-- `next_best`: the trials that replace a choice that cannot be the model.
+- `ensemble`: the choice of the final model's trials.
 """

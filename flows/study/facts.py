@@ -113,9 +113,7 @@ class ModelFacts:
     Attributes:
         members: Trials of the model; empty if the study has no model.
         ensemble: Choice of an ensemble, if there was one.
-        single_best: Trial that is scored alone for comparison.
         is_of_folds: Whether the model averages the models of the folds, for lack of time.
-        subset: Share of the training rows the model was fitted on.
         refit_seconds: Duration of the fit.
         instead_of: First choice, if it could not become the model.
         limits: Seconds and bytes that a refit was allowed to take.
@@ -130,9 +128,7 @@ class ModelFacts:
 
     members: tuple[WeightedTrial, ...] = ()
     ensemble: Ensemble | None = None
-    single_best: int | None = None
     is_of_folds: bool = False
-    subset: float = 1.0
     refit_seconds: float | None = None
     instead_of: Replaced | None = None
     limits: tuple[float, int | None] | None = None
@@ -143,11 +139,6 @@ class ModelFacts:
     single_best_test_loss: float | None = None
     single_best_test_loss_undefined: str | None = None
     usefulness: ModelCheck | None = None
-
-    @property
-    def awaits_refit(self) -> bool:
-        """Whether the model was fitted on fewer rows for lack of time."""
-        return self.is_of_folds or self.subset < 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

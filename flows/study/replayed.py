@@ -134,30 +134,8 @@ class StudyTrials(Mapping[int, Trial]):
         return [self._trials[number] for number in sorted(self._waiting)]
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """State of a study, replayed from its events.
-
-    Attributes:
-        task_run_ids: Task run ids of ended trials by number, if recorded.
-        failed_seconds: Seconds until the failure of each rerun trial, by number.
-    """
-
-    optimizer: Optimizer
-    trials: StudyTrials
-    ask_seconds: list[float]
-    task_run_ids: dict[int, str]
-    failed_seconds: dict[int, float]
-    curve: IncumbentCurve
-
-
-def replayed_study(
-    store: ArtifactStore, ledger: Ledger, study: str, plan: StudyPlan, space: Space
-) -> Replayed:
-    """Return the state of a study as if it had never stopped, under the plan of this session.
-
-    Raises `DatabaseDamaged` if documents in the ledger were changed or damaged.
-    """
+def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Optimizer:
+    """Return the optimizer of a study before its first event."""
     problem = plan.problem
     objective = study_objective(
         problem.find_metric(),
@@ -172,73 +150,69 @@ def replayed_study(
     if plan.start_configurations:
         start = (Configuration.from_json(known, space) for known in plan.start_configurations)
         optimizer.begin_with(start, plan.start_name)
-    if plan.options.race:
-        optimizer = Racing(optimizer)
-    events = _Events(space)
-    with documents_of(study):
-        happened = list(events.read(ledger, study))
-    replay(optimizer, happened, ledger.memo(study))
-    history = {trial.number: trial for trial in optimizer.history}
-    with documents_of(study):
-        for document in ledger.trials(study, TrialState.WAITING, TrialState.RUNNING):
-            number = document["number"]
-            history[number] = Trial.from_json(document, space, history[number].query)
-    trials = StudyTrials(history.values())
-    return Replayed(
-        optimizer,
-        trials,
-        events.ask_seconds,
-        events.task_run_ids,
-        events.failed_seconds,
-        events.curve(trials, plan.whole),
-    )
+    return Racing(optimizer) if plan.options.race else optimizer
 
 
-class _Events:
-    """Reader of a study's events; parses each query once, because parsing dominates the time."""
+class ReplayedEvents:
+    """State of a study, read from its events.
 
-    def __init__(self, space: Space) -> None:
-        self._space = space
-        self._queries: dict[int, Query] = {}
+    Attributes:
+        trials: All trials, in the order of asking.
+        ask_seconds: Duration of each ask.
+        task_run_ids: Task run ids of ended trials by number, if recorded.
+        failed_seconds: Seconds until the failure of each rerun trial, by number.
+    """
+
+    def __init__(self) -> None:
+        self.trials = StudyTrials()
         self.ask_seconds: list[float] = []
         self.task_run_ids: dict[int, str] = {}
         self.failed_seconds: dict[int, float] = {}
-        self._failed: dict[int, float] = {}
-        self._led: list[tuple[float, int]] = []
+        self._queries: dict[int, Query] = {}
+        self._incumbents: list[tuple[float, int]] = []
 
-    def read(self, ledger: Ledger, study: str) -> Iterator[Event]:
+    def read(self, ledger: Ledger, study: str, space: Space) -> Iterator[Event]:
         """Yield events in order; raise `ValueError` if the order is impossible."""
+        failed: dict[int, float] = {}
         for event in ledger.each_event(study):
             self._check_order(event)
             if event.kind == Told.kind:
+                # A trial shares the query of its ask, because parsing queries dominates the time.
+                told = Told(Trial.from_json(event.body, space, self._query(event.body)))
+                if told.trial.failure is not None:
+                    failed[told.trial.number] = told.trial.failure.cost_seconds
                 self._follow(event.body)
-                yield Told(self._trial(event.body))
+                yield told
                 continue
-            happened = event_of(event.kind, event.body, self._space)
+            happened = event_of(event.kind, event.body, space)
             if isinstance(happened, Asked):
                 self._queries[happened.number] = happened.query
                 self.ask_seconds.append(event.body["seconds"])
-            elif isinstance(happened, Retried) and happened.number in self._failed:
-                self.failed_seconds[happened.number] = self._failed[happened.number]
+            elif isinstance(happened, Retried) and happened.number in failed:
+                self.failed_seconds[happened.number] = failed[happened.number]
             yield happened
 
-    def curve(self, trials: Mapping[int, Trial], whole: Whole) -> IncumbentCurve:
+    def curve(self, whole: Whole) -> IncumbentCurve:
+        """Return the incumbents so far."""
         curve = IncumbentCurve()
-        for seconds, number in self._led:
-            if (loss := trials[number].loss) is not None:
-                curve.add(seconds, loss, whole.part(trials[number].query.to_json()))
+        for seconds, number in self._incumbents:
+            if (loss := self.trials[number].loss) is not None:
+                curve.add(seconds, loss, whole.part(self.trials[number].query.to_json()))
         return curve
+
+    def _query(self, told: Mapping[str, Any]) -> Query | None:
+        """Return the query of a trial's ask, if it equals the query told."""
+        asked = self._queries[told["number"]]
+        return asked if asked.to_json() == told["query"] else None
 
     def _follow(self, told: Mapping[str, Any]) -> None:
         if task_run_id := told.get("task_run_id"):
             self.task_run_ids[told["number"]] = task_run_id
-        if failure := told["failure"]:
-            self._failed[told["number"]] = failure["cost_seconds"]
-        best = told["incumbent"]
-        if best is not None and (not self._led or self._led[-1][1] != best):
+        best, former = told["incumbent"], self._incumbents[-1:]
+        if best is not None and best not in [number for _, number in former]:
             # A killed process may not have recorded its last seconds.
-            since = self._led[-1][0] if self._led else 0.0
-            self._led.append((max(told["elapsed_seconds"], since), best))
+            since = max(told["elapsed_seconds"], *(seconds for seconds, _ in former), 0.0)
+            self._incumbents.append((since, best))
 
     def _check_order(self, event: LedgerEvent) -> None:
         """Check that trials are asked in order and before their other events."""
@@ -250,8 +224,21 @@ class _Events:
                 f"event {event.sequence} ({event.kind}) of trial {number} is misplaced"
             )
 
-    def _trial(self, document: Mapping[str, Any]) -> Trial:
-        """Return a trial that shares the query object of its ask, if both queries are equal."""
-        asked = self._queries.get(document["number"])
-        is_same = asked is not None and asked.to_json() == document["query"]
-        return Trial.from_json(document, self._space, asked if is_same else None)
+
+def replayed_events(ledger: Ledger, study: str, optimizer: Optimizer) -> ReplayedEvents:
+    """Bring a new optimizer to the state it had when the study stopped; return the other state.
+
+    Raises `DatabaseDamaged` if documents in the ledger were changed or damaged.
+    """
+    events, space = ReplayedEvents(), optimizer.space
+    with documents_of(study):
+        happened = list(events.read(ledger, study, space))
+    replay(optimizer, happened, ledger.memo(study))
+    history = {trial.number: trial for trial in optimizer.history}
+    with documents_of(study):
+        for document in ledger.trials(study, TrialState.WAITING, TrialState.RUNNING):
+            number = document["number"]
+            history[number] = Trial.from_json(document, space, history[number].query)
+    for trial in history.values():
+        events.trials.keep(trial)
+    return events

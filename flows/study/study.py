@@ -4,25 +4,24 @@ Every step is in the ledger before it has consequences: an ask before its trial 
 before the next ask. The next process that opens the study therefore finds its exact state.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from math import inf
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prefect_tune.flows.study.facts import StudyFacts, best_recheck
 from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.replayed import replayed_study
+from prefect_tune.flows.study.replayed import replayed_events, study_optimizer
 from prefect_tune.flows.study.retention import KeptPredictions, RungPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.events import (
     Asked,
-    ConstraintsMeasured,
     Retried,
     Told,
     event_document,
@@ -56,7 +55,6 @@ class Study:
     Attributes:
         plan: Plan of this session; by default the plan in the ledger.
         former_state: State before opening; interrupted if the process was killed.
-        former_bounds: Constraints recorded in the ledger.
         task_run_ids: Task run ids of ended trials by number, if any.
         failed_seconds: Seconds until the failure of each rerun trial, by number.
         facts: Result so far, as in the ledger.
@@ -72,8 +70,7 @@ class Study:
         self.plan = plan or StudyPlan.from_stored(stored)
         self.problem = self.plan.problem
         self.former_state = "interrupted" if stored.state == "running" else stored.state
-        former = StudyPlan.from_stored(stored)
-        self.former_flow_run, self.former_bounds = former.flow_run_id, former.options.bounds
+        self.former_flow_run = StudyPlan.from_stored(stored).flow_run_id
         self.facts = StudyFacts.from_stored(stored)
         space = self.problem.find_space()
         if space.digest != self.problem.space_digest:
@@ -82,11 +79,12 @@ class Study:
                 remedy="resume the study with the version that started it",
             )
         check_libraries(f"study {name!r}", algorithms_of(space))
-        replayed = replayed_study(store, self.ledger, name, self.plan, space)
-        self.optimizer, self.trials = replayed.optimizer, replayed.trials
-        self.ask_seconds, self.asking_seconds = replayed.ask_seconds, sum(replayed.ask_seconds)
-        self.task_run_ids, self.curve = replayed.task_run_ids, replayed.curve
-        self.failed_seconds = replayed.failed_seconds
+        self.optimizer = study_optimizer(store, self.plan, space)
+        events = replayed_events(self.ledger, name, self.optimizer)
+        self.trials, self.ask_seconds = events.trials, events.ask_seconds
+        self.asking_seconds = sum(events.ask_seconds)
+        self.task_run_ids, self.failed_seconds = events.task_run_ids, events.failed_seconds
+        self.curve = events.curve(self.plan.whole)
         self.choice_costs: ChoiceCosts | None = None
         self._pinned: int | None = None
         self._rung_pins: RungPins | None = None
@@ -102,8 +100,7 @@ class Study:
         with held_study(store, name):
             study = cls(store, name, plan)
             study.requeue_running()
-            if study.plan.options.bounds == study.former_bounds:
-                study.record(study.facts)  # new constraints must be recorded first
+            study.record(study.facts)
             yield study
 
     @property
@@ -120,11 +117,10 @@ class Study:
     def incumbent(self) -> Trial | None:
         """The current choice of the method, or of the re-evaluation of finalists."""
         best, finalists = self.optimizer.incumbent, self.facts.finalists
-        if best is None or not finalists or finalists[0].trial != best.number:
-            return best
-        chosen = self.trials[best_recheck(finalists).trial]
-        is_allowed = self.optimizer.history.violation(chosen) <= 0  # under current constraints
-        return chosen if is_allowed and picks_single_trial(self.plan, self.optimizer) else best
+        is_rechecked = best is not None and finalists and finalists[0].trial == best.number
+        if is_rechecked and picks_single_trial(self.plan, self.optimizer):
+            return self.trials[best_recheck(finalists).trial]
+        return best
 
     def seconds(self) -> float:
         """Return the study time, including this session."""
@@ -193,65 +189,41 @@ class Study:
         output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
         seconds, best = self.seconds(), self.incumbent
-        chosen = None if best is None else best.number
-        body = {**trial.to_json(), "elapsed_seconds": seconds, "incumbent": chosen}
-        body["output_bytes"] = output_bytes
+        facts = self._with_leaders(self.facts)
+        body = {
+            **trial.to_json(),
+            "elapsed_seconds": seconds,
+            "incumbent": facts.best_trial,
+            "output_bytes": output_bytes,
+        }
         if task_run_id:
             body["task_run_id"] = self.task_run_ids[trial.number] = task_run_id
-        self._append(Told.kind, body, trial)
+        result = None if facts == self.facts else facts.to_json()
+        self.ledger.append(self.name, Told.kind, body, trial.to_json(), result=result)
+        self.facts = facts
         if best is not None and best.loss is not None:
             self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
-        if chosen != self._pinned:
+        if facts.best_trial != self._pinned:
             self._pin_incumbent()
         if self._rung_pins is not None:
             self._rung_pins.tell(trial)
         if self._kept is not None:
-            self._kept.tell(trial, self.incumbent)
+            self._kept.tell(trial, best)
 
     def retry(self, number: int) -> None:
         """Requeue a failed trial."""
         failed = self.trials[number]
         if failed.failure is not None:
             self.failed_seconds[number] = failed.failure.cost_seconds
-        trial = failed.retried()
-        event = Retried(number)
+        trial, event = failed.retried(), Retried(number)
         self.optimizer.retry(number)
         self.trials.keep(trial)
-        self._append(event.kind, event_document(event), trial)
-
-    def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Record quantities of a complete trial that were measured after its end."""
-        self.optimizer.measure(number, constraints)
-        trial = self.trials[number].measured(constraints)
-        event = ConstraintsMeasured(number, constraints)
-        self.trials.keep(trial)
-        self._append(event.kind, event_document(event), trial)
-
-    def without_quantities(self) -> list[Trial]:
-        """Return trials that lack a bounded quantity and need it.
-
-        Full trials need it. Partial trials need it if the method honours constraints, or if a
-        partial trial may become the model, because the method uses subsets or no trial is full.
-        """
-        texts = {bounded.quantity.text for bounded in self.plan.options.bounds}
-        method = self.optimizer.method
-        counts_all = (
-            method.honours_constraints
-            or "subset" in method.fidelities
-            or not self.optimizer.history.complete
-        )
-        return [
-            t
-            for t in self.trials.values()
-            if t.state == TrialState.COMPLETE or counts_all
-            if t.evaluation is not None and not texts <= set(t.evaluation.constraints)
-        ]
+        self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
 
     def set_plan(self, plan: StudyPlan) -> None:
-        """Record the plan of this session, and the leaders under its constraints."""
+        """Record the plan of this session."""
         self.plan = plan
-        self.facts = self._with_leaders(self.facts)
-        self.ledger.update_study(self.name, settings=plan.to_json(), result=self.facts.to_json())
+        self.ledger.update_study(self.name, settings=plan.to_json())
 
     def note_versions(self) -> None:
         """Record the package versions of this session."""
@@ -273,16 +245,26 @@ class Study:
         """Count the time of the body, or from `since` (by `time.monotonic`), as study time."""
         return self._clock.running(since)
 
-    def untimed(self) -> AbstractContextManager[None]:
-        """Count no study time during the body."""
-        return self._clock.stopped()
-
     @contextmanager
     def searching(self) -> Iterator[None]:
         """Pin the incumbent's artifacts and resumable models during the body."""
         self._pin_incumbent()
-        self._pin_rungs()
-        self._keep_predictions()
+        optimizer, rule = self.optimizer, self.plan.options.ensemble
+        lease, pins = study_lease(self.name), self.store.index.pins
+        if optimizer.can_go_on:
+            model = optimizer.space.steps[-1].name
+            self._rung_pins = RungPins(pins, f"{lease} stretches", model, _PIN_SECONDS)
+            self._rung_pins.begin(self.trials.values())
+        kind = rule.kind if rule else optimizer.method.ensemble
+        self._kept = KeptPredictions(
+            self.store.records,
+            self.name,
+            lease,
+            optimizer.history.violation,
+            uses_all=kind in {"agnostic", "auto"} or optimizer.bootstraps is not None,
+            can_go_on=optimizer.can_go_on,
+        )
+        self._kept.begin(self.trials.values(), self.incumbent)
         try:
             yield
             self.record(self.facts)  # the last ask may have changed the predictions
@@ -290,7 +272,7 @@ class Study:
             if self._rung_pins is not None:
                 self._rung_pins.release()
                 self._rung_pins = None
-            self.store.index.pins.release(study_lease(self.name))
+            pins.release(lease)
 
     def _with_leaders(self, facts: StudyFacts) -> StudyFacts:
         """Return facts with the incumbent, or else the trial nearest to the constraints."""
@@ -302,37 +284,11 @@ class Study:
             nearest_trial=None if nearest is None else nearest.number,
         )
 
-    def _append(self, kind: str, body: Mapping[str, Any], trial: Trial) -> None:
-        """Append an event to the ledger, together with changed leaders."""
-        facts = self._with_leaders(self.facts)
-        result = None if facts == self.facts else facts.to_json()
-        self.ledger.append(self.name, kind, body, trial.to_json(), result=result)
-        self.facts = facts
-
     def _pin_incumbent(self) -> None:
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
             self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
             self._pinned = self.incumbent.number
-
-    def _pin_rungs(self) -> None:
-        if self.optimizer.can_go_on:
-            owner, model = f"{study_lease(self.name)} stretches", self.optimizer.space.steps[-1]
-            self._rung_pins = RungPins(self.store.index.pins, owner, model.name, _PIN_SECONDS)
-            self._rung_pins.begin(self.trials.values())
-
-    def _keep_predictions(self) -> None:
-        optimizer, rule = self.optimizer, self.plan.options.ensemble
-        kind = rule.kind if rule else optimizer.method.ensemble
-        self._kept = KeptPredictions(
-            self.store.records,
-            self.name,
-            study_lease(self.name),
-            optimizer.history.violation,
-            uses_all=kind in {"agnostic", "auto"} or optimizer.bootstraps is not None,
-            can_go_on=optimizer.can_go_on,
-        )
-        self._kept.begin(self.trials.values(), self.incumbent)
 
     def _set(self, trial: Trial) -> Trial:
         self.ledger.set_trial(self.name, trial.to_json())

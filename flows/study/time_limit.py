@@ -39,25 +39,17 @@ class TimeLimit:
     ) -> None:
         self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
         self._failed_seconds = failed_seconds or {}
-        self._lifted: int | None = None
+        self.lifted: int | None = None
+        """Number of the trial that may take a day; None if there is none."""
 
     @property
     def of_user(self) -> float | None:
         """Limit set by the user; None if there is none."""
         return None if self._is_adaptive else self._most
 
-    @property
-    def lifted(self) -> int | None:
-        """Number of the trial that may take a day; None if there is none."""
-        return self._lifted
-
-    def lift(self, number: int) -> None:
-        """Allow a trial to take a day."""
-        self._lifted = number
-
     def seconds(self, trial: Trial, budget: Budget) -> float:
         """Return the time limit of a trial that starts now."""
-        if trial.number == self._lifted:
+        if trial.number == self.lifted:
             return max(self._most, _DAY_SECONDS)
         if not self._is_adaptive:
             return self._most
@@ -87,7 +79,7 @@ class TimeLimit:
         potentially slow step, unless the trial is a rerun or has no limit.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
-        is_again = trial.number in {*self._failed_seconds, self._lifted}
+        is_again = trial.number in {*self._failed_seconds, self.lifted}
         if is_small or is_again or not self._costs.has_unknown(trial.query.configuration):
             return None
         allowed = self._costs.allowed_seconds(trial.query, budget)

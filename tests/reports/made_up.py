@@ -52,7 +52,7 @@ SUMMARY = from_document(StudyView, {
     "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "plugins": [],
     "ensemble": {"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},
     "model_trial": None, "model_is_partial": False, "instead_of": None,
-    "no_model": None, "model_of_folds": False, "model_subset": 1.0,
+    "no_model": None, "model_of_folds": False,
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
     "test_loss": 13.0, "single_best_test_loss": 13.5, "holdout": None, "chance_loss": 50.0,
     "decisions": {"notes": [NASTY], "race": {"begun": 90, "stopped": 40}}, "notes": [],
