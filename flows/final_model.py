@@ -1,7 +1,9 @@
 """Final model of a study: refits the chosen trials on all training rows and scores the result."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 
 from prefect_tune.flows.options.values import EnsembleRule
@@ -88,15 +90,11 @@ def fit_final_model(
     for_fit = (1 - _CHOICE_SHARE) * left  # a longer refit must not leave the choice without time
     after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
     choice = choose_members(study, best, seconds=max(left - after, _LEAST_CHOICE_SECONDS))
+    ending = _Ending(study, running, context, observer, seconds_left)
     if not _is_fitted(study, choice):
-        for text in _notes(study, choice):
-            observer.note(text)
-        model = _fitted(study, running, context, observer, choice, seconds_left)
-        study.record(replace(study.facts, model=model))
-        done = "averaged" if model.is_of_folds else "fitted"
-        observer.note(f"final model saved ({done} in {format_seconds(model.refit_seconds or 0.0)})")
+        study.record(replace(study.facts, model=ending.model(choice)))
     if not study.facts.model.is_scored:
-        _score(study, running, context, observer)
+        study.record(replace(study.facts, model=ending.score()))
 
 
 def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
@@ -167,64 +165,129 @@ def _weights(members: Members) -> tuple[WeightedTrial, ...]:
     return tuple(WeightedTrial(trial.number, weight) for trial, weight in members)
 
 
-def _notes(study: Study, choice: ChosenEnsemble) -> Iterator[str]:
-    rule, (trial, _), is_ensemble = ensemble_rule(study), choice.members[0], len(choice.members) > 1
-    yield from choice.notes
-    if rule is not None and rule.kind != "single" and not is_ensemble:
-        why = "no ensemble scored better on the held-out rows"
-        yield f"model: trial {trial.number} ({why if choice.losses else 'no ensemble'})"
-    if rule is not None and rule.size and 1 < len(choice.losses) < rule.size:
-        yield f"the ensemble has {len(choice.losses)} picks; more did not improve it"
-    if is_ensemble and study.plan.options.bounds:
-        yield "each member meets the constraints, but the ensemble is slower and larger"
-    if is_ensemble and not study.plan.options.use_cache:
-        yield "without a cache, members are fitted one after another"
-    if not trial.query.is_full and study.optimizer.history.incumbent is None:
-        fidelity = study.plan.whole.part(trial.query.to_json())
-        yield f"no full evaluation qualifies; trial {trial.number} is the best partial one ({fidelity})"
-    what = counted(len(choice.members), "member") if is_ensemble else f"trial {trial.number}"
-    yield f"fitting {what} on all training rows"
+@dataclass(frozen=True)
+class _Ending:
+    """The end of a study; the fields are the arguments of `fit_final_model`."""
 
+    study: Study
+    running: DaskTrials
+    context: StudyContext
+    observer: Observer
+    seconds_left: Callable[[], float]
 
-def _fitted(
-    study: Study,
-    running: DaskTrials,
-    context: StudyContext,
-    observer: Observer,
-    choice: ChosenEnsemble,
-    seconds_left: Callable[[], float],
-) -> ModelFacts:
-    """Fit and store the choice, or the first of the next best trials that can be the model."""
-    failures: list[FailedRefit] = []
-    for candidate in (choice, *map(ChosenEnsemble.alone, _others(study, choice))):
-        members = candidate.members
-        numbers = tuple(trial.number for trial, _ in members)
-        if failures:
-            observer.note(f"{failures[-1].reason}; trying trial {numbers[0]} instead")
-        try:
-            seconds, is_of_folds = _fit(study, running, context, observer, members, seconds_left)
-        except RefitFailed as failure:
-            failures.append(FailedRefit(numbers, masked(str(failure))))
-            continue
-        ensemble: Ensemble | None = None
-        if len(members) > 1 or candidate.losses:
-            weights, nested = _weights(members), candidate.nested
-            ensemble = Ensemble(candidate.kind, weights, candidate.losses, nested)
-        replaced: Replaced | None = None
-        if failures:
-            replaced = Replaced(failures[0].trials, failures[0].reason, tuple(failures))
-        return ModelFacts(
-            members=_weights(members),
-            ensemble=ensemble,
-            is_of_folds=is_of_folds,
-            refit_seconds=seconds,
-            instead_of=replaced,
-            limits=_limits(study),
+    def model(self, choice: ChosenEnsemble) -> ModelFacts:
+        """Fit and store the choice, or the first of the next best trials that can be the model."""
+        self._note(choice)
+        failures: list[FailedRefit] = []
+        for candidate in (choice, *map(ChosenEnsemble.alone, _others(self.study, choice))):
+            numbers = tuple(trial.number for trial, _ in candidate.members)
+            if failures:
+                self.observer.note(f"{failures[-1].reason}; trying trial {numbers[0]} instead")
+            try:
+                seconds, is_of_folds = self._fit(candidate.members)
+            except RefitFailed as failure:
+                failures.append(FailedRefit(numbers, masked(str(failure))))
+                continue
+            done = "averaged" if is_of_folds else "fitted"
+            self.observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
+            members, losses, nested = (
+                _weights(candidate.members),
+                candidate.losses,
+                candidate.nested,
+            )
+            replaced = [Replaced(one.trials, one.reason, tuple(failures)) for one in failures[:1]]
+            is_compared = len(members) > 1 or losses
+            return ModelFacts(
+                members=members,
+                ensemble=Ensemble(candidate.kind, members, losses, nested) if is_compared else None,
+                is_of_folds=is_of_folds,
+                refit_seconds=seconds,
+                instead_of=next(iter(replaced), None),
+                limits=_limits(self.study),
+            )
+        raise StudyFailed(
+            f"study {self.study.name!r} ended without a model: "
+            f"{counted(len(failures), 'refit')} failed; {failures[0].reason}. Its trials are kept, "
+            "and the same command tries again"
         )
-    raise StudyFailed(
-        f"study {study.name!r} ended without a model: {counted(len(failures), 'refit')} failed; "
-        f"{failures[0].reason}. Its trials are kept, and the same command tries again"
-    )
+
+    def _note(self, choice: ChosenEnsemble) -> None:
+        """Report the choice, and why it is not what the user may expect."""
+        study, rule, is_ensemble = self.study, ensemble_rule(self.study), len(choice.members) > 1
+        trial, _ = choice.members[0]
+        notes = list(choice.notes)
+        if rule is not None and rule.kind != "single" and choice.losses and not is_ensemble:
+            notes.append(f"model: trial {trial.number} (no ensemble scored better)")
+        if is_ensemble and study.plan.options.bounds:
+            notes.append("each member meets the constraints, but the ensemble is slower and larger")
+        if not trial.query.is_full and study.optimizer.history.incumbent is None:
+            part = f"trial {trial.number} ({study.plan.whole.part(trial.query.to_json())})"
+            notes.append(f"no full evaluation qualifies; the best partial one is {part}")
+        what = counted(len(choice.members), "member") if is_ensemble else f"trial {trial.number}"
+        for text in (*notes, f"fitting {what} on all training rows"):
+            self.observer.note(text)
+
+    def _fit(self, members: Members) -> tuple[float, bool]:
+        """Fit and store a model, or the mean of the fold models if the time is too short.
+
+        Returns the seconds, and whether the model is a mean; raises `RefitFailed` or `StoreLost`.
+        """
+        study, trials = self.study, [trial for trial, _ in members]
+        fit = partial(refit_model, study, self.running, self.context, members)
+        if self.seconds_left() == inf or not can_average_folds(study, trials):
+            return fit(), False
+        after_seconds = _AFTER_SECONDS + scoring_seconds(study, trials) - _GRACE_SECONDS
+        needed = refit_seconds(study, trials, self.running.n_slots)
+
+        def check() -> None:
+            if self.seconds_left() < after_seconds + _AVERAGING_SECONDS:
+                raise OutOfTime
+
+        reason = "it took longer than expected"
+        if needed > (self.seconds_left() - after_seconds) * _HOPE:
+            reason = f"a refit takes about {format_seconds(needed)}"
+        else:
+            with suppress(OutOfTime):
+                return fit(check), False
+        try:
+            seconds = average_folds(self.running, self.context, members)
+        except RefitFailed as failure:  # the cache has lost a model
+            self.observer.note(f"{failure}; fitting on all training rows instead, in longer time")
+            return fit(), False
+        self.observer.note(
+            f"too little time to fit on all training rows ({reason}): the model averages the fold "
+            f"models; the next run of study {study.name} refits it on all rows"
+        )
+        return seconds, True
+
+    def score(self) -> ModelFacts:
+        """Score the stored model on the test rows; for an ensemble, also the best trial alone."""
+        study, facts, best = self.study, self.study.facts.model, self.study.incumbent
+        model = alone = score_model(self.running, self.context)
+        tested = {"": model}
+        if len(facts.members) > 1 and best is not None:
+            member = folds_of(best) if facts.is_of_folds else member_of(study, best)
+            if model.loss is not None or model.undefined:
+                alone = score_model(self.running, self.context, member)
+            tested[f"trial {best.number} alone: "] = alone
+        losses, note = LossWords(study.plan.metric), self.observer.note
+        for whose, test in tested.items():
+            if test.loss is not None:
+                note(f"{whose}{losses.name} on the test rows {losses.of(test.loss)}")
+            elif test.undefined:
+                note(f"{whose}{losses.name} on the test rows is undefined: {test.undefined}")
+        if model.equal is not None:
+            note(losses.without_equal(model.equal))
+        return replace(
+            facts,
+            is_scored=model.is_final and alone.is_final,
+            usefulness=_usefulness(study, model.usefulness),
+            test_loss=model.loss,
+            equal_rows=model.equal,
+            test_loss_undefined=model.undefined or None,
+            single_best_test_loss=alone.loss,
+            single_best_test_loss_undefined=alone.undefined or None,
+        )
 
 
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
@@ -238,76 +301,6 @@ def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
     others = [*ranked.values()][is_single:]
     others.sort(key=lambda trial: paths[trial.query.configuration.path] is not trial)
     return others[:_MOST_OTHERS]
-
-
-def _fit(
-    study: Study,
-    running: DaskTrials,
-    context: StudyContext,
-    observer: Observer,
-    members: Members,
-    seconds_left: Callable[[], float],
-) -> tuple[float, bool]:
-    """Fit and store a model, or the mean of the fold models if the time is too short.
-
-    Returns the seconds, and whether the model is a mean; raises `RefitFailed` or `StoreLost`.
-    """
-    trials = [trial for trial, _ in members]
-    if seconds_left() == inf or not can_average_folds(study, trials):
-        return refit_model(study, running, context, members), False
-    after_seconds = _AFTER_SECONDS + scoring_seconds(study, trials) - _GRACE_SECONDS
-    needed = refit_seconds(study, trials, running.n_slots)
-
-    def check() -> None:
-        if seconds_left() < after_seconds + _AVERAGING_SECONDS:
-            raise OutOfTime("it took longer than expected")
-
-    try:
-        if needed > (seconds_left() - after_seconds) * _HOPE:
-            raise OutOfTime(f"a refit takes about {format_seconds(needed)}")
-        return refit_model(study, running, context, members, check), False
-    except OutOfTime as reason:
-        try:
-            seconds = average_folds(running, context, members)
-        except RefitFailed as failure:  # the cache has lost a model
-            observer.note(f"{failure}; fitting on all training rows instead, in longer time")
-            return refit_model(study, running, context, members), False
-        observer.note(
-            f"too little time to fit on all training rows ({reason}): the model averages the fold "
-            f"models; the next run of study {study.name} refits it on all rows"
-        )
-        return seconds, True
-
-
-def _score(study: Study, running: DaskTrials, context: StudyContext, observer: Observer) -> None:
-    """Score the stored model on the test rows; for an ensemble, also the best trial alone."""
-    facts, best = study.facts.model, study.incumbent
-    model = alone = score_model(running, context)
-    tested = {"": model}
-    if len(facts.members) > 1 and best is not None:
-        member = folds_of(best) if facts.is_of_folds else member_of(study, best)
-        if model.loss is not None or model.undefined:
-            alone = score_model(running, context, member)
-        tested[f"trial {best.number} alone: "] = alone
-    facts = replace(
-        facts,
-        is_scored=model.is_final and alone.is_final,
-        usefulness=_usefulness(study, model.usefulness),
-        test_loss=model.loss,
-        equal_rows=model.equal,
-        test_loss_undefined=model.undefined or None,
-        single_best_test_loss=alone.loss,
-        single_best_test_loss_undefined=alone.undefined or None,
-    )
-    study.record(replace(study.facts, model=facts))
-    losses = LossWords(study.plan.metric)
-    for whose, test in tested.items():
-        if test.loss is not None:
-            observer.note(f"{whose}{losses.name} on the test rows {losses.of(test.loss)}")
-        elif test.undefined:
-            observer.note(f"{whose}{losses.name} on the test rows is undefined: {test.undefined}")
-    if model.equal is not None:
-        observer.note(losses.without_equal(model.equal))
 
 
 def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:

@@ -15,19 +15,18 @@ from observing import Heard
 from studies import context_of, draw
 from worlds import evaluation
 
-from prefect_tune.flows import final_model
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.refitting import _in_turn
 from prefect_tune.flows.results.predict import final_model as saved_model
+from prefect_tune.flows.study import ensemble
 from prefect_tune.flows.study.ensemble import ChosenEnsemble
 from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers import Trial
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final_model import Member
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow
@@ -115,15 +114,14 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int
         asked: list[tuple[str, int | None]] = []
 
         def chosen(
-            study: Study, kind_asked: str, size: int | None, restore: object, seconds: float
+            study: Study, _: Trial, kind_asked: str, size: int | None, seconds: float
         ) -> ChosenEnsemble:
-            assert callable(restore)
             assert seconds == inf
             asked.append((kind_asked, size))
             members = tuple((study.trials[int(n[1:])], w) for n, w in weights.items())
             return ChosenEnsemble(kind, members, (10.0, 9.0))
 
-        monkeypatch.setattr(final_model, "choose_ensemble", chosen)
+        monkeypatch.setattr(ensemble, "choose_ensemble", chosen)
         return asked
 
     return decide
@@ -182,15 +180,6 @@ def test_the_best_trial_is_tested_alone_at_no_cost_if_it_is_a_member(ending, cho
     assert [member["trial"] for member in about["members"]] == [0, 1]
 
 
-def test_members_that_begin_alike_take_turns_with_others() -> None:
-    begin = ("a", "a", "b", "a", "b")
-    members = [
-        Member(number, {"configuration": {"rescale": rescale, "fit model": number}})
-        for number, rescale in enumerate(begin)
-    ]
-    assert [member.number for member in _in_turn(members)] == [0, 2, 1, 4, 3]
-
-
 def test_what_members_are_made_of_is_pinned_until_the_model_is_there(ending, choose) -> None:
     choose("greedy", t2=0.5, t0=0.5)
     seen: list[set[str]] = []
@@ -207,32 +196,26 @@ def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monke
         raise ValueError("no")
 
     monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
-    with pytest.raises(StudyFailed, match="5 refits failed"):
+    with pytest.raises(StudyFailed, match="4 refits failed"):
         ending.end(EnsembleRule("greedy", 2))
     assert ending.pinned() == set()
 
 
-def test_without_a_cache_one_task_fits_all_members_with_a_note(ending, choose) -> None:
+def test_without_a_cache_one_task_fits_all_members(ending, choose) -> None:
     choose("greedy", t2=0.5, t0=0.5)
     cached = ending.end(EnsembleRule("greedy", 2))
     ending.study.record(replace(ending.study.facts, model=ModelFacts()))
     uncached = ending.end(EnsembleRule("greedy", 2), use_cache=False)
     assert ending.workers.names == ["refit", "score", "score"]
-    assert any("without a cache" in note for note in ending.notes)
     losses = ("test_loss", "single_best_test_loss")
     assert [cached[name] for name in losses] == [uncached[name] for name in losses]
 
 
-def test_a_model_that_is_there_is_not_fitted_again_unless_another_trial_is_the_best(
-    ending, choose
-) -> None:
+def test_a_model_that_is_there_is_not_fitted_again(ending, choose) -> None:
     choose("greedy", t2=0.5, t0=0.5)
     ending.end(EnsembleRule("greedy", 2))
     ending.end(EnsembleRule("greedy", 2))
     assert ending.workers.names == []
-    tell(ending.study, evaluation(1.0), draw(ending.context, 20))
-    ending.end(EnsembleRule("greedy", 2))
-    assert ending.workers.names[-2:] == ["score", "score"]
 
 
 def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending) -> None:
@@ -306,7 +289,7 @@ def test_an_ensemble_that_cannot_be_chosen_does_not_cost_the_model(
     def fail(*_: Any, **__: Any) -> ChosenEnsemble:
         raise error
 
-    monkeypatch.setattr(final_model, "choose_ensemble", fail)
+    monkeypatch.setattr(ensemble, "choose_ensemble", fail)
     summary = ending.end(EnsembleRule("auto"))
     assert summary["model_trial"]["trial"] == BEST
     assert any(f"no ensemble could be chosen: {type(error).__name__}" in n for n in ending.notes)

@@ -14,7 +14,6 @@ from sklearn.pipeline import Pipeline
 from user_spaces import PRELUDE
 
 from prefect_tune.flows import final_model as ending
-from prefect_tune.flows import refitting
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
@@ -25,8 +24,6 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.storage import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.prefect_tasks import REFIT_TIMES
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun
 
@@ -175,32 +172,13 @@ def test_without_a_cache_or_under_constraints_folds_are_never_averaged(ended) ->
 def slow_refits(monkeypatch) -> None:
     """A refit on all rows takes 50 s."""
 
-    def seconds(*arguments: Any) -> float:
-        return 50.0 * (arguments[3] if len(arguments) > 3 else 1.0)
-
-    for module in (ending, refitting):
-        monkeypatch.setattr(module, "refit_seconds", seconds)
-
-
-@pytest.mark.usefixtures("slow_refits")
-def test_what_ran_on_few_rows_is_fitted_on_as_many_as_there_is_time_for(tmp_path) -> None:
-    ended = looked_at(tmp_path)
-    summary = ended.end(30.0)
-    assert (summary["model_of_folds"], summary["model_subset"]) == (False, 0.5)
-    model, about = final_model(ended.store, ended.name)
-    assert about["subset"] == 0.5
-    with Study.opened(ended.store, ended.name) as study:
-        split = load_split(ended.store, study.problem.split)
-        n_rows = len(split.training(REFIT, load_dataset(ended.store, study.problem.dataset).strata))
-    n_fitted = model[-1].n_samples_fit_
-    assert n_fitted == pytest.approx(n_rows / 2, abs=2)
-    assert ended.end(1e3)["model_subset"] == 1.0  # a later session with time refits it
+    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 50.0)
 
 
 @pytest.mark.usefixtures("slow_refits")
 def test_where_no_more_rows_fit_the_time_the_models_of_the_folds_do(tmp_path) -> None:
     summary = looked_at(tmp_path).end(3.0)
-    assert (summary["model_of_folds"], summary["model_subset"]) == (True, pytest.approx(1 / 9))
+    assert summary["model_of_folds"]
 
 
 @pytest.mark.usefixtures("slow_refits")
@@ -215,13 +193,11 @@ def test_time_for_a_refit_is_held_back_only_where_it_fits(ended) -> None:
 def test_time_for_a_short_refit_and_the_choice_of_an_ensemble_is_held_back(
     ended, monkeypatch
 ) -> None:
-    for module in (ending, refitting):
-        monkeypatch.setattr(module, "refit_seconds", lambda *_: 4.5)
+    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 4.5)
     monkeypatch.setattr(ending, "choosing_seconds", lambda *_: 7.0)
     with Study.opened(ended.store, ended.name) as study:
         assert 6.5 <= ending.ending_seconds(study, 1, 2.0) < 7  # more than the share it may have
         study.plan = changed(study.plan, budget=200.0)
-        monkeypatch.setattr(refitting, "refit_seconds", lambda *_: 9.0)
         monkeypatch.setattr(ending, "refit_seconds", lambda *_: 9.0)
         assert 11 <= ending.ending_seconds(study, 1, 2.0) < 12
         study.plan = changed(study.plan, budget=60.0, ensemble=EnsembleRule("agnostic"))
@@ -239,19 +215,4 @@ def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -
 @pytest.mark.usefixtures("slow_refits")
 def test_where_folds_may_not_be_averaged_the_refit_takes_its_time(ended) -> None:
     summary = ended.end(-2.0, no_cache=True)
-    assert (summary["model_of_folds"], summary["model_subset"]) == (False, 1.0)
-
-
-@pytest.mark.usefixtures("slow_refits")
-def test_what_ran_on_few_rows_is_refitted_on_few_where_folds_may_not_be_averaged(tmp_path) -> None:
-    for seconds, subset in ((30.0, 0.5), (3.0, pytest.approx(1 / 9))):
-        summary = looked_at(tmp_path / str(seconds)).end(seconds, no_cache=True)
-        assert (summary["model_of_folds"], summary["model_subset"]) == (False, subset)
-
-
-def test_a_refit_may_take_as_much_longer_than_its_limit_as_its_trial_did(ended) -> None:
-    with Study.opened(ended.store, ended.name) as study:
-        limit, best = study.plan.trial_limits().seconds, study.incumbent
-        slow = replace(best, evaluation=replace(best.evaluation, cost_seconds=5 * limit))
-        assert refitting._times(study, [best, best]) == REFIT_TIMES
-        assert refitting._times(study, [best, slow]) == 5 * REFIT_TIMES
+    assert not summary["model_of_folds"]

@@ -315,21 +315,6 @@ def test_a_study_whose_run_was_resumed_elsewhere_cuts_what_runs() -> None:
     assert done.study.numbers("waiting") == [1]
 
 
-def test_a_paused_study_waits_untimed_and_goes_on() -> None:
-    requests = RunRequests()
-
-    def pause() -> None:
-        requests.is_paused = True
-
-    def resume() -> None:
-        requests.is_paused = False
-
-    heard = Changes(pause, lambda: None, resume)
-    done = Searched(trials=5, requests=requests, heard=heard)
-    assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
-    assert done.study.n_pauses == 1
-
-
 def test_followers_see_what_runs_the_phase_of_the_method_what_is_left_and_the_incumbents() -> None:
     done = Searched(trials=5)
     first, last = done.heard.ticks[0], done.heard.ticks[-1]
@@ -405,17 +390,6 @@ class OfTwoModels(WrittenStudy):
         other = next(Query(c) for c in drawn if c.path[-1] != QUERY.configuration.path[-1])
         trial = super().ask(budget)
         return self._set(replace(trial, query=QUERY if trial.number < 3 else other))
-
-
-def test_after_a_timeout_another_algorithm_is_next() -> None:
-    done = Searched({(0, 1): "times out"}, OfTwoModels(), seconds=9)
-    complete = done.study.numbers("complete")
-    assert [t.attempts for t in done.study.trials.values()][:4] == [1, 1, 0, 1]
-    failure = done.study.trials[2].failure
-    assert failure is not None
-    assert (failure.kind, failure.cost_seconds) == ("timeout", 0.0)
-    assert complete[0] == 1
-    assert done.heard.notes == []
 
 
 def test_a_first_result_after_the_budget_is_announced_once_with_seconds() -> None:

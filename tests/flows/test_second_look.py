@@ -19,7 +19,7 @@ from worlds import evaluation, mixed_space
 from prefect_tune.flows.final_model import fit_final_model
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reevaluation import measure_missing, recheck_finalists, restore_predictions
+from prefect_tune.flows.reevaluation import recheck_finalists
 from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.finalists import finalists_of, recheck_seconds
 from prefect_tune.flows.study.study import Study
@@ -194,29 +194,6 @@ def test_of_several_that_run_at_once_one_over_a_limit_fails_alone(looked) -> Non
     assert looked.chosen == 3
 
 
-def test_predictions_are_restored_in_parallel_without_a_trial_that_fails(looked) -> None:
-    workers: Any = Workers({2: 10.0, 3: TimeoutError("took long"), 5: 15.0})
-    restore_predictions(looked.study, workers, looked.context, looked.heard, looked.trials)
-    assert [asked["number"] for asked in workers.asked] == [2, 3, 2, 3, 5]
-    assert "trial 3" in looked.notes[1]
-    assert "took long" in looked.notes[1]
-
-
-def test_missing_quantities_are_measured_side_by_side_and_failures_are_noted(
-    looked, monkeypatch
-) -> None:
-    workers: Any = Workers({2: 10.0, 3: None, 5: MemoryError("took much")})
-    measured: list[int] = []
-    monkeypatch.setattr(looked.study, "without_quantities", lambda: looked.trials)
-    monkeypatch.setattr(looked.study, "measure", lambda number, _: measured.append(number))
-    measure_missing(looked.study, workers, looked.context, 7.0, looked.heard)
-    assert (workers.most, workers.limits, measured) == (2, [7.0, 7.0], [2])
-    assert [note.partition(" could")[0] for note in looked.notes[1:]] == ["trial 3", "trial 5"]
-    workers.again = {2: StoreLost("away"), 3: StoreLost("away")}
-    with pytest.raises(StoreLost, match="away"):
-        measure_missing(looked.study, workers, looked.context, 7.0, looked.heard)
-
-
 def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None:
     seconds = iter([1.0, 1.0, 99.0, 60.5])
     looked.plan(budget=60.0)
@@ -263,9 +240,9 @@ def test_what_was_seen_before_an_interrupt_is_known_and_leaves_no_record(looked)
     with pytest.raises(KeyboardInterrupt):
         recheck_finalists(looked.study, workers, looked.context, looked.heard)
     assert looked.study.facts.rechecks == rechecks[:2]
-    assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
     again = looked.again(evaluates=True)
     assert [asked["number"] for asked in again.asked] == RANKED[2:]
+    assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
 
 
 def test_groups_that_cannot_be_dealt_otherwise_end_the_look(looked, monkeypatch) -> None:
@@ -348,17 +325,6 @@ def test_there_are_finalists_where_the_study_ends_in_one_trial(
     bounds = (SimpleNamespace(constraint=Constraint("x", 1.0)),) if is_bound else ()
     looked.plan(ensemble=None if rule is None else EnsembleRule(rule), constraint=bounds)
     assert bool(looked.finalists()) is is_looked_at
-
-
-def test_a_trial_that_breaks_a_constraint_set_since_is_not_chosen(looked, monkeypatch) -> None:
-    looked.again(15.0, 11.0, 20.0, 20.0, 20.0)
-    assert looked.chosen == 3
-    history = looked.study.optimizer.history
-    monkeypatch.setattr(history, "violation", lambda trial: float(trial.number == 3))
-    assert looked.chosen == 2
-    monkeypatch.setattr(history, "best", lambda _: [history[2]])
-    looked.again()
-    assert looked.study.facts.finalists == ()
 
 
 @pytest.mark.parametrize("rule", [None, EnsembleRule("single")])

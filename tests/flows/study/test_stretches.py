@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from contracts.store import entry, present, put
-from flow_studies import changed, enter, entered, pinned, plan_of
+from flow_studies import enter, entered, pinned
 from flow_studies import tell as tell_came
 from studies import context_of, draw, evaluate, store_of
 from worlds import evaluation
@@ -19,15 +19,11 @@ from prefect_tune.flows.study import retention as stretch_pins
 from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
-from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow
 
 NAME = "stretches"
-
-
-SIZE = QuantityBound(Quantity("model_size_bytes"), 1e9)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +70,7 @@ def test_an_incumbent_that_was_stopped_says_at_what(study) -> None:
 
 
 def test_only_full_trials_become_members_of_an_ensemble(study) -> None:
-    chosen = choose_ensemble(study, "greedy", 4)
+    chosen = choose_ensemble(study, study.incumbent, "greedy", 4)
     assert chosen is not None
     assert [trial.number for trial, _ in chosen.members] == [3, 4]
     assert chosen.losses[-1] < chosen.losses[0] == min(study.optimizer.history.losses)
@@ -95,33 +91,11 @@ def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
     assert (found["cost_seconds"][1:] > 0).all()
 
 
-def test_a_constraint_that_is_set_later_is_measured_of_what_could_be_chosen(study) -> None:
-    study.plan = changed(study.plan, constraint=(SIZE,))
-    assert [t.number for t in study.without_quantities()] == [3, 4]
-
-
-def test_a_constraint_that_is_set_later_finds_an_answer_where_nothing_is_full(context) -> None:
-    store, name = store_of(context), "only stopped"
+def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(context) -> None:
     options = {"method": "halving", "option": {"fidelity": "folds"}}
-    with entered(context, name, **options) as study:
+    with entered(context, "only stopped", **options) as study:
         for seed in (1, 7):
             tell(study, replace(draw(context, seed), folds=1), context)
-        best = study.incumbent
-        assert best is not None
-        assert study.facts.best_trial == best.number
-    with Study.opened(store, name, plan_of(context, **options, constraint=(SIZE,))) as study:
-        study.set_plan(study.plan)
-        assert study.incumbent is None  # nothing says that it is small enough
-        assert study.facts.best_trial is None
-        missing = study.without_quantities()
-        assert [t.number for t in missing] == [0, 1]
-        for trial in missing:
-            study.measure(trial.number, {"model_size_bytes": 7.0})
-        assert study.incumbent is not None
-        assert study.facts.best_trial == study.incumbent.number == best.number
-
-
-def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(study) -> None:
     found = curve(study, "only stopped")
     told = [TrialView(event.body) for event in study.ledger.events("only stopped", "tell")]
     assert found["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]

@@ -98,13 +98,11 @@ def test_what_happens_is_in_the_ledger(store, enter) -> None:
     with Study.opened(store, name) as study:
         run(study, None, 1.0)
         study.retry(0)
-        study.measure(1, {"model_size_bytes": 7.0})
     ledger = Ledger(store.database)
     kinds = [event.kind for event in ledger.events(name)]
-    assert kinds == ["ask", "tell", "ask", "tell", "retry", "measure"]
-    first, second = ledger.trials(name)
+    assert kinds == ["ask", "tell", "ask", "tell", "retry"]
+    first, _ = ledger.trials(name)
     assert (first["state"], first["attempts"], first["failure"]) == ("waiting", 1, None)
-    assert second["evaluation"]["constraints"] == {"model_size_bytes": 7.0}
 
 
 def killed(*_: object, **__: object) -> None:
@@ -127,24 +125,9 @@ def test_readers_find_the_nearest_trial_where_none_meets_the_constraints(store, 
             tell(study, replace(evaluation(loss), constraints={SIZE.quantity.text: size}))
         view = read_study(store, name)
         assert (view.incumbent, view.nearest_infeasible.trial) == (None, 1)
-        study.measure(0, {SIZE.quantity.text: 7.0})
+        tell(study, replace(evaluation(4.0), constraints={SIZE.quantity.text: 7.0}))
     view = read_study(store, name)
-    assert (view.incumbent.trial, view.nearest_infeasible) == (0, None)
-
-
-def test_who_leads_changes_with_the_constraints_that_are_recorded(store, enter) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, 3.0)
-        bounded = changed(study.plan, constraint=(SIZE,))
-    with Study.opened(store, name, bounded) as study:
-        assert read_study(store, name).incumbent.trial == 0  # killed now, it has none
-        study.set_plan(bounded)
-        view = read_study(store, name)
-        assert (view.incumbent, view.nearest_infeasible.trial) == (None, 0)
-    with Study.opened(store, name, changed(bounded, constraint=())) as study:
-        study.set_plan(study.plan)
-        assert read_study(store, name).incumbent.trial == 0
+    assert (view.incumbent.trial, view.nearest_infeasible) == (2, None)
 
 
 def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(store, enter) -> None:
@@ -217,8 +200,6 @@ def test_what_the_optimizer_refuses_is_not_in_the_ledger(store, enter) -> None:
         trial = begin(study)
         with pytest.raises(ValueError, match="nan"):
             study.tell(trial.completed(evaluation(float("nan"))))
-        with pytest.raises(ValueError, match="no loss"):
-            study.measure(0, {"model_size_bytes": 1.0})
     assert [event.kind for event in Ledger(store.database).events(name)] == ["ask"]
 
 
