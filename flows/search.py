@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 
 from prefect_tune.flows.options.values import StopRule
@@ -42,44 +42,6 @@ _LAST_ASKS = 10
 """Number of recent asks whose durations are passed to the method one by one."""
 
 
-def search(
-    study: Study,
-    running: DaskTrials,
-    stop_rule: StopRule,
-    pace: ServerPace,
-    observer: Observer,
-    *,
-    only: Collection[int] | None = None,
-    reserve: Callable[[float], float] = lambda _: 0.0,
-    requests: RunRequests | None = None,
-) -> str:
-    """Run trials until the stop rule holds, then wait for running trials; return the reason to end.
-
-    If the time ends or the flow is interrupted, running trials are cut and requeued for the next
-    session of the study. `only` restricts the search to waiting trials with these numbers. If
-    `requests` end the run, running trials end, and no other trial starts. `reserve` takes the
-    maximum, a quarter of the budget, and returns the seconds to reserve for the work after the
-    search. Raises `NoWorkers` if no usable worker is left, or none could be started for a long
-    time.
-    """
-    plan = study.plan
-    limit = TimeLimit(
-        study.optimizer.costs,
-        plan.trial_limits().seconds,
-        is_adaptive=plan.options.trial_timeout is None,
-        failed_seconds=study.failed_seconds,
-    )
-    running_search = _Search(
-        study, running, stop_rule, pace, observer, only, reserve, limit, requests or RunRequests()
-    )
-    try:
-        return running_search.run()
-    except BaseException:
-        running.cut()
-        study.requeue_running()
-        raise
-
-
 def progress_of(
     study: Study,
     stop_rule: StopRule,
@@ -114,35 +76,60 @@ def progress_of(
 
 
 @dataclass
-class _Search:
-    """State of one search; the first fields are the arguments of `search`."""
+class Search:
+    """One search of a study.
+
+    Attributes:
+        only: Numbers of waiting trials that the search is restricted to; None for a whole search.
+        reserve: Takes the maximum, a quarter of the budget, and returns the seconds to reserve for
+            the work after the search.
+        requests: Requests to end the run. If there is one, running trials end, and no other starts.
+    """
 
     study: Study
     running: DaskTrials
     stop_rule: StopRule
     pace: ServerPace
     observer: Observer
-    only: Collection[int] | None
-    reserve: Callable[[float], float]
-    time_limit: TimeLimit
-    requests: RunRequests
-    waits: bool = False
-    is_late: bool = False
-    reported: set[str] = field(default_factory=set)
-    remaining_time: RemainingTime = field(init=False)
+    _: KW_ONLY
+    only: Collection[int] | None = None
+    reserve: Callable[[float], float] = lambda _: 0.0
+    requests: RunRequests = field(default_factory=RunRequests)
+    waits: bool = field(default=False, init=False)
+    is_late: bool = field(default=False, init=False)
+    reported: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
+        plan = self.study.plan
+        self.time_limit = TimeLimit(
+            self.study.optimizer.costs,
+            plan.trial_limits().seconds,
+            is_adaptive=plan.options.trial_timeout is None,
+        )
         self.remaining_time = RemainingTime(self.study.seconds())
 
     def run(self) -> str:
+        """Run trials until the stop rule holds, then wait for running ones; return the reason.
+
+        If the time ends or the flow is interrupted, running trials are cut and requeued for the
+        next session of the study. Raises `NoWorkers` if no usable worker is left, or none could be
+        started for a long time.
+        """
+        try:
+            return self._run()
+        except BaseException:
+            self.running.cut()
+            self.study.requeue_running()
+            raise
+
+    def _run(self) -> str:
         reason = ""
         while True:
             if self.requests.is_ended or not self.running.n_running:
                 self._obey()
             reason = reason or self._start_trials()
             if reason and not self.running.n_running:
-                self._obey()
-                return reason
+                break
             for ended in self.running.collect(_TICK_SECONDS):
                 self._settle(ended)
             if reason and self.study.next_waiting(self.only) is not None:
@@ -151,9 +138,11 @@ class _Search:
             self._note_overtime()
             if self._is_spent():
                 for trial in self.running.cut():
-                    self.study.requeue(trial)
-                self._obey()
-                return _TIME_USED
+                    self.study.set_trial(trial.waiting())
+                reason = _TIME_USED
+                break
+        self._obey()
+        return reason
 
     def _note_overtime(self) -> None:
         """Report once that the first result comes after the end of the budget."""
@@ -183,7 +172,7 @@ class _Search:
                 return reason
             budget = self._budget()
             self.running.submit(
-                self.study.start(trial),
+                self.study.set_trial(trial.started()),
                 self.pace.report,
                 self.time_limit.seconds(trial, budget),
                 pilot_seconds=self.time_limit.pilot_seconds(trial, budget),
@@ -282,7 +271,7 @@ class _Search:
         elif ended.failure is not None and ended.failure.message != DIED:
             trial = trial.failed(ended.failure)
         elif trial.deaths + 1 < _MOST_DEATHS:
-            self.study.requeue_after_crash(trial)
+            self.study.set_trial(trial.died())
             self.observer.note(f"trial {trial.number} was requeued: {DIED}")
             return
         else:
@@ -345,9 +334,9 @@ class _Search:
     def _requeue_lost(self, trial: Trial, outcome: TrialOutcome) -> None:
         if outcome.is_lost_to_all:
             with suppress(StoreLost):  # the ledger may be on the same full disk
-                self.study.requeue(trial)
+                self.study.set_trial(trial.waiting())
             raise StoreLost(outcome.lost)
-        self.study.requeue(trial)
+        self.study.set_trial(trial.waiting())
         if self.running.bench(outcome.worker) == 0:
             raise NoWorkers(outcome.lost)
         self.observer.note(

@@ -21,9 +21,9 @@ from prefect_tune.flows.promotion import decide_promotions
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
-from prefect_tune.flows.search import progress_of, search
+from prefect_tune.flows.search import Search, progress_of
 from prefect_tune.flows.series.series import HeldSeries
-from prefect_tune.flows.study.explanations import changed_code, left_out_for_memory
+from prefect_tune.flows.study.explanations import changed_code
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -67,7 +67,6 @@ def run_study(
         observer.attach(study)
         close_previous_flow_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
-        study.note_versions()
         at_start(study)
         _name_flow_run(flow_run_id, study)
         outage = OutageNote(observer)
@@ -179,16 +178,17 @@ def _run(
     ) as running:
         if only is None:
             with study.searching():
-                reason = search(
+                reason = Search(
                     study, running, plan.options.stop_rule, pace, observer, requests=requests,
                     reserve=lambda most: ending_seconds(study, running.n_slots, most),
-                )  # fmt: skip
+                ).run()  # fmt: skip
                 observer.note(f"search finished: {reason}")
                 observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
                 recheck_finalists(study, running, context, observer)
         else:
             open_end = StopRule()
-            reason = search(study, running, open_end, pace, observer, only=only, requests=requests)
+            search = Search(study, running, open_end, pace, observer, only=only, requests=requests)
+            reason = search.run()
             observer.note(f"search finished: {reason}")
         _record_decisions(study, observer, study.optimizer.notes if only is None else ())
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
@@ -211,5 +211,3 @@ def _record_decisions(study: Study, observer: Observer, reported: Collection[str
             observer.note(f"{study.optimizer.name}: {note}")
     if changed := changed_code(study.plan):
         warn("code", changed)
-    if left_out := left_out_for_memory(study):
-        warn("memory", left_out)  # recorded in the study's result too

@@ -121,7 +121,7 @@ def begin(study: Study, query: Query | None = None) -> Trial:
     """Start the next trial, which is one of that query if it is given."""
     if query is not None:
         study.optimizer._propose = lambda *_: query  # type: ignore[method-assign]
-    return study.start(study.ask(Budget()))
+    return study.set_trial(study.ask(Budget()).started())
 
 
 def tell(study: Study, came: Evaluation | Failure, query: Query | None = None) -> Trial:

@@ -12,7 +12,7 @@ from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.refitting import member_of, score_model
 from prefect_tune.flows.run_requests import RunRequests
-from prefect_tune.flows.search import search
+from prefect_tune.flows.search import Search
 from prefect_tune.flows.study.explanations import most_frequent_failure
 from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.notices import StudyNotices
@@ -74,12 +74,12 @@ def run_replicate(
     with notices.listening(), Study.opened(prepared.store, prepared.name, plan) as study:
         notices.attach(study)
         study.set_plan(plan)
-        study.note_versions()
         study.set_state("running")
         try:
             with study.timed(), study.searching():
                 try:
-                    search(study, running, plan.options.stop_rule, pace, notices, requests=requests)
+                    rule = plan.options.stop_rule
+                    Search(study, running, rule, pace, notices, requests=requests).run()
                 except PrefectSignal as signal:  # raised again once all replicates have ended
                     raise Interrupted from signal
             study.record(replace(study.facts, decisions=study.optimizer.decisions))

@@ -233,26 +233,19 @@ def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Tria
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)
     sizes = [len(split.held_out(fold)) for fold in range(split.n_folds)]
-    found = {}
+    found: list[tuple[Trial, tuple[Predictions, ...]]] = []
     for trial in trials:
-        parts = _predictions(study, trial)
-        is_whole = len(parts) == len(sizes) and all(
+        keys = () if trial.evaluation is None else trial.evaluation.predictions
+        try:
+            parts = [study.store.records.get(predictions_record(key)) for key in keys]
+        except RecordDamaged:
+            continue
+        held_out = tuple(Predictions(part["label"], part.get("score")) for part in parts)
+        if len(held_out) == len(sizes) and all(
             part.belong_to(size, len(dataset.classes))
-            for part, size in zip(parts, sizes, strict=True)
-        )
-        if is_whole:
-            found[trial.number] = trial, parts
-    held_out = HeldOut(
-        dataset, split, study.problem.find_metric(), tuple(parts for _, parts in found.values())
-    )
-    return [trial for trial, _ in found.values()], held_out
-
-
-def _predictions(study: Study, trial: Trial) -> tuple[Predictions, ...]:
-    """Return a trial's held-out predictions by fold; none if any is missing or damaged."""
-    keys = () if trial.evaluation is None else trial.evaluation.predictions
-    try:
-        parts = [study.store.records.get(predictions_record(key)) for key in keys]
-    except RecordDamaged:
-        return ()
-    return tuple(Predictions(part["label"], part.get("score")) for part in parts)
+            for part, size in zip(held_out, sizes, strict=True)
+        ):
+            found.append((trial, held_out))
+    metric = study.problem.find_metric()
+    of_trials = tuple(predictions for _, predictions in found)
+    return [trial for trial, _ in found], HeldOut(dataset, split, metric, of_trials)

@@ -1,10 +1,8 @@
-"""One-line explanations of a study's shortfalls: no model, constraints, memory. Cheap to import."""
+"""Explanations of why a study has no model, or differs from its code, in one line."""
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from prefect_tune.flows.text import FailureGroups, counted, number_text
-from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.code_behind import changed_files
 
 if TYPE_CHECKING:
@@ -39,24 +37,6 @@ def changed_code(plan: "StudyPlan") -> str:
     return (
         f"changed since the study started: {', '.join(changed)}; the study keeps the earlier "
         "modules, and data files as each step found them; start a new study to use the changes"
-    )
-
-
-def left_out_for_memory(study: "Study") -> str:
-    """Return a note on algorithms whose trials ran out of memory; empty if none did."""
-    lacking: Counter[str] = Counter()
-    for trial in study.trials.values():
-        if trial.failure is not None and trial.failure.kind == FailureKind.MEMORY:
-            choices = dict(trial.query.configuration.choices)
-            *_, last = choices
-            step = trial.failure.step if trial.failure.step in choices else last
-            lacking[f"{step}: {choices[step].algorithm}"] += 1
-    if not lacking:
-        return ""
-    named = ", ".join(f"{name} ({n})" for name, n in lacking.most_common())
-    return (
-        f"{counted(lacking.total(), 'trial')} ran out of memory: {named}; use fewer --workers or a "
-        "larger --trial-memory"
     )
 
 

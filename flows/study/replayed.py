@@ -1,23 +1,13 @@
 """A study's optimizer, objective and trials, rebuilt from the ledger."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import Whole
-from prefect_tune.optimizers.events import (
-    Asked,
-    Event,
-    PriorGiven,
-    Retried,
-    Told,
-    event_of,
-    replay,
-)
+from prefect_tune.optimizers.events import Asked, Event, PriorGiven, Told, event_of, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing import Racing
 from prefect_tune.optimizers.registry import make_optimizer
@@ -26,7 +16,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Constraint, Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.ledger import Ledger, LedgerEvent
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import Split, load_split
@@ -94,44 +84,31 @@ class StudyTotals:
                 self.seconds_saved += times * (step.seconds - step.load_seconds)
 
 
-class StudyTrials(Mapping[int, Trial]):
+class StudyTrials(dict[int, Trial]):
     """Trials by number, in the order of asking; the cost of an update is constant."""
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self.totals = StudyTotals()
         self.configurations: set[Configuration] = set()
-        self._trials: dict[int, Trial] = {}
         self._waiting: set[int] = set()
         for trial in trials:
             self.keep(trial)
 
-    def __getitem__(self, number: int) -> Trial:
-        return self._trials[number]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._trials)
-
-    def __len__(self) -> int:
-        return len(self._trials)
-
     def keep(self, trial: Trial) -> None:
         """Add or update a trial."""
-        former = self._trials.get(trial.number)
-        if former is None:
-            self.configurations.add(trial.query.configuration)
-        else:
+        if (former := self.get(trial.number)) is not None:
             self.totals.count(former, -1)
-        self._trials[trial.number] = trial
+        self.configurations.add(trial.query.configuration)
+        self[trial.number] = trial
         self.totals.count(trial)
+        self._waiting.discard(trial.number)
         if trial.state == TrialState.WAITING:
             self._waiting.add(trial.number)
-        else:
-            self._waiting.discard(trial.number)
 
     @property
     def waiting(self) -> list[Trial]:
         """Trials waiting to be started, by number."""
-        return [self._trials[number] for number in sorted(self._waiting)]
+        return [self[number] for number in sorted(self._waiting)]
 
 
 def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Optimizer:
@@ -153,92 +130,37 @@ def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Opti
     return Racing(optimizer) if plan.options.race else optimizer
 
 
-class ReplayedEvents:
-    """State of a study, read from its events.
+def replayed(ledger: Ledger, study: str, optimizer: Optimizer) -> tuple[StudyTrials, list[float]]:
+    """Bring a new optimizer to the state it had when the study stopped.
 
-    Attributes:
-        trials: All trials, in the order of asking.
-        ask_seconds: Duration of each ask.
-        task_run_ids: Task run ids of ended trials by number, if recorded.
-        failed_seconds: Seconds until the failure of each rerun trial, by number.
+    Returns all trials in the order of asking, and the seconds of each ask. Raises `DatabaseDamaged`
+    if documents in the ledger were changed or damaged.
     """
-
-    def __init__(self) -> None:
-        self.trials = StudyTrials()
-        self.ask_seconds: list[float] = []
-        self.task_run_ids: dict[int, str] = {}
-        self.failed_seconds: dict[int, float] = {}
-        self._queries: dict[int, Query] = {}
-        self._incumbents: list[tuple[float, int]] = []
-
-    def read(self, ledger: Ledger, study: str, space: Space) -> Iterator[Event]:
-        """Yield events in order; raise `ValueError` if the order is impossible."""
-        failed: dict[int, float] = {}
+    space, ask_seconds = optimizer.space, list[float]()
+    queries, events = dict[int, Query](), list[Event]()
+    with documents_of(study):
         for event in ledger.each_event(study):
-            self._check_order(event)
+            body: Mapping[str, Any] = event.body
+            number: int = body.get("number", -1)
+            if event.kind == Asked.kind:
+                ask_seconds.append(body["seconds"])
+                if number != len(queries):
+                    raise ValueError(f"trial {number} was asked after trial {len(queries) - 1}")
+            elif event.kind != PriorGiven.kind and number not in queries:
+                raise ValueError(f"event {event.sequence} is of trial {number}, which is missing")
             if event.kind == Told.kind:
                 # A trial shares the query of its ask, because parsing queries dominates the time.
-                told = Told(Trial.from_json(event.body, space, self._query(event.body)))
-                if told.trial.failure is not None:
-                    failed[told.trial.number] = told.trial.failure.cost_seconds
-                self._follow(event.body)
-                yield told
+                is_same = queries[number].to_json() == body["query"]
+                query = queries[number] if is_same else None
+                events.append(Told(Trial.from_json(body, space, query)))
                 continue
-            happened = event_of(event.kind, event.body, space)
+            events.append(happened := event_of(event.kind, body, space))
             if isinstance(happened, Asked):
-                self._queries[happened.number] = happened.query
-                self.ask_seconds.append(event.body["seconds"])
-            elif isinstance(happened, Retried) and happened.number in failed:
-                self.failed_seconds[happened.number] = failed[happened.number]
-            yield happened
-
-    def curve(self, whole: Whole) -> IncumbentCurve:
-        """Return the incumbents so far."""
-        curve = IncumbentCurve()
-        for seconds, number in self._incumbents:
-            if (loss := self.trials[number].loss) is not None:
-                curve.add(seconds, loss, whole.part(self.trials[number].query.to_json()))
-        return curve
-
-    def _query(self, told: Mapping[str, Any]) -> Query | None:
-        """Return the query of a trial's ask, if it equals the query told."""
-        asked = self._queries[told["number"]]
-        return asked if asked.to_json() == told["query"] else None
-
-    def _follow(self, told: Mapping[str, Any]) -> None:
-        if task_run_id := told.get("task_run_id"):
-            self.task_run_ids[told["number"]] = task_run_id
-        best, former = told["incumbent"], self._incumbents[-1:]
-        if best is not None and best not in [number for _, number in former]:
-            # A killed process may not have recorded its last seconds.
-            since = max(told["elapsed_seconds"], *(seconds for seconds, _ in former), 0.0)
-            self._incumbents.append((since, best))
-
-    def _check_order(self, event: LedgerEvent) -> None:
-        """Check that trials are asked in order and before their other events."""
-        if event.kind == PriorGiven.kind and event.sequence == 0:
-            return
-        number, n_asked = event.body["number"], len(self._queries)
-        if number != n_asked if event.kind == Asked.kind else number not in self._queries:
-            raise ValueError(
-                f"event {event.sequence} ({event.kind}) of trial {number} is misplaced"
-            )
-
-
-def replayed_events(ledger: Ledger, study: str, optimizer: Optimizer) -> ReplayedEvents:
-    """Bring a new optimizer to the state it had when the study stopped; return the other state.
-
-    Raises `DatabaseDamaged` if documents in the ledger were changed or damaged.
-    """
-    events, space = ReplayedEvents(), optimizer.space
-    with documents_of(study):
-        happened = list(events.read(ledger, study, space))
-    replay(optimizer, happened, ledger.memo(study))
-    history = {trial.number: trial for trial in optimizer.history}
+                queries[happened.number] = happened.query
+    replay(optimizer, events, ledger.memo(study))
+    trials = {trial.number: trial for trial in optimizer.history}
     with documents_of(study):
         for document in ledger.trials(study, TrialState.WAITING, TrialState.RUNNING):
             number = document["number"]
-            history[number] = Trial.from_json(document, space, history[number].query)
-    for trial in history.values():
-        events.trials.keep(trial)
-    return events
+            trials[number] = Trial.from_json(document, space, trials[number].query)
+    return StudyTrials(trials.values()), ask_seconds

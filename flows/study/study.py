@@ -11,11 +11,12 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.facts import StudyFacts, best_recheck
 from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.replayed import replayed_events, study_optimizer
+from prefect_tune.flows.study.replayed import replayed, study_optimizer
 from prefect_tune.flows.study.retention import KeptPredictions, RungPins
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
@@ -55,8 +56,6 @@ class Study:
     Attributes:
         plan: Plan of this session; by default the plan in the ledger.
         former_state: State before opening; interrupted if the process was killed.
-        task_run_ids: Task run ids of ended trials by number, if any.
-        failed_seconds: Seconds until the failure of each rerun trial, by number.
         facts: Result so far, as in the ledger.
         choice_costs: Measured seconds of choosing an ensemble; None if not measured yet.
     """
@@ -80,13 +79,11 @@ class Study:
             )
         check_libraries(f"study {name!r}", algorithms_of(space))
         self.optimizer = study_optimizer(store, self.plan, space)
-        events = replayed_events(self.ledger, name, self.optimizer)
-        self.trials, self.ask_seconds = events.trials, events.ask_seconds
-        self.asking_seconds = sum(events.ask_seconds)
-        self.task_run_ids, self.failed_seconds = events.task_run_ids, events.failed_seconds
-        self.curve = events.curve(self.plan.whole)
+        self.trials, self.ask_seconds = replayed(self.ledger, name, self.optimizer)
+        self.asking_seconds = sum(self.ask_seconds)
+        self.curve = IncumbentCurve()
+        self._add_to_curve(stored.seconds)
         self.choice_costs: ChoiceCosts | None = None
-        self._pinned: int | None = None
         self._rung_pins: RungPins | None = None
         self._kept: KeptPredictions | None = None
         self._clock = StudyClock(self.ledger, name, stored.seconds)
@@ -162,17 +159,11 @@ class Study:
         self.trials.keep(trial)
         return trial
 
-    def start(self, trial: Trial) -> Trial:
-        """Record another start of a trial."""
-        return self._set(trial.started())
-
-    def requeue(self, trial: Trial) -> Trial:
-        """Requeue a trial that was cut; the method is not told."""
-        return self._set(trial.waiting())
-
-    def requeue_after_crash(self, trial: Trial) -> Trial:
-        """Requeue a trial whose worker died by itself."""
-        return self._set(trial.died())
+    def set_trial(self, trial: Trial) -> Trial:
+        """Record a trial that was started or requeued; the method is not told."""
+        self.ledger.set_trial(self.name, trial.to_json())
+        self.trials.keep(trial)
+        return trial
 
     def requeue_running(self) -> None:
         """Requeue all running trials, when no worker runs any.
@@ -181,14 +172,14 @@ class Study:
         """
         space = self.problem.find_space()
         for document in self.ledger.trials(self.name, TrialState.RUNNING):
-            self.requeue(Trial.from_json(document, space))
+            self.set_trial(Trial.from_json(document, space).waiting())
 
     def tell(self, trial: Trial, task_run_id: str = "", printed: Printed = NOTHING) -> None:
         """Record outcome, task run and output of a trial, and tell the optimizer."""
         self.optimizer.tell(trial)  # first: a rejected outcome must not be in the ledger
         output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
-        seconds, best = self.seconds(), self.incumbent
+        seconds = self.seconds()
         facts = self._with_leaders(self.facts)
         body = {
             **trial.to_json(),
@@ -197,36 +188,29 @@ class Study:
             "output_bytes": output_bytes,
         }
         if task_run_id:
-            body["task_run_id"] = self.task_run_ids[trial.number] = task_run_id
+            body["task_run_id"] = task_run_id
         result = None if facts == self.facts else facts.to_json()
         self.ledger.append(self.name, Told.kind, body, trial.to_json(), result=result)
-        self.facts = facts
-        if best is not None and best.loss is not None:
-            self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
-        if facts.best_trial != self._pinned:
+        if facts.best_trial != self.facts.best_trial:
             self._pin_incumbent()
+        self.facts = facts
+        self._add_to_curve(seconds)
         if self._rung_pins is not None:
             self._rung_pins.tell(trial)
         if self._kept is not None:
-            self._kept.tell(trial, best)
+            self._kept.tell(trial, self.incumbent)
 
     def retry(self, number: int) -> None:
         """Requeue a failed trial."""
-        failed = self.trials[number]
-        if failed.failure is not None:
-            self.failed_seconds[number] = failed.failure.cost_seconds
-        trial, event = failed.retried(), Retried(number)
+        trial, event = self.trials[number].retried(), Retried(number)
         self.optimizer.retry(number)
         self.trials.keep(trial)
         self.ledger.append(self.name, event.kind, event_document(event), trial.to_json())
 
     def set_plan(self, plan: StudyPlan) -> None:
-        """Record the plan of this session."""
+        """Record the plan and the package versions of this session."""
         self.plan = plan
         self.ledger.update_study(self.name, settings=plan.to_json())
-
-    def note_versions(self) -> None:
-        """Record the package versions of this session."""
         algorithms = algorithms_of(self.optimizer.space)
         required = (package for algorithm in algorithms for package in algorithm.requires)
         self.record(replace(self.facts, versions=session_versions(required)))
@@ -288,9 +272,7 @@ class Study:
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
             self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
-            self._pinned = self.incumbent.number
 
-    def _set(self, trial: Trial) -> Trial:
-        self.ledger.set_trial(self.name, trial.to_json())
-        self.trials.keep(trial)
-        return trial
+    def _add_to_curve(self, seconds: float) -> None:
+        if (best := self.incumbent) is not None and best.loss is not None:
+            self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))

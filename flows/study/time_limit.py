@@ -1,6 +1,5 @@
 """The time limit of the next trial, based on the costs of earlier trials."""
 
-from collections.abc import Mapping
 from math import inf
 
 from prefect_tune.optimizers.budget import Budget
@@ -12,7 +11,7 @@ _DEVIATIONS = 3.0
 _SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
 _FLOOR_SHARE = 0.25
 """Smallest limit as a share of the time left, within the two bounds above."""
-_TIMES_MOST, _TIMES_FAILED, _TIMES_LOOK = 2.5, 2.0, 1.5
+_TIMES_MOST, _TIMES_LOOK = 2.5, 1.5
 _DAY_SECONDS = 86_400.0
 _PILOT_ROWS = 10_000
 """Minimum number of training rows for a pilot, which takes a fraction of a second."""
@@ -26,7 +25,7 @@ class TimeLimit:
     predicted from measured costs. Every trial gets at least a quarter of the time left, within 5 to
     30 s; on a subset of the rows, this minimum is at most 1.5 times the allowed seconds. Without a
     time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets 2.5 times
-    `most_seconds`, or twice its earlier time (`failed_seconds`, by number) if longer.
+    `most_seconds`.
     """
 
     def __init__(
@@ -35,10 +34,8 @@ class TimeLimit:
         most_seconds: float,
         *,
         is_adaptive: bool,
-        failed_seconds: Mapping[int, float] | None = None,
     ) -> None:
         self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
-        self._failed_seconds = failed_seconds or {}
         self.lifted: int | None = None
         """Number of the trial that may take a day; None if there is none."""
 
@@ -53,9 +50,8 @@ class TimeLimit:
             return max(self._most, _DAY_SECONDS)
         if not self._is_adaptive:
             return self._most
-        failed = self._failed_seconds.get(trial.number)
-        if failed is not None:
-            return max(_TIMES_MOST * self._most, _TIMES_FAILED * failed)
+        if trial.attempts:
+            return _TIMES_MOST * self._most
         query, left = trial.query, budget.seconds_left
         most = self._most if left is None else inf
         floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
@@ -79,7 +75,7 @@ class TimeLimit:
         potentially slow step, unless the trial is a rerun or has no limit.
         """
         is_small = self._costs.rows(trial.query) < _PILOT_ROWS
-        is_again = trial.number in {*self._failed_seconds, self.lifted}
+        is_again = trial.attempts or trial.number == self.lifted
         if is_small or is_again or not self._costs.has_unknown(trial.query.configuration):
             return None
         allowed = self._costs.allowed_seconds(trial.query, budget)

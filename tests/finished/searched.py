@@ -82,7 +82,7 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
         )
         study.set_state("running")
         for _ in range(trials):
-            trial = study.start(study.ask(Budget(trials_left=trials)))
+            trial = study.set_trial(study.ask(Budget(trials_left=trials)).started())
             came = evaluate_query(context, trial.query)
             is_good = isinstance(came, Evaluation)
             study.tell(trial.ended(came) if is_good else trial.failed(came))  # type: ignore[arg-type]

@@ -434,7 +434,7 @@ def test_only_trials_that_met_the_constraints_of_a_study_begin_another(
     one = prepared("train.csv", **given(KNOWN, drop=["patient"], **constrained))
     with Study.opened(one.store, "one") as study:
         for number in range(3):
-            trial = study.start(study.ask(Budget()))
+            trial = study.set_trial(study.ask(Budget()).started())
             measured = {"latency_us": 60.0 if number == 0 else 40.0}
             study.tell(trial.ended(Evaluation(float(number), constraints=measured)))
     two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}

@@ -18,7 +18,6 @@ from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.explanations import (
-    left_out_for_memory,
     most_frequent_failure,
     nearest_miss,
 )
@@ -294,23 +293,6 @@ def test_the_same_failure_with_other_numbers_is_the_same_reason() -> None:
     assert all(part in text for part in ("3 trials", "2 of them", "fit model: needs 3.5 GB"))
 
 
-def test_what_memory_did_not_suffice_for_is_named_with_its_trials() -> None:
-    def lacking(number: int, step: str | None, kind: FailureKind) -> Trial:
-        choices = (("scale", Choice("wide")), ("fit model", Choice("forest")))
-        failure = Failure(kind, "no", step=step)
-        return Trial(number, Query(Configuration(choices))).failed(failure)
-
-    trials = [
-        lacking(0, None, FailureKind.MEMORY),  # its worker was ended
-        lacking(1, "scale", FailureKind.MEMORY),
-        lacking(2, "fit model", FailureKind.MEMORY),
-        lacking(3, "fit model", FailureKind.ERROR),
-    ]
-    text = left_out_for_memory(study(trials))
-    assert all(part in text for part in ("3 trials", "fit model: forest (2)", "scale: wide (1)"))
-    assert left_out_for_memory(study(trials[3:])) == ""
-
-
 def test_the_nearest_trial_is_named_with_all_that_it_exceeds() -> None:
     bounds = (Constraint("latency_us", 10.0), Constraint("size", 5.0))
     trials = [complete(0, latency_us=90.0, size=1.0), complete(1, latency_us=12.0)]
@@ -372,12 +354,11 @@ def limit_after(
     *trials: Trial,
     most: float = 900.0,
     is_adaptive: bool = True,
-    failed_seconds: dict[int, float] | None = None,
 ) -> TimeLimit:
     costs = Costs(mixed_space(), Objective(n_rows=64_000, n_held_out=32_000, n_folds=1))
     for trial in trials:
         costs.tell(trial)
-    return TimeLimit(costs, most, is_adaptive=is_adaptive, failed_seconds=failed_seconds)
+    return TimeLimit(costs, most, is_adaptive=is_adaptive)
 
 
 BUDGET = Budget(seconds_left=120.0, n_workers=2)
@@ -415,10 +396,7 @@ def test_a_limit_of_the_users_stays() -> None:
 
 
 def test_a_trial_that_failed_has_more_time_when_it_is_run_again() -> None:
-    again = {99: 10.0, 100: 2000.0}
-    limit = limit_after(failed_seconds=again)
-    assert limit.seconds(NEXT, BUDGET) == 2.5 * 900.0
-    assert limit.seconds(Trial(100, DRAWN), BUDGET) == 4000.0
+    assert limit_after().seconds(NEXT.started(), BUDGET) == 2.5 * 900.0
 
 
 def test_a_part_of_a_training_may_take_what_is_left() -> None:
@@ -442,4 +420,4 @@ def test_models_that_were_never_seen_have_a_pilot_on_many_rows() -> None:
     assert limit_after().pilot_seconds(few, BUDGET) is None
     assert limit_after(finished(1.0)).pilot_seconds(NEXT, BUDGET) is None
     assert limit_after().pilot_seconds(NEXT, Budget()) is None  # which may take any time
-    assert limit_after(failed_seconds={99: 1.0}).pilot_seconds(NEXT, BUDGET) is None
+    assert limit_after().pilot_seconds(NEXT.started(), BUDGET) is None

@@ -143,42 +143,26 @@ def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(st
     assert [m.task_run_id for m in open_study(store, name).moments().values()] == ["run 0", None]
 
 
-def test_its_incumbents_and_task_runs_are_known_to_its_next_reader(store, enter) -> None:
+def test_the_curve_of_a_session_begins_with_the_incumbent(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study, study.timed(), study.searching():
-        for number, loss in enumerate((4.0, 5.0, 3.0)):
-            trial = begin(study)
-            study.tell(trial.completed(evaluation(loss)), f"run {number}")
+        run(study, 4.0, 5.0, 3.0)
     assert [point.loss for point in study.curve.points] == [4.0, 3.0]
     with Study.opened(store, name) as again:
-        assert again.curve.points == study.curve.points
-        assert again.task_run_ids == {0: "run 0", 1: "run 1", 2: "run 2"}
         run(again, 2.0)
-        assert [point.loss for point in again.curve.points] == [4.0, 3.0, 2.0]
+        assert [point.loss for point in again.curve.points] == [3.0, 2.0]
 
 
 def test_the_versions_of_the_session_that_ran_last_are_kept(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
-        study.note_versions()
+        study.set_plan(study.plan)
     versions = Study(store, name).facts.versions
     assert versions["python"] == platform.python_version()
     assert versions["scikit-learn"] == sklearn.__version__
     assert set(versions) >= {
         "prefect-tune", "numpy", "scipy", "pandas", "prefect", "dask", "ConfigSpace",
     }  # fmt: skip
-
-
-def test_what_a_failed_trial_took_is_known_when_it_is_run_again_also_by_another_process(
-    store, enter
-) -> None:
-    name = enter()
-    with Study.opened(store, name) as study:
-        run(study, None, 2.0, None)
-        assert study.failed_seconds == {}
-        study.retry(0)
-        study.retry(2)
-    assert Study(store, name).failed_seconds == {0: PICKY.cost_seconds, 2: PICKY.cost_seconds}
 
 
 def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
