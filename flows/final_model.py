@@ -264,20 +264,14 @@ class _Ending:
         """Score the stored model on the test rows; for an ensemble, also the best trial alone."""
         study, facts, best = self.study, self.study.facts.model, self.study.incumbent
         model = alone = score_model(self.running, self.context)
-        tested = {"": model}
-        if len(facts.members) > 1 and best is not None:
+        is_tested = model.loss is not None or model.undefined
+        if len(facts.members) > 1 and best is not None and is_tested:
             member = folds_of(best) if facts.is_of_folds else member_of(study, best)
-            if model.loss is not None or model.undefined:
-                alone = score_model(self.running, self.context, member)
-            tested[f"trial {best.number} alone: "] = alone
-        losses, note = LossWords(study.plan.metric), self.observer.note
-        for whose, test in tested.items():
-            if test.loss is not None:
-                note(f"{whose}{losses.name} on the test rows {losses.of(test.loss)}")
-            elif test.undefined:
-                note(f"{whose}{losses.name} on the test rows is undefined: {test.undefined}")
-        if model.equal is not None:
-            note(losses.without_equal(model.equal))
+            alone = score_model(self.running, self.context, member)
+        losses = LossWords(study.plan.metric)
+        if is_tested:
+            text = losses.of(model.loss) if model.loss is not None else "is undefined"
+            self.observer.note(f"{losses.name} on the test rows {text}")
         return replace(
             facts,
             is_scored=model.is_final and alone.is_final,

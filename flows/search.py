@@ -76,7 +76,7 @@ def progress_of(
 
 
 @dataclass
-class Search:
+class StudySearch:
     """One search of a study.
 
     Attributes:

@@ -21,7 +21,7 @@ from prefect_tune.flows.promotion import decide_promotions
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
-from prefect_tune.flows.search import Search, progress_of
+from prefect_tune.flows.search import StudySearch, progress_of
 from prefect_tune.flows.series.series import HeldSeries
 from prefect_tune.flows.study.explanations import changed_code
 from prefect_tune.flows.study.notices import StudyNotices
@@ -178,7 +178,7 @@ def _run(
     ) as running:
         if only is None:
             with study.searching():
-                reason = Search(
+                reason = StudySearch(
                     study, running, plan.options.stop_rule, pace, observer, requests=requests,
                     reserve=lambda most: ending_seconds(study, running.n_slots, most),
                 ).run()  # fmt: skip
@@ -187,7 +187,9 @@ def _run(
                 recheck_finalists(study, running, context, observer)
         else:
             open_end = StopRule()
-            search = Search(study, running, open_end, pace, observer, only=only, requests=requests)
+            search = StudySearch(
+                study, running, open_end, pace, observer, only=only, requests=requests
+            )
             reason = search.run()
             observer.note(f"search finished: {reason}")
         _record_decisions(study, observer, study.optimizer.notes if only is None else ())

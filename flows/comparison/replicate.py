@@ -12,7 +12,7 @@ from prefect_tune.flows.comparison.standings import FRACTIONS, state_at
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.refitting import member_of, score_model
 from prefect_tune.flows.run_requests import RunRequests
-from prefect_tune.flows.search import Search
+from prefect_tune.flows.search import StudySearch
 from prefect_tune.flows.study.explanations import most_frequent_failure
 from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.notices import StudyNotices
@@ -64,7 +64,7 @@ def run_replicate(
     observer: CheckedObserver,
     requests: RunRequests,
 ) -> str:
-    """Search until the stop rule holds, then score; return a message with the outcome, or "".
+    """StudySearch until the stop rule holds, then score; return a message with the outcome, or "".
 
     Raises `BadInput` if another process runs the study, and `Interrupted` if the session is ending.
     """
@@ -79,7 +79,7 @@ def run_replicate(
             with study.timed(), study.searching():
                 try:
                     rule = plan.options.stop_rule
-                    Search(study, running, rule, pace, notices, requests=requests).run()
+                    StudySearch(study, running, rule, pace, notices, requests=requests).run()
                 except PrefectSignal as signal:  # raised again once all replicates have ended
                     raise Interrupted from signal
             study.record(replace(study.facts, decisions=study.optimizer.decisions))

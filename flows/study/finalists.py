@@ -43,16 +43,16 @@ def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Tr
         return []
     history, seconds = optimizer.history, plan.options.budget
     most = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))
+    distinct: dict[tuple[float, ...], Trial] = {}
+    for trial in history.best(_CANDIDATES):
+        if trial.evaluation is not None:
+            distinct.setdefault(tuple(trial.evaluation.fold_losses), trial)
     few: list[Trial] = []
-    for trial in history.best(_CANDIDATES) if most else ():
-        is_dear = seconds is not None and (
-            recheck_seconds([*few, trial], n_slots) > _MOST_SHARE * seconds
-        )
-        if not few and is_dear:
-            return []
-        if not is_dear and all(_fold_losses(trial) != _fold_losses(other) for other in few):
+    for trial in distinct.values():
+        needed = 0.0 if seconds is None else recheck_seconds([*few, trial], n_slots) / seconds
+        if needed <= _MOST_SHARE and len(few) < most:
             few.append(trial)
-        if len(few) == most:
+        elif not few:
             break
     return few if len(few) > 1 else []
 
@@ -62,7 +62,3 @@ def recheck_seconds(few: Sequence[Trial], n_slots: int) -> float:
     costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
     return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)
-
-
-def _fold_losses(trial: Trial) -> Sequence[float]:
-    return () if trial.evaluation is None else trial.evaluation.fold_losses

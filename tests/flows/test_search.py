@@ -15,7 +15,7 @@ from worlds import mixed_space
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
 from prefect_tune.flows.run_requests import RunRequests
-from prefect_tune.flows.search import Search
+from prefect_tune.flows.search import StudySearch
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.text import Whole
 from prefect_tune.flows.workers.dask_trials import DIED, Ended
@@ -259,10 +259,12 @@ class Searched:
         arguments: Any = (self.study, self.pool, rule, pace or Pace(), self.heard)
         self.reason = ""
         if raises is None:
-            self.reason = Search(*arguments, only=only, requests=requests or RunRequests()).run()
+            self.reason = StudySearch(
+                *arguments, only=only, requests=requests or RunRequests()
+            ).run()
         else:
             with pytest.raises(raises):
-                Search(*arguments, only=only, requests=requests or RunRequests()).run()
+                StudySearch(*arguments, only=only, requests=requests or RunRequests()).run()
 
 
 def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
@@ -423,14 +425,14 @@ def test_time_is_held_back_for_what_comes_after_and_asked_for_when_it_is_near() 
         return 7.0
 
     arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
-    assert Search(*arguments, reserve=reserve).run() == "time budget used"
+    assert StudySearch(*arguments, reserve=reserve).run() == "time budget used"
     assert (study.spent, min(asked)) == (93.0, 50.0)
 
 
 def test_at_most_half_of_the_time_is_held_back() -> None:
     study = WrittenStudy()
     arguments: Any = (study, WrittenPool(study), StopRule(seconds=100), Pace(), Heard())
-    Search(*arguments, reserve=lambda _: 60.0).run()
+    StudySearch(*arguments, reserve=lambda _: 60.0).run()
     assert study.spent == 50.0
 
 
