@@ -12,7 +12,7 @@ from prefect_tune.deployments.commands.catalogue import methods, spaces
 from prefect_tune.deployments.commands.cohort import cohort
 from prefect_tune.deployments.commands.compare import compare, standings
 from prefect_tune.deployments.commands.completing import completion
-from prefect_tune.deployments.commands.errors import Commands, print_traceback, reported_errors
+from prefect_tune.deployments.commands.errors import Commands, print_traceback
 from prefect_tune.deployments.commands.model import export, predict
 from prefect_tune.deployments.commands.run import retry, run
 from prefect_tune.deployments.commands.series import promote, rollback, series
@@ -38,8 +38,7 @@ def main() -> None:
     """
     set_defaults(QUIET_CONSOLE)
     sys.excepthook = print_traceback
-    with reported_errors():
-        home()  # Prefect needs a home folder, too
+    home()  # Prefect needs a home folder, too
 
 
 for _command in _COMMANDS:

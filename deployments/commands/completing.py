@@ -4,12 +4,9 @@ Shells run this at each press of a key, so nothing heavy is imported. After any 
 offers no values.
 """
 
-import os
-import re
 import sqlite3
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +18,8 @@ from click.shell_completion import CompletionItem
 from prefect_tune.deployments.views.console import echo_as_is
 from prefect_tune.flows.store_location import BLOCK, default_store
 from prefect_tune.optimizers.options import Option, options_of
-from prefect_tune.optimizers.plugins import Registry
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.objective.declaration import METRICS
 
 
 def method_options(options: type) -> list[Option]:
@@ -52,33 +46,8 @@ def option_text(default: Any) -> str:
 
 Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
 
-_REGISTRIES: Mapping[str, Registry[Any]] = {
-    "format": FORMATS,
-    "method": METHODS,
-    "metric": METRICS,
-    "space": SPACES,
-}
-"""Registries by option name."""
 _MOST_NAMES = 200
 _LOCKED_SECONDS = 0.2
-
-
-def names_in(registry: Registry[Any]) -> list[str]:
-    """Return the names of a registry; plugins are read from files, which is faster than imports."""
-    return list(dict.fromkeys([*registry.own, *sorted(_plugin_names(registry.group))]))
-
-
-def _plugin_names(group: str) -> Iterator[str]:
-    for folder in dict.fromkeys(sys.path):
-        with suppress(OSError), os.scandir(folder or ".") as entries:
-            for entry in entries:
-                if entry.name.endswith((".dist-info", ".egg-info")):
-                    with suppress(OSError), open(f"{entry.path}/entry_points.txt", "rb") as file:  # noqa: PTH123 - faster than pathlib
-                        section = file.read().partition(b"[%b]" % group.encode())[2]
-                        names = re.findall(
-                            rb"^\s*([\w.-]+)\s*=", section.partition(b"\n[")[0], re.MULTILINE
-                        )
-                        yield from (name.decode() for name in names)
 
 
 def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -96,14 +65,14 @@ def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[Complet
     described = {method.name: method.purpose for method in METHODS.without_plugins()}
     return [
         CompletionItem(name, help=described.get(name))
-        for name in names_in(METHODS)
+        for name in METHODS
         if name.startswith(incomplete)
     ]
 
 
 def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the names of spaces, and files that may hold a space."""
-    return _beginning(names_in(SPACES), incomplete) or _files(incomplete)
+    return _beginning(SPACES, incomplete) or _files(incomplete)
 
 
 def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
@@ -118,7 +87,7 @@ def _data(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
 
 def _compared(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
     before, comma, last = incomplete.rpartition(",")
-    named = (f"{before}{comma}{name}" for name in names_in(METHODS))
+    named = (f"{before}{comma}{name}" for name in METHODS)
     return _beginning(named, before + comma + last)
 
 
@@ -150,10 +119,8 @@ def values_of(option: Option) -> Completed | None:
     is_file = not kinds.isdisjoint({"FILE", "PATH"})
 
     def complete(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-        registry = _REGISTRIES.get(option.name)
-        words = option.known if registry is None else names_in(registry)
         studies = _names("studies", ctx.params.get("store")) if "STUDY" in kinds else []
-        found = _beginning((*words, *studies), incomplete)
+        found = _beginning((*option.known, *studies), incomplete)
         return found or (_files(incomplete) if is_file else [])
 
     return _BY_NAME.get(option.name, complete if option.choices or is_file else None)

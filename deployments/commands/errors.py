@@ -113,7 +113,7 @@ class Commands(click.Group):
         """Parse the remaining words and run the command."""
         from prefect_tune.flows.options.caller import command_line
 
-        with _mistakes_shown(), command_line():
+        with _mistakes_shown(), command_line(), reported_errors():
             return super().invoke(ctx)
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from prefect_tune.deployments.commands.errors import is_of_server, reported_errors
+from prefect_tune.deployments.commands.errors import is_of_server
 
 if TYPE_CHECKING:
     from prefect_tune.flows.options.declared import StudyOptions
@@ -68,7 +68,7 @@ def run_flow(
     from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
 
     announce = partial(echo, "interrupted: ending the trials under way ...", err=True)
-    with reported_errors(), interrupts_taken(announce):
+    with interrupts_taken(announce):
         from prefect_tune.deployments.server.embedded import launched_server
 
         with launched_server(keep=keep_server) as server:

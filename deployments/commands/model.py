@@ -10,16 +10,14 @@ from prefect_tune.deployments.commands.completing import (
     complete_series,
     complete_studies,
 )
-from prefect_tune.deployments.commands.errors import reported_errors
-from prefect_tune.deployments.commands.options import DATABASE, JSON, STORE, existing_store
+from prefect_tune.deployments.commands.options import reading_store
 from prefect_tune.deployments.commands.output import (
     TABLES,
     atomic_output,
+    emit,
     format_from_suffix,
-    print_json,
     write_table,
 )
-from prefect_tune.deployments.views.console import echo
 
 if TYPE_CHECKING:
     from prefect_tune.storage.store import ArtifactStore
@@ -63,10 +61,9 @@ _MODELS = {".pkl": "pickle", ".pickle": "pickle", ".skops": "skops"}
     metavar="FILE",
     shell_complete=complete_files,
 )
-@JSON
-@STORE
-@DATABASE
+@reading_store
 def predict(
+    store: "ArtifactStore",
     study: str | None,
     data: str | None,
     *,
@@ -75,9 +72,6 @@ def predict(
     ids: tuple[str, ...],
     skip_bad_rows: bool,
     out: str,
-    as_json: bool,
-    store: str | None,
-    database: str | None,
 ) -> None:
     """Predict the rows of DATA with the final model of STUDY, or the champion of a series.
 
@@ -91,27 +85,25 @@ def predict(
         prefect-tune predict --series nightly events_of_may --labels labels_of_may.parquet
     """
     study, data = _arguments(series, study, data, "DATA")
-    with reported_errors():
-        format_from_suffix(out, TABLES, "out")
-        with existing_store(store, database) as opened:
-            from prefect_tune.flows.output_files import check_output
-            from prefect_tune.flows.results.predict import UNSEEN
-            from prefect_tune.flows.results.predict import predict as predict_rows
+    format_from_suffix(out, TABLES, "out")
+    from prefect_tune.flows.output_files import check_output
+    from prefect_tune.flows.results.predict import UNSEEN
+    from prefect_tune.flows.results.predict import predict as predict_rows
 
-            study, record = _model(opened, series, study)
-            check_output(out, [data, labels], opened, [study])
-            frame = predict_rows(
-                opened, study, data, labels, skip_bad_rows=skip_bad_rows, record=record, ids=ids
-            )
-        unseen = frame.attrs.pop(UNSEEN)
-        write_table(frame, out)
-        n_predicted = int(frame.prediction.notna().sum())
-        if as_json:
-            counts = {"rows": len(frame), "predicted": n_predicted, UNSEEN: unseen}
-            print_json({"study": study, **counts, "columns": list(frame.columns), "out": out})
-        else:
-            by = f" by {study}, the champion of {series}" if series else ""
-            echo(f"{n_predicted} predictions{by} in {out}")
+    study, record = _model(store, series, study)
+    check_output(out, [data, labels], store, [study])
+    frame = predict_rows(
+        store, study, data, labels, skip_bad_rows=skip_bad_rows, record=record, ids=ids
+    )
+    unseen = frame.attrs.pop(UNSEEN)
+    write_table(frame, out)
+    n_predicted = int(frame.prediction.notna().sum())
+    counts = {"rows": len(frame), "predicted": n_predicted, UNSEEN: unseen}
+    by = f" by {study}, the champion of {series}" if series else ""
+    emit(
+        lambda: {"study": study, **counts, "columns": list(frame.columns), "out": out},
+        f"{n_predicted} predictions{by} in {out}",
+    )
 
 
 def _arguments(
@@ -149,19 +141,15 @@ def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str,
     help="Omit the first step, which reads rows by the schema of the training data.",
 )
 @click.option("--no-card", is_flag=True, help="Write no model card.")
-@JSON
-@STORE
-@DATABASE
+@reading_store
 def export(
+    store: "ArtifactStore",
     study: str | None,
     file: str | None,
     *,
     series: str | None,
     matrix: bool,
     no_card: bool,
-    as_json: bool,
-    store: str | None,
-    database: str | None,
 ) -> None:
     """Write the final model of STUDY, or the champion of a series, to FILE, with a model card.
 
@@ -176,38 +164,29 @@ def export(
     not a model card, nothing is written.
     """
     study, file = _arguments(series, study, file, "FILE")
-    with reported_errors():
-        file_format = format_from_suffix(file, _MODELS)
-        card_file = Path(file).with_suffix(".md")
-        use, card = "", None
-        with existing_store(store, database) as opened:
-            from prefect_tune.flows.output_files import check_output
+    file_format, card_file = format_from_suffix(file, _MODELS), Path(file).with_suffix(".md")
+    use, card = "", None
+    from prefect_tune.deployments.views.exported import print_exported
+    from prefect_tune.flows.output_files import check_output
+    from prefect_tune.flows.results.exported import export as export_model
 
-            study, record = _model(opened, series, study)
-            for output in [file, *([] if no_card else [str(card_file)])]:
-                check_output(output, store=opened, studies=[study])
-            if not no_card:
-                from prefect_tune.flows.results.model_card import (
-                    card_facts,
-                    model_card,
-                    written_use,
-                )
+    study, record = _model(store, series, study)
+    for output in [file, *([] if no_card else [str(card_file)])]:
+        check_output(output, store=store, studies=[study])
+    if not no_card:
+        from prefect_tune.flows.results.model_card import card_facts, model_card, written_use
 
-                use = written_use(card_file, study)
-            from prefect_tune.flows.results.exported import export as export_model
-
-            exported = export_model(opened, study, file_format, of_matrix=matrix, record=record)
-            if not no_card:
-                card = model_card(card_facts(opened, exported), Path(file).name, use)
-        with atomic_output(file) as path:
-            path.write_bytes(exported.data)
-        if card is not None:
-            with atomic_output(str(card_file)) as path:
-                path.write_text(card, encoding="utf-8")
-        named = None if card is None else str(card_file)
-        if as_json:
-            print_json({"out": file, "card": named, **exported.to_json()})
-        else:
-            from prefect_tune.deployments.views.exported import print_exported
-
-            print_exported(exported, file, named)
+        use = written_use(card_file, study)
+    exported = export_model(store, study, file_format, of_matrix=matrix, record=record)
+    if not no_card:
+        card = model_card(card_facts(store, exported), Path(file).name, use)
+    with atomic_output(file) as path:
+        path.write_bytes(exported.data)
+    if card is not None:
+        with atomic_output(str(card_file)) as path:
+            path.write_text(card, encoding="utf-8")
+    named = None if card is None else str(card_file)
+    emit(
+        lambda: {"out": file, "card": named, **exported.to_json()},
+        lambda: print_exported(exported, file, named),
+    )

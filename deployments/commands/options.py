@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,6 +26,27 @@ QUIET = click.option("--quiet", is_flag=True, help="Show no progress.")
 KEEP_SERVER = click.option(
     "--keep-server", is_flag=True, help="Keep the embedded Prefect server running."
 )
+
+
+def printing(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --json to a command that prints its result with `emit`."""
+
+    @wraps(command)
+    def printed(*, as_json: bool, **given: Any) -> None:  # noqa: ARG001 - `emit` reads it
+        command(**given)
+
+    return JSON(printed)
+
+
+def reading_store(command: Callable[..., None]) -> Callable[..., None]:
+    """Add --json, --store and --database to a command, and pass the open store to it first."""
+
+    @wraps(command)
+    def opened(*, store: str | None, database: str | None, **given: Any) -> None:
+        with existing_store(store, database) as found:
+            command(found, **given)
+
+    return printing(STORE(DATABASE(opened)))
 
 
 def grouped_by(options: Mapping[str, Option]) -> type[click.Command]:

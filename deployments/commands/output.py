@@ -1,10 +1,12 @@
 """Output of commands: JSON, summaries, files, folders and reports."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from prefect_tune.deployments.views.console import echo, echo_as_is
 from prefect_tune.flows.text import format_bytes
@@ -79,25 +81,34 @@ def print_json(document: Any) -> None:
     echo_as_is(json.dumps(masked_values(document), indent=2))
 
 
-def print_summary(view: "StudyView", *, as_json: bool, notes: bool = False) -> None:
+def wants_json() -> bool:
+    """Return whether the running command got --json."""
+    return bool(click.get_current_context().params["as_json"])
+
+
+def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
+    """Print a result: `document()` as JSON with --json; else the text, or by calling `text`."""
+    if wants_json():
+        print_json(document())
+    elif isinstance(text, str):
+        echo(text)
+    else:
+        text()
+
+
+def print_summary(view: "StudyView", *, notes: bool = False) -> None:
     """Print a study as complete JSON or as text, with the method's notes if requested."""
-    if as_json:
-        print_json(view.to_json())
-        return
     from prefect_tune.deployments.views import study
 
-    study.print_summary(view, notes=notes)
+    emit(view.to_json, lambda: study.print_summary(view, notes=notes))
 
 
-def print_result(summary: dict[str, Any], *, as_json: bool, silent: bool = False) -> None:
-    """Print a flow's summary of its study as JSON, as text, or (`silent`) not at all."""
-    if as_json:
-        print_json(summary)
-    elif not silent:
-        from prefect_tune.flows.reading.study_view import StudyView
-        from prefect_tune.optimizers.converter import from_document
+def print_result(summary: dict[str, Any]) -> None:
+    """Print a flow's summary of its study."""
+    from prefect_tune.flows.reading.study_view import StudyView
+    from prefect_tune.optimizers.converter import from_document
 
-        print_summary(from_document(StudyView, summary), as_json=False)
+    print_summary(from_document(StudyView, summary))
 
 
 def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:

@@ -1,5 +1,6 @@
 """`prefect-tune run`, and `retry` for failed trials."""
 
+import json
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -7,38 +8,35 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefect_tune.deployments.commands.completing import complete_studies
-from prefect_tune.deployments.commands.errors import reported_errors
 from prefect_tune.deployments.commands.flow_run import quick_imports, run_flow
 from prefect_tune.deployments.commands.options import (
     DATABASE,
-    JSON,
     KEEP_SERVER,
     QUIET,
     STORE,
     add_options,
     existing_store,
     grouped_by,
+    printing,
 )
-from prefect_tune.deployments.commands.output import print_result, print_summary
+from prefect_tune.deployments.commands.output import emit, print_result, print_summary, wants_json
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 
 if TYPE_CHECKING:
     from prefect_tune.flows.preparation.prepare import PreparedStudy
-    from prefect_tune.tasks.data.source import Source
 
 from prefect_tune.deployments.views.console import echo, echo_as_is
 
 
 @click.command(cls=grouped_by(OPTIONS))
 @add_options(OPTIONS)
-@JSON
+@printing
 @click.option("--json-lines", is_flag=True, help="Print each finished trial as a line of JSON.")
 @click.option("--explain-labels", is_flag=True, help="List labels that cannot be right, and exit.")
 @QUIET
 @KEEP_SERVER
 def run(
     *,
-    as_json: bool,
     json_lines: bool,
     explain_labels: bool,
     quiet: bool,
@@ -62,14 +60,19 @@ def run(
     to resume the study.
     """  # noqa: D301 - click reads the backspace
     since = monotonic()
-    with reported_errors():  # before a server starts
-        parameters["option"] = _method_options(parameters["option"])
-        for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
-            parameters[name] = list(parameters[name]) or None
-        options = StudyOptions.parse(parameters)
-        if explain_labels:
-            _print_label_faults(options.source, as_json=as_json)
-            return
+    parameters["option"] = _method_options(parameters["option"])
+    for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
+        parameters[name] = list(parameters[name]) or None
+    options = StudyOptions.parse(parameters)
+    if explain_labels:
+        from prefect_tune.tasks.data.reading import explained_labels
+
+        faults = explained_labels(options.source)
+        emit(
+            lambda: json.loads(faults.to_json(orient="records", date_format="iso")),
+            lambda: echo_as_is(faults.to_csv(index=False)),
+        )
+        return
 
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.preparation.prepare import prepare
@@ -92,17 +95,8 @@ def run(
     summary = run_flow(
         prepare_study, tune_study, quiet=quiet, json_lines=json_lines, keep_server=keep_server
     )
-    print_result(summary, as_json=as_json, silent=json_lines)
-
-
-def _print_label_faults(source: "Source", *, as_json: bool) -> None:
-    from prefect_tune.tasks.data.reading import explained_labels
-
-    faults = explained_labels(source)
-    if as_json:
-        echo_as_is(faults.to_json(orient="records", date_format="iso"))
-    else:
-        echo_as_is(faults.to_csv(index=False))
+    if not json_lines or wants_json():
+        print_result(summary)
 
 
 def _of_study(name: str) -> str:
@@ -120,14 +114,13 @@ def _of_study(name: str) -> str:
 @click.option("--trial-memory", metavar="SIZE", help=_of_study("trial_memory"))
 @STORE
 @DATABASE
-@JSON
+@printing
 @QUIET
 @KEEP_SERVER
 def retry(
     study: str,
     *,
     trial: tuple[int, ...],
-    as_json: bool,
     quiet: bool,
     keep_server: bool,
     **where: Any,
@@ -137,7 +130,7 @@ def retry(
     STUDY may be the name of a series, whose newest study is meant.
     """
     numbers = list(trial) or None
-    with reported_errors(), existing_store(where["store"], where["database"]) as opened:
+    with existing_store(where["store"], where["database"]) as opened:
         from prefect_tune.flows.reading.opened_study import study_or_newest
         from prefect_tune.flows.reading.study_view import read_study
 
@@ -145,7 +138,7 @@ def retry(
         study = found.name
         if numbers is None and not found.failed():
             echo(f"study {study} has no failed trials", err=True)
-            print_summary(read_study(opened, study), as_json=as_json, notes=True)
+            print_summary(read_study(opened, study), notes=True)
             return
 
     def prepare_study() -> "PreparedStudy":
@@ -166,7 +159,7 @@ def retry(
     summary = run_flow(
         prepare_study, retry_study, quiet=quiet, json_lines=False, keep_server=keep_server
     )
-    print_result(summary, as_json=as_json)
+    print_result(summary)
 
 
 def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:

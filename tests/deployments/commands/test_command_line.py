@@ -14,7 +14,6 @@ from command_line import CommandLine
 from processes import run_python
 
 from prefect_tune.deployments.command import main
-from prefect_tune.deployments.commands.completing import _REGISTRIES, names_in
 from prefect_tune.deployments.commands.output import atomic_output, atomic_output_folder
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.optimizers.registry import METHODS
@@ -253,11 +252,6 @@ def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
         and parameter._custom_shell_complete is None
     }
     assert lacking == set()
-
-
-@pytest.mark.parametrize("name", _REGISTRIES)
-def test_choices_that_are_heavy_to_load_are_all_named(name) -> None:
-    assert names_in(_REGISTRIES[name]) == list(OPTIONS[name].known)
 
 
 @pytest.mark.slow
