@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any
 
 from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
@@ -127,18 +127,7 @@ def saved_text(seconds: float) -> str:
     return format_seconds(max(seconds, 0.0))
 
 
-class Failed(Protocol):
-    """A failure with its message and place."""
-
-    @property
-    def message(self) -> str: ...  # noqa: D102
-    @property
-    def step(self) -> str | None: ...  # noqa: D102
-    @property
-    def fold(self) -> int | None: ...  # noqa: D102
-
-
-def failure_text(failure: Failed) -> str:
+def failure_text(failure: Failure) -> str:
     """Return step, fold and message of a failure."""
     if not failure.step:
         return failure.message
@@ -149,17 +138,11 @@ def failure_text(failure: Failed) -> str:
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _LONGEST_MESSAGE = 2_000
 """Maximum characters of a message; `show` prints longer ones in full."""
-_LONGEST_TRACEBACK = 20_000
-"""Characters kept from the end of a traceback, which has the reason."""
 
 
 @dataclass(slots=True)
 class FailureGroup:
-    """Trials that failed for the same reason; texts are from the first trial, without passwords.
-
-    Attributes:
-        traceback: The end of the traceback; empty if there is none.
-    """
+    """Trials that failed for the same reason; texts are from the first trial, without passwords."""
 
     kind: FailureKind
     step: str | None
@@ -167,15 +150,6 @@ class FailureGroup:
     traceback: str
     trials: list[int] = field(default_factory=list)
     seconds: float = 0.0
-
-    @classmethod
-    def of(cls, failure: Failure, *, has_traceback: bool) -> Self:
-        """Return a group without trials."""
-        message = masked(failure.message)
-        if len(message) > _LONGEST_MESSAGE:
-            message = f"{message[:_LONGEST_MESSAGE]}…"
-        traceback = masked(failure.traceback)[-_LONGEST_TRACEBACK:] if has_traceback else ""
-        return cls(failure.kind, failure.step, message, traceback)
 
     @property
     def text(self) -> str:
@@ -189,30 +163,27 @@ class FailureGroups:
     def __init__(self, *, has_tracebacks: bool = False) -> None:
         self._has_tracebacks = has_tracebacks
         self._groups: dict[tuple[FailureKind, str | None, str], FailureGroup] = {}
-        self._of: dict[int, tuple[FailureGroup, float]] = {}
 
     def __len__(self) -> int:
-        return len(self._of)
+        return sum(len(group.trials) for group in self._groups.values())
 
     def add(self, number: int, failure: Failure | None) -> None:
-        """Add the outcome of a trial, replacing an earlier failure of the same trial."""
-        if (former := self._of.pop(number, None)) is not None:
-            group, seconds = former
-            group.trials.remove(number)
-            group.seconds -= seconds
+        """Add the outcome of a trial."""
         if failure is None:
             return
-        group = FailureGroup.of(failure, has_traceback=self._has_tracebacks)
-        key = (failure.kind, failure.step, _NUMBER.sub("#", group.message))
-        group = self._groups.setdefault(key, group)
-        group.trials.append(number)
-        group.seconds += failure.cost_seconds
-        self._of[number] = group, failure.cost_seconds
+        message = masked(failure.message)
+        if len(message) > _LONGEST_MESSAGE:
+            message = f"{message[:_LONGEST_MESSAGE]}…"
+        key = (failure.kind, failure.step, _NUMBER.sub("#", message))
+        if key not in self._groups:
+            traceback = masked(failure.traceback) if self._has_tracebacks else ""
+            self._groups[key] = FailureGroup(failure.kind, failure.step, message, traceback)
+        self._groups[key].trials.append(number)
+        self._groups[key].seconds += failure.cost_seconds
 
     def found(self) -> list[FailureGroup]:
         """Return the groups, largest first."""
-        groups = (group for group in self._groups.values() if group.trials)
-        return sorted(groups, key=lambda group: -len(group.trials))
+        return sorted(self._groups.values(), key=lambda group: -len(group.trials))
 
 
 _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -176,7 +176,7 @@ def export(
     if not no_card:
         from prefect_tune.flows.results.model_card import card_facts, model_card, written_use
 
-        use = written_use(card_file, study)
+        use = written_use(card_file)
     exported = export_model(store, study, file_format, of_matrix=matrix, record=record)
     if not no_card:
         card = model_card(card_facts(store, exported), Path(file).name, use)

@@ -30,7 +30,7 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
 def _needs(exported: Exported) -> Iterator[str]:
     python = ".".join(python_version().split(".")[:2])
     packages = ", ".join(f"{name} {version}" for name, version in exported.packages.items())
-    own = ", ".join(exported.own)
+    own = ", ".join(exported.own_classes)
     if own and exported.carries_code:
         yield f"needs Python {python} and {packages}; not prefect-tune,"
         yield f"whose classes it carries as code: {own}"

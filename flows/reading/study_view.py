@@ -216,11 +216,8 @@ class StudyView:
         return lines if method is None else [*lines, *method.decision_lines(self.decisions)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values, without loss fields if an ensemble has no losses."""
-        document = json_values(to_document(self))
-        if self.ensemble is not None and not self.ensemble.losses:
-            for name in ("losses", "nested"):
-                document.get("ensemble", {}).pop(name)
+        """Return all fields as JSON values."""
+        document: dict[str, Any] = json_values(to_document(self))
         return document
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.storage.key import model_record, output_record
+from prefect_tune.storage.key import output_record
 from prefect_tune.storage.masking import masked
-from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.catalogue.libraries import check_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -34,17 +33,15 @@ class TrialOutput:
 def trial_output(store: ArtifactStore, study: str, number: int) -> TrialOutput:
     """Return the output of a trial; raise `UnknownName`, `BadInput` or `RecordDamaged`."""
     opened = open_study(store, study)
-    trial, moments = opened.trial(number), opened.moments(number).get(number)
-    output_bytes = None if moments is None else moments.output_bytes
+    opened.trial(number)  # must exist
+    moments = opened.moments(number).get(number)
+    output_bytes = moments.output_bytes if moments else None
     if output_bytes:
         kept = store.records.get(output_record(study, number))["output"]
         return TrialOutput(study, number, masked(kept["text"]), kept["is_cut"], "")
     if output_bytes == 0:
         return TrialOutput(study, number, "", False, f"trial {number} printed nothing")
-    if trial.state.is_told:
-        missing = f"trial {number} was run by a version of prefect-tune that stored no output"
-    else:
-        missing = f"trial {number} has not ended; its output is stored at the end"
+    missing = f"trial {number} has not ended; its output is stored at the end"
     return TrialOutput(study, number, None, False, missing)
 
 
@@ -71,18 +68,14 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
         query,
         failed_step=(failure.step or "") if failure else None,
         best_epoch=evaluation.best_epoch if evaluation else None,
-        is_final=_is_final(store, study, number),
+        is_final=is_in_final_model(opened, number),
     )
 
 
-def _is_final(store: ArtifactStore, study: str, number: int) -> bool:
+def is_in_final_model(study: OpenedStudy, number: int) -> bool:
     """Return whether the final model contains a refit of the trial on all training rows."""
-    try:
-        about = store.records.get(model_record(study), ["about"])["about"]
-    except RecordDamaged:  # or no model yet
-        return False
-    is_whole = about["subset"] == 1 and not about["of_folds"]
-    return is_whole and number in {member["trial"] for member in about["members"]}
+    model = study.facts.model
+    return not model.awaits_refit and number in {member.trial for member in model.members}
 
 
 def pipeline_code(
@@ -93,14 +86,15 @@ def pipeline_code(
     `note` is called if earlier steps have to run first. Raises the errors of `built_pipeline`, and
     `BadInput` if an estimator has a value that cannot be written as code.
     """
-    plan = open_study(store, study).plan
+    opened = open_study(store, study)
+    plan = opened.plan
     if not plan.options.use_cache:
         note(f"study {study} has no cache, so the steps before the model are rerun")
     built = built_pipeline(store, study, number)
     is_users = bool(plan.problem.space_code)
     dataset = load_dataset(store, plan.problem.dataset)
     texts = dataset.row_reader.texts if dataset.row_reader else []
-    part = "the final model" if _is_final(store, study, number) else "its first fold"
+    part = "the final model" if is_in_final_model(opened, number) else "its first fold"
     heading = [
         f"The pipeline of trial {number} of the study {study}, as built for {part}.",
         "",

@@ -1,8 +1,8 @@
 """Exports the final model of a study as a pickle or in skops' format."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import packages_distributions, version
 from platform import python_version
@@ -12,10 +12,13 @@ import numpy as np
 
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
+from prefect_tune.optimizers.converter import json_values
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.exporting import (
+    Pickled,
+    SkopsFile,
     estimator_classes,
     is_ours,
     plain,
@@ -29,17 +32,18 @@ _MOST_ROWS = 1_000
 """Rows on which the reloaded model is checked."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Exported:
     """A final model as a file.
 
     Attributes:
         about: Trials, weights, data and test loss, as stored with the model.
         packages: Versions of the distributions needed to read and use the model, by name.
-        carries_code: Whether code of the classes in `own` is included, for this version of Python.
+        own_classes: Classes of this package or of the user.
+        carries_code: Whether their code is included, for this version of Python.
         predicts_events: Whether its rows are patient events, which only prefect-tune reads.
         trusted: Types the reader must trust to load the skops file.
-        n_checked: Rows on which the reloaded model gave the same predictions.
+        rows_checked: Rows on which the reloaded model gave the same predictions.
         reads_rows: Whether the model takes table rows without preparation.
         record: Record of the model, if it is the copy of a champion.
     """
@@ -51,11 +55,11 @@ class Exported:
     data: bytes
     model: Any
     packages: Mapping[str, str]
-    own: tuple[str, ...]
+    own_classes: tuple[str, ...] = ()
     carries_code: bool = False
     predicts_events: bool = False
     trusted: tuple[str, ...] = ()
-    n_checked: int = 0
+    rows_checked: int = 0
     reads_rows: bool = False
     record: str | None = None
 
@@ -85,18 +89,12 @@ class Exported:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything except the file and the model as JSON values."""
-        return {
-            **self.about,
-            "format": self.format,
-            "python": python_version(),
-            "packages": dict(self.packages),
-            "own_classes": list(self.own),
-            "carries_code": self.carries_code,
-            "predicts_events": self.predicts_events,
-            "trusted": list(self.trusted),
-            "rows_checked": self.n_checked,
-            "reads_rows": self.reads_rows,
-        }
+        names = (
+            "format", "packages", "own_classes", "carries_code", "predicts_events", "trusted",
+            "rows_checked", "reads_rows",
+        )  # fmt: skip
+        values = json_values({name: getattr(self, name) for name in names})
+        return {**self.about, "python": python_version(), **values}
 
 
 def exported_model(
@@ -140,56 +138,31 @@ def export(
     finish = partial(with_reader, dataset=dataset, of_matrix=not reads_rows)
     expected = list(_predicted(finish(model), checked))
     for candidate in map(finish, (plain(model), model)):
-        exported = FORMATS[file_format](study, problem.metric, about, candidate)
-        read_back = list(_predicted(exported.model, checked))
+        if file_format == "skops":
+            file: SkopsFile | Pickled = skops_file(
+                candidate, [m["trial"] for m in about["members"]]
+            )
+        else:
+            file = portable(candidate)
+        read_back = list(_predicted(file.model, checked))
         if len(read_back) == len(expected) and all(map(np.array_equal, expected, read_back)):
-            is_of_events = dataset.kind == "events"
-            return replace(
-                exported,
-                n_checked=len(checked),
-                predicts_events=is_of_events,
+            return Exported(
+                study=study,
+                metric=problem.metric,
+                about=about,
+                format=file_format,
+                data=file.data,
+                model=file.model,
+                packages=_versions(file.packages),
+                own_classes=_own_classes(candidate),
+                carries_code=isinstance(file, Pickled) and file.carries_code,
+                predicts_events=dataset.kind == "events",
+                trusted=() if isinstance(file, Pickled) else file.trusted,
+                rows_checked=len(checked),
                 reads_rows=reads_rows,
                 record=record,
             )
     raise RuntimeError(f"the model of study {study!r} predicts differently after reloading")
-
-
-def _as_pickle(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:
-    pickled = portable(model)
-    return Exported(
-        study,
-        metric,
-        about,
-        "pickle",
-        pickled.data,
-        pickled.model,
-        _versions(pickled.packages),
-        _own_classes(model),
-        carries_code=pickled.carries_code,
-    )
-
-
-def _as_skops(study: str, metric: str, about: Mapping[str, Any], model: Any) -> Exported:
-    found = skops_file(model, [member["trial"] for member in about["members"]])
-    own, versions = _own_classes(found.model), _versions(found.packages)
-    return Exported(
-        study,
-        metric,
-        about,
-        "skops",
-        found.data,
-        found.model,
-        versions,
-        own,
-        trusted=found.trusted,
-    )
-
-
-FORMATS: Mapping[str, Callable[[str, str, Mapping[str, Any], Any], Exported]] = {
-    "pickle": _as_pickle,
-    "skops": _as_skops,
-}
-"""Functions that write a model to a file, by name of the format."""
 
 
 def _own_classes(model: Any) -> tuple[str, ...]:

@@ -40,26 +40,6 @@ class LoadedStudy:
             return open_study(store, self.name).plan
 
     @property
-    def method(self) -> str:
-        """Name of the method."""
-        return self.plan.method
-
-    @property
-    def metric(self) -> str:
-        """Name of the metric."""
-        return self.plan.metric
-
-    @property
-    def space(self) -> str:
-        """Name of the space."""
-        return self.plan.space
-
-    @property
-    def state(self) -> str:
-        """State of the study: running, complete, interrupted or failed."""
-        return self.view.state
-
-    @property
     def best_trial(self) -> int:
         """Number of the best trial; see `trial`.
 
@@ -87,10 +67,6 @@ class LoadedStudy:
         """The content of `prefect-tune show`, as typed values."""
         with self._opened() as store:
             return read_study(store, self.name)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the output of `prefect-tune show --json`."""
-        return self.view.to_json()
 
     def trial(self, number: int) -> dict[str, Any]:
         """Output of `prefect-tune show STUDY --trial NUMBER --json`; `BadInput` if missing."""

@@ -6,10 +6,11 @@ value. Import this module only to write a card.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from platform import python_version
 from typing import Any
@@ -25,8 +26,9 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from prefect_tune.flows.markdown import block, code, escaped
 from prefect_tune.flows.reading.commands import run_command
-from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
-from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import final_model, is_balanced
 from prefect_tune.flows.study.plan import StudyPlan
@@ -36,63 +38,18 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
-from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader
+from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.fitting.final_scoring import predicted
 from prefect_tune.tasks.objective.two_classes import LEVEL, Auroc, auroc_with_interval
 
-_TAG = "prefect-tune"
-_HEADER = re.compile(r"\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
 _USE = re.compile(r"^## Intended use\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-_UNWRITTEN, _EARLIER_UNWRITTEN = (
-    f"*To be written by {who}: for what and for whom, and for what not. The search cannot know. "
-    "Exporting again keeps this section.*"
-    for who in ("the people who put the model to use", "whoever puts the model to use")
+_UNWRITTEN = (
+    "*To be written by the people who put the model to use: for what and for whom, and for what "
+    "not. The search cannot know. Exporting again keeps this section.*"
 )
 _QUARTERS = 4
-
-
-@dataclass(frozen=True, slots=True)
-class CardMember:
-    """A pipeline of a model; `quantities` were measured in its trial."""
-
-    trial: int
-    weight: float
-    configuration: Mapping[str, Any]
-    quantities: Mapping[str, float]
-    is_balanced: bool
-
-
-@dataclass(frozen=True, slots=True)
-class CardColumn:
-    """A column the model takes: share of gaps, and categories or the range of numbers."""
-
-    name: str
-    kind: str
-    gaps: float
-    categories: tuple[str, ...] | None = None
-    ends: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClassScores:
-    """Scores of a class in percent; NaN if there are no rows."""
-
-    label: Any
-    rows: int
-    recall: float
-    precision: float
-
-
-@dataclass(frozen=True, slots=True)
-class QuarterErrors:
-    """Errors in a quarter of the true values; with a mean above 0, predictions are too high."""
-
-    low: float
-    high: float
-    rows: int
-    mean_absolute: float
-    mean: float
+_MOST_CATEGORIES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +59,14 @@ class QualityOnTest:
     Attributes:
         wrong: Wrong predictions in percent, and their 95 % interval (Wilson).
         auroc: Area under the ROC curve; None without scores of two classes.
-        quarters: Errors by quarter of the target, smallest values first.
+        classes: Rows, recall and precision of each class, in percent.
+        quarters: Errors by quarter of a numeric target, smallest values first.
     """
 
     wrong: tuple[float, float, float] | None = None
     auroc: Auroc | None = None
-    classes: tuple[ClassScores, ...] = ()
-    quarters: tuple[QuarterErrors, ...] = ()
+    classes: pd.DataFrame | None = None
+    quarters: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,33 +74,22 @@ class CardFacts:
     """Facts of a model card.
 
     Attributes:
-        n_skipped: Rows that neither train nor test, in splits by time.
-        best_loss: Cross-validated loss of `best_trial`.
-        fidelity: Fidelity of that loss; empty if the evaluation was full.
-        held_out_loss: Loss of an ensemble on the held-out rows it was selected on.
-        single_best_test_loss: Loss of the best single trial on the test rows.
+        n_training: Rows that train in cross-validation; rows after a gap in time do not.
+        members: Trials of the model.
+        balanced: Numbers of the members that weight classes equally in training.
         versions: Versions of the packages used in the search, by name; empty if unknown.
-        uselessness: Sentence that calls the model useless; empty for any other model.
     """
 
     plan: StudyPlan
+    view: StudyView
     exported: Exported
     dataset: Dataset
+    n_training: int
     n_test: int
-    members: tuple[CardMember, ...]
-    best_trial: int | None
-    best_loss: float | None
-    fidelity: str
-    held_out_loss: float | None
-    single_best_test_loss: float | None
+    members: Sequence[TrialView]
+    balanced: Sequence[int]
     quality: QualityOnTest
-    n_configurations: int
-    n_trials: int
-    n_failed: int
-    seconds: float
     versions: Mapping[str, str]
-    n_skipped: int = 0
-    uselessness: str = ""
 
     @property
     def violated(self) -> list[str]:
@@ -154,71 +101,49 @@ class CardFacts:
         ]
 
     @property
-    def columns(self) -> list[CardColumn]:
-        """Columns of a table; empty for events."""
+    def columns(self) -> list[tuple[str, str, float, str]]:
+        """Name, kind, share of gaps and values of each column of a table; empty for events."""
         X, reader = self.dataset.X, self.dataset.row_reader
         if not isinstance(X, pd.DataFrame) or reader is None:
             return []
-        of_matrix = not self.exported.reads_rows
-        columns = RowReader.of(X).columns if of_matrix else reader.columns
-        return [_column(column, X[column.features[0]]) for column in columns]
+        columns = reader.columns if self.exported.reads_rows else RowReader.of(X).columns
+        return [
+            (of.name, _KINDS.get(of.kind, of.kind), float(column.isna().mean()), _values(column))
+            for of in columns
+            for column in [X[of.features[0]]]
+        ]
+
+
+_KINDS = {"category": "category (text)", "duration": "duration (seconds)", "text": "free text"}
+
+
+def _values(column: pd.Series) -> str:
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return _codes(column.cat.categories, _MOST_CATEGORIES)
+    is_empty = column.isna().all() or not pd.api.types.is_numeric_dtype(column)
+    return "" if is_empty else f"{column.min():.6g} to {column.max():.6g}"
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:
     """Return the facts of an exported model; `RecordDamaged` if the study's data is lost."""
-    study, view = open_study(store, exported.study), read_study(store, exported.study)
-    plan = study.plan
-    dataset = load_dataset(store, plan.problem.dataset)
-    split = load_split(store, plan.problem.split)
-    test = split.held_out(REFIT)
-    best = view.model_trial or view.incumbent
-    held_out = view.ensemble.losses if view.ensemble else ()
-    model, _ = final_model(store, exported.study, exported.record)
+    study = open_study(store, exported.study)
+    problem = study.plan.problem
+    dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
+    test, space = split.held_out(REFIT), problem.find_space()
+    model, _ = final_model(store, study.name, exported.record)
+    members = [*map(study.trial, exported.weights)]
     return CardFacts(
-        plan=plan,
+        plan=study.plan,
+        view=read_study(store, study.name),
         exported=exported,
         dataset=dataset,
+        n_training=split.n_training(REFIT),
         n_test=len(test),
-        n_skipped=len(dataset) - len(test) - split.n_training(REFIT),
-        members=_members(study, exported),
-        best_trial=best.trial if best else None,
-        best_loss=best.loss if best else None,
-        fidelity=best.fidelity if best else "",
-        held_out_loss=held_out[-1] if held_out and len(exported.weights) > 1 else None,
-        single_best_test_loss=view.single_best_test_loss,
-        quality=_quality(model, dataset, test, plan) if len(test) else QualityOnTest(),
-        n_configurations=view.n_begun,
-        n_trials=view.n_trials,
-        n_failed=view.n_failed,
-        seconds=study.row.seconds,
+        members=members,
+        balanced=[t.number for t in members if is_balanced(t.configuration, space)],
+        quality=_quality(model, dataset, test, study.plan) if len(test) else QualityOnTest(),
         versions=study.facts.versions,
-        uselessness="" if exported.record else view.uselessness,
     )
-
-
-def _members(study: OpenedStudy, exported: Exported) -> tuple[CardMember, ...]:
-    weights, space = exported.weights, study.plan.problem.find_space()
-    trials = {number: study.trial(number) for number in weights}
-    return tuple(
-        CardMember(n, weights[n], made, trials[n].quantities, is_balanced(made, space))
-        for n in weights
-        if (made := trials[n].configuration)
-    )
-
-
-def _column(learned: LearnedColumn, column: pd.Series) -> CardColumn:
-    gaps, kind = float(column.isna().mean()), _KINDS.get(learned.kind, learned.kind)
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return CardColumn(learned.name, kind, gaps, tuple(map(str, column.cat.categories)))
-    has_ends = gaps < 1 and learned.kind in {"number", "duration"}
-    return CardColumn(learned.name, kind, gaps, ends=_ends(column) if has_ends else None)
-
-
-def _ends(column: pd.Series) -> tuple[float, float]:
-    return float(column.min()), float(column.max())
-
-
-_KINDS = {"category": "category (text)", "duration": "duration (seconds)", "text": "free text"}
 
 
 def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan) -> QualityOnTest:
@@ -227,46 +152,34 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
         predictions = predicted(model, data, rows)
     except Exception:  # the test loss is undefined for the same reason
         return QualityOnTest()
+    label = predictions.label
     if not data.classes:
-        return QualityOnTest(quarters=_by_quarter(y, predictions.label))
-    auroc, n_wrong = None, int(np.sum(predictions.label != y))
+        frame = pd.DataFrame({"y": y, "error": label - y}).sort_values("y", ignore_index=True)
+        frame["size"] = frame.error.abs()
+        quarter = frame.index * _QUARTERS // len(frame)
+        quarters = frame.groupby(quarter).agg(
+            low=("y", "min"),
+            high=("y", "max"),
+            rows=("y", "size"),
+            mean_absolute=("size", "mean"),
+            mean=("error", "mean"),
+        )
+        return QualityOnTest(quarters=quarters)
+    auroc, n_wrong = None, int(np.sum(label != y))
     if len(data.classes) == 2 and predictions.score is not None:
         groups = None if data.groups is None else data.groups[rows]
         score = predictions.score[:, positive]
         auroc = auroc_with_interval(y == positive, score, groups, plan.seed)
     ends = binomtest(n_wrong, len(y)).proportion_ci(LEVEL, method="wilson")
-    wrong = (100 * n_wrong / len(y), 100 * float(ends.low), 100 * float(ends.high))
-    return QualityOnTest(wrong, auroc, _by_class(y, predictions.label, data.classes))
-
-
-def _by_class(
-    y: NDArray[Any], label: NDArray[Any], classes: Sequence[Any]
-) -> tuple[ClassScores, ...]:
-    """Return the scores of each class; `y` and `label` are class positions.
-
-    >>> _by_class(np.array([0, 0, 1]), np.array([0, 1, 1]), ("no", "yes"))[0]
-    ClassScores(label='no', rows=2, recall=50.0, precision=100.0)
-    """
-    positions = range(len(classes))
-    found = precision_recall_fscore_support(y, label, labels=positions, zero_division=np.nan)
-    each = zip(classes, *(part.tolist() for part in found), strict=True)
-    return tuple(ClassScores(c, n, 100 * recall, 100 * own) for c, own, recall, _, n in each)
-
-
-def _by_quarter(y: NDArray[Any], label: NDArray[Any]) -> tuple[QuarterErrors, ...]:
-    """Return the errors in each quarter of the true values `y`.
-
-    >>> _by_quarter(np.arange(8.0), np.full(8, 3.0))[0]
-    QuarterErrors(low=0.0, high=1.0, rows=2, mean_absolute=2.5, mean=2.5)
-    """
-    order = np.argsort(y, kind="stable")
-    parts = [(y[i], label[i] - y[i]) for i in np.array_split(order, _QUARTERS) if len(i)]
-    return tuple(
-        QuarterErrors(
-            float(y.min()), float(y.max()), len(y), float(np.abs(e).mean()), float(e.mean())
-        )
-        for y, e in parts
+    precision, recall, _, n_rows = precision_recall_fscore_support(
+        y, label, labels=range(len(data.classes)), zero_division=np.nan
     )
+    classes = pd.DataFrame(
+        {"label": data.classes, "rows": n_rows, "recall": 100 * recall,
+         "precision": 100 * precision}
+    )  # fmt: skip
+    wrong = (100 * n_wrong / len(y), 100 * float(ends.low), 100 * float(ends.high))
+    return QualityOnTest(wrong, auroc, classes)
 
 
 def model_card(facts: CardFacts, file: str, use: str = "") -> str:
@@ -290,7 +203,7 @@ def _header(facts: CardFacts, file: str) -> str:
     skops = ["skops"] if file.endswith(".skops") else []
     header: dict[str, Any] = {
         "library_name": "sklearn",
-        "tags": ["sklearn", _TAG, *skops, task],
+        "tags": ["sklearn", "prefect-tune", *skops, task],
         "model_format": facts.exported.format,
         "model_file": file,
     }
@@ -309,45 +222,30 @@ def _header(facts: CardFacts, file: str) -> str:
     return yaml.safe_dump(header, sort_keys=False, allow_unicode=True).rstrip("\n")
 
 
-def written_use(path: Path, study: str) -> str:
+def written_use(path: Path) -> str:
     """Return the intended use that people wrote into the existing card, if any.
 
-    Raises `BadInput` if the file is not a card, or is the edited card of another study.
+    Raises `BadInput` if the file is not a card.
     """
+    if not path.exists():
+        return ""
     try:
         card = path.read_text("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
     except OSError as error:
         raise BadInput(f"the model card {path} cannot be read: {error}") from error
     found = _USE.search(card)
-    use = found[1].strip() if found else ""
-    if not _is_model_card(card):
-        reason = "is not a model card of prefect-tune, and the model card would replace it"
-    elif use in {"", _UNWRITTEN, _EARLIER_UNWRITTEN}:
-        return ""
-    elif f"# Model card: {escaped(study)}" in card.splitlines():
-        return use
-    else:
-        reason = "is the model card of another study and has a written intended use"
-    remedy = "give the model another name, or add --no-card"
-    raise BadInput(f"{path} {reason}", remedy=remedy)
+    if found is None or "\n# Model card: " not in card:
+        reason = f"{path} is not a model card of prefect-tune, and the model card would replace it"
+        raise BadInput(reason, remedy="give the model another name, or add --no-card")
+    use = found[1].strip()
+    return "" if use == _UNWRITTEN else use
 
 
-def _is_model_card(text: str) -> bool:
-    found = _HEADER.match(text)
-    try:
-        header = yaml.safe_load(found[1]) if found else None
-    except yaml.YAMLError:
-        return False
-    tags = header.get("tags") if isinstance(header, dict) else None
-    return isinstance(tags, list) and _TAG in tags
-
-
-def _codes(values: Sequence[object], most: int | None = None) -> Markup:
+def _codes(values: Collection[object], most: int | None = None) -> Markup:
     """Return values as code; if there are more than `most`, return only their number."""
     more = len(values) - (most or len(values))
-    listed = ", ".join(map(code, values[:most])) + (f" and {more} more" if more > 0 else "")
+    shown = ", ".join(map(code, islice(values, most)))
+    listed = f"{shown} and {more} more" if more > 0 else shown
     return Markup(listed)  # noqa: S704 - escaped by `code`
 
 

@@ -28,7 +28,6 @@ from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 _LOGGER = logging.getLogger(__name__)
-_SHOWN_CELLS = 20
 
 
 def final_model(
@@ -132,7 +131,9 @@ def predict(
         balanced = balanced_weight(store, study, plan, about)
         found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
     frame = pd.concat([frame, _columns(found, dataset)], axis=1)
-    frame = _without(cells, frame) if cells else frame
+    if cells:
+        _LOGGER.warning(f"rows without a prediction: {unreadable_text(cells, data)}")
+        frame = _without(cells, frame)
     if twice := [name for name in ids if name in frame]:
         reason = "the predictions have this column anyway"
         raise BadInput(reason, option="id", value=twice[0], remedy="rename the column of the data")
@@ -158,13 +159,6 @@ UNSEEN = "unseen_values"
 
 
 def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:
-    for cell in cells[:_SHOWN_CELLS]:
-        _LOGGER.warning(
-            f"row {cell.row + 1} has no prediction: column {cell.column} is {cell.value!r}, "
-            f"not {cell.expected}"
-        )
-    if (more := len(cells) - _SHOWN_CELLS) > 0:
-        _LOGGER.warning(f"{more} more cells cannot be read; their rows have no prediction")
     whole = frame.select_dtypes(["integer", "bool"]).convert_dtypes()
     nullable = frame.astype(whole.dtypes.to_dict())
     nullable.loc[np.unique([cell.row for cell in cells])] = None

@@ -1,6 +1,6 @@
 """The trials of a study as a table, with the columns of Optuna's `trials_dataframe`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -45,7 +45,7 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
     names = dict.fromkeys((*_ALWAYS, *(name for row in rows for name in row)))
     steps = list(trials[0].configuration) if trials else []
     ordered = sorted(names, key=lambda name: _rank(name, steps))
-    return pd.DataFrame({name: _column([row.get(name) for row in rows]) for name in ordered})
+    return pd.DataFrame(rows, columns=ordered)
 
 
 def attributes_of(
@@ -121,18 +121,3 @@ def _rank(name: str, steps: Sequence[str]) -> tuple[int, int]:
     place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
     step = name.removeprefix("params_").partition("__")[0]
     return place, steps.index(step) if name.startswith("params_") and step in steps else 0
-
-
-def _column(values: Iterable[Any]) -> pd.Series:
-    listed = list(values)
-    kinds = {type(value) for value in listed if value is not None}
-    for kind, name in ((bool, "boolean"), (int, "Int64"), (str, "str")):
-        if kinds == {kind}:
-            return pd.Series(listed, dtype=name)
-    if kinds and kinds <= {int, float}:
-        return pd.Series(listed, dtype="float64")
-    if kinds == {pd.Timestamp}:
-        return pd.Series(pd.to_datetime(listed, utc=True))
-    if kinds == {pd.Timedelta}:
-        return pd.Series(pd.to_timedelta(listed))
-    return pd.Series(listed, dtype=object)

@@ -144,7 +144,7 @@ def test_members_of_an_ensemble_are_means_of_their_folds(ended) -> None:
 def test_a_mean_of_folds_is_exported_like_any_model(ended) -> None:
     ended.end(-2.0)
     exported = export(ended.store, ended.name, "pickle")
-    assert exported.n_checked > 0
+    assert exported.rows_checked > 0
 
 
 def test_where_the_cache_has_lost_a_model_the_refit_takes_its_time(ended) -> None:

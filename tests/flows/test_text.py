@@ -91,16 +91,6 @@ def test_failures_of_one_kind_and_step_are_one_group_whatever_their_numbers() ->
     assert len(groups) == 5
 
 
-def test_a_trial_that_was_retried_counts_only_as_it_ended_last() -> None:
-    groups = FailureGroups()
-    groups.add(0, error("no rows"))
-    groups.add(1, error("no rows"))
-    groups.add(1, None)
-    assert [group.trials for group in groups.found()] == [[0]]
-    groups.add(0, error("died"))
-    assert [group.text for group in groups.found()] == ["model: died"]
-
-
 def test_tracebacks_are_kept_only_where_they_are_shown() -> None:
     failure = replace(error("no rows"), traceback="Traceback")
     for has_tracebacks, kept in ((False, ""), (True, "Traceback")):

@@ -82,7 +82,7 @@ def study() -> None:
     assert_type(loaded.best_value, float)
     assert_type(loaded.best_params, dict[str, Any])
     assert_type(loaded.trials_dataframe(), pd.DataFrame)
-    assert_type(loaded.summary(), dict[str, Any])
+    assert_type(loaded.view.to_json(), dict[str, Any])
     store = ArtifactStore(StoreAddress("file:///store"), budget_bytes=10**9)
     assert_type(store.index.totals().count, int)
     store.close()

@@ -58,8 +58,6 @@ def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
         finalists=[{"trial": 1, "loss": 12.5, "recheck_loss": None}],
     )
     assert from_document(StudyView, json.loads(json.dumps(view.to_json()))) == view
-    by_method = {"kind": "method", "members": members}
-    assert study_view(ensemble=by_method).to_json()["ensemble"] == by_method
 
 
 def test_the_first_line_calls_a_useless_model_useless(shown) -> None:

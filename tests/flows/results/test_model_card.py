@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from flow_studies import plan
+from flow_studies import plan, study_view
 from inputs import events as events_and_labels
 from markdown_it import MarkdownIt
 
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.model_card import (
     CardFacts,
-    CardMember,
     QualityOnTest,
-    QuarterErrors,
     model_card,
     written_use,
 )
@@ -30,8 +29,19 @@ from prefect_tune.tasks.objective.two_classes import Auroc
 from prefect_tune.tasks.problem import Problem
 
 MODEL = {"algorithm": "ridge", "hyperparameters": {"alpha": 1 / 3}}
-MEMBER = CardMember(4, 1.0, {"fit model": MODEL}, {"latency_us": 31.25}, is_balanced=False)
-QUARTER = QuarterErrors(1.0, 2.0, 5, mean_absolute=0.5, mean=0.25)
+TRIAL = {
+    "number": 4, "query": {"configuration": {"fit model": MODEL}},
+    "evaluation": {"constraints": {"latency_us": 31.25}},
+}  # fmt: skip
+MEMBER = TrialView(TRIAL)
+QUARTERS = pd.DataFrame(
+    {"low": [1.0], "high": [2.0], "rows": [5], "mean_absolute": [0.5], "mean": [0.25]}
+)
+BEST = {"trial": 4, "loss": 0.2, "fidelity": "", "constraints": {}, "configuration": {}}
+VIEW = {
+    "metric": "r2", "incumbent": BEST, "model_trial": BEST, "single_best_test_loss": 0.25,
+    "n_begun": 5, "n_trials": 6, "n_failed": 1,
+}  # fmt: skip
 ROWS = pd.DataFrame(
     {
         "a|b <i>*": np.arange(100.0) / 40,
@@ -40,7 +50,7 @@ ROWS = pd.DataFrame(
     }
 )
 HOUSES = Dataset("houses", "table", ROWS, np.arange(100.0), ())
-ABOUT = {"members": [], "test_loss": 0.25, "test_loss_undefined": None}
+ABOUT = {"members": [{"trial": 4, "weight": 1.0}], "test_loss": 0.25, "test_loss_undefined": None}
 PACKAGES = {"scikit-learn": "1.9.1"}
 
 
@@ -49,28 +59,26 @@ def card(
     use: str = "",
     exported: dict[str, Any] | None = None,
     options: dict[str, Any] | None = None,
+    view: dict[str, Any] | None = None,
     **changed: Any,
 ) -> str:
     """A card of a model of houses with changed facts; its study predicts a price."""
     given = {"data": "houses.csv", "target": "price", "drop": ("id",), "method": "random"}
     problem = Problem("abc", "split", "regression", "digest", "r2", seed=7)
-    made = Exported("s", "r2", ABOUT, "pickle", b"", None, PACKAGES, (), n_checked=20)
+    made = Exported(
+        study="s", metric="r2", about=ABOUT, format="pickle", data=b"", model=None,
+        packages=PACKAGES, rows_checked=20,
+    )  # fmt: skip
     facts = CardFacts(
         plan=plan(problem=problem, chance_loss=1.0, data_name="houses", **given | (options or {})),
+        view=study_view(**VIEW | (view or {})),
         exported=replace(made, **exported or {}),
         dataset=HOUSES,
+        n_training=80,
         n_test=20,
         members=(MEMBER,),
-        best_trial=4,
-        best_loss=0.2,
-        fidelity="",
-        held_out_loss=None,
-        single_best_test_loss=0.25,
-        quality=QualityOnTest(quarters=(QUARTER,)),
-        n_configurations=5,
-        n_trials=6,
-        n_failed=1,
-        seconds=75.0,
+        balanced=(),
+        quality=QualityOnTest(quarters=QUARTERS),
         versions={"python": "3.12.1"},
     )
     return model_card(replace(facts, **changed), file, use)
@@ -111,7 +119,7 @@ def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() ->
     limited = card(options={"constraint": (QuantityBound(Quantity("latency_us"), 50.0),)})
     assert "| `latency_us` | 50 | 4 | 31.25 |" in limited
     assert "Fairness" not in limited
-    balanced = card(members=(replace(MEMBER, is_balanced=True),))
+    balanced = card(balanced=(4,))
     assert "(trial 4)" in balanced.split("## Limits")[1]
 
 
@@ -129,9 +137,11 @@ def test_a_card_of_events_has_codes_and_patients() -> None:
 
 
 def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
-    members = (replace(MEMBER, weight=0.25), replace(MEMBER, trial=5, weight=0.75))
-    exported = {"about": ABOUT | {"test_loss": 0.21}}
-    text = card(exported=exported, members=members, held_out_loss=0.15)
+    weights = [{"trial": 4, "weight": 0.25}, {"trial": 5, "weight": 0.75}]
+    exported = {"about": ABOUT | {"members": weights, "test_loss": 0.21}}
+    ensemble = {"kind": "greedy", "members": weights, "losses": [0.15], "nested": {}}
+    members = (MEMBER, TrialView(TRIAL | {"number": 5}))
+    text = card(exported=exported, members=members, view={"ensemble": ensemble})
     rows = [line.split(" | ")[1:] for line in text.splitlines() if line.startswith("| ")]
     found = {tuple(row) for row in rows if row}
     assert {("0.15", "80 |"), ("0.21", "20 |"), ("0.25", "20 |")} <= found
@@ -142,8 +152,8 @@ def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
     ("exported", "text"),
     [
         ({}, "prefect-tune is not needed."),
-        ({"own": ("Picky",), "carries_code": True}, "Python 3.11, but not prefect-tune."),
-        ({"own": ("Picky",), "format": "skops"}, "must be installed."),
+        ({"own_classes": ("Picky",), "carries_code": True}, "Python 3.11, but not prefect-tune."),
+        ({"own_classes": ("Picky",), "format": "skops"}, "must be installed."),
         ({"format": "skops", "trusted": ("a.B",)}, 'trusted = [\n    "a.B",\n]\n'),
         ({"about": ABOUT | {"subset": 0.5}}, "fitted on 0.5 of the training rows."),
         ({"about": ABOUT | {"of_folds": True}}, "too little time to fit on all training rows."),
@@ -158,38 +168,20 @@ def test_a_card_tells_what_loading_takes_and_how_the_model_was_fitted(
     assert text in card(exported=exported)
 
 
-@pytest.mark.parametrize(
-    ("header", "is_card"),
-    [
-        ("tags: [sklearn, prefect-tune]", True),
-        ('tags:\n- "prefect-tune"', True),
-        ("authors:\n- prefect-tune", False),
-        ("tags: [sklearn]", False),
-    ],
-)
-def test_a_card_is_known_by_the_tag_in_its_header(tmp_path, header, is_card) -> None:
-    path = tmp_path / "model.md"
-    path.write_text(f"---\n{header}\n---\n\n# Model card: s\n\n## Intended use\n\ntriage\n")
-    if is_card:
-        assert written_use(path, "s") == "triage"
-    else:
-        with pytest.raises(BadInput, match="--no-card"):
-            written_use(path, "s")
-
-
-def test_what_people_wrote_of_its_use_is_kept(tmp_path: Path) -> None:
+def test_what_people_wrote_of_its_use_is_kept_and_no_other_file_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "card.md"
-    assert written_use(path, "s") == ""
+    assert written_use(path) == ""
     first = card()
     path.write_text(first)
-    assert written_use(path, "s") == written_use(path, "another") == ""
+    assert written_use(path) == ""
     start, end = first.index("*To be written by"), first.index("\n\n## How to load")
     for mine in ("For nurses.\n\n- Not for triage.", first[start:end] + "\n\nMine."):
         path.write_text(first[:start] + mine + first[end:])
-        assert written_use(path, "s") == mine
+        assert written_use(path) == mine
         assert card(use=mine) == path.read_text()
-        with pytest.raises(BadInput, match="another study"):
-            written_use(path, "another")
+    path.write_text("# Notes\n\n## Intended use\n\nmine\n")
+    with pytest.raises(BadInput, match="--no-card"):
+        written_use(path)
 
 
 def test_no_word_of_the_command_ends_its_block_and_none_is_a_password() -> None:

@@ -135,9 +135,7 @@ def test_a_study_says_what_it_is_and_what_was_best(ended) -> None:
     chosen = trials[study.best_trial]["query"]["configuration"]
     assert {n for n in study.best_params if "__" not in n} == set(chosen)
     assert study.best_params["rescale"] == chosen["rescale"]["algorithm"]
-    assert (study.method, study.metric, study.state) == ("random", "error", "complete")
-    assert study.space.endswith("space.py:space")
-    assert study.summary()["n_failed"] == 1
+    assert (study.view.state, study.view.n_failed) == ("complete", 1)
     assert study.plan.seed == 1
 
 
@@ -252,7 +250,7 @@ def test_a_model_read_back_predicts_as_the_stored_one(ended, file_format) -> Non
     rows = dataset.rows(np.arange(len(dataset)))
     assert np.array_equal(found.model.predict_proba(rows), model.predict_proba(rows))
     assert list(found.weights) == [member["trial"] for member in about["members"]]
-    assert found.n_checked == 30
+    assert found.rows_checked == 30
     assert ("prefect-tune" in found.packages) == (file_format == "skops")
     assert bool(found.trusted) == (file_format == "skops")
 
@@ -287,25 +285,22 @@ def test_a_study_without_a_model_is_refused(ended) -> None:
 
 def test_facts_match_study_data_and_test_rows(ended) -> None:
     facts = card_facts(ended.store, export(ended.store, "s", "pickle"))
-    summary = ended.load().summary()
+    summary = ended.load().view.to_json()
     assert facts.exported.test_loss == summary["test_loss"]
-    assert facts.single_best_test_loss == summary["single_best_test_loss"]
-    assert facts.held_out_loss == summary["ensemble"]["losses"][-1]
     assert facts.quality.wrong[0] == pytest.approx(summary["test_loss"])
     model, about = final_model(ended.store, "s")
     dataset = load_dataset(ended.store, about["dataset"])
     test = load_split(ended.store, ended.load().plan.problem.split).held_out(REFIT)
     right = model.predict(dataset.rows(test)) == dataset.labels[test]
-    for row in facts.quality.classes:
+    for row in facts.quality.classes.itertuples():
         of_class = dataset.labels[test] == row.label
         assert row.rows == of_class.sum()
         assert row.recall == pytest.approx(100 * right[of_class].mean())
-    assert not facts.quality.quarters  # it is of numbers
-    assert [c.name for c in facts.columns] == [str(name) for name in dataset.X]
-    assert (len(facts.dataset), facts.n_test) == (150, 30)
-    assert {member.trial: member.weight for member in facts.members} == facts.exported.weights
+    assert facts.quality.quarters is None  # it is of numbers
+    assert [name for name, *_ in facts.columns] == [str(name) for name in dataset.X]
+    assert (len(facts.dataset), facts.n_test, facts.n_training) == (150, 30, 120)
+    assert [member.number for member in facts.members] == [*facts.exported.weights]
     assert all(member.quantities["model_size_bytes"] <= 1e6 for member in facts.members)
-    assert (facts.n_configurations, facts.n_failed) == (9, 1)
     accuracy = f"type: accuracy\n      value: {1 - summary['test_loss'] / 100}"
     assert accuracy in model_card(facts, "m.pkl")
 
@@ -451,13 +446,12 @@ def test_rows_without_events_count_classes_alike_as_far_as_the_model_does(
 
 def test_the_weight_of_balanced_members_counts(ended, monkeypatch) -> None:
     exported = export(ended.store, "s", "pickle")
-    first, *others = card_facts(ended.store, exported).members
-    monkeypatch.setattr(
-        predicting, "is_balanced", lambda configuration, _: configuration == first.configuration
-    )
-    alike = sum(m.weight for m in others if m.configuration == first.configuration)
+    members = card_facts(ended.store, exported).members
+    first = members[0].configuration
+    monkeypatch.setattr(predicting, "is_balanced", lambda configuration, _: configuration == first)
+    alike = [exported.weights[m.number] for m in members if m.configuration == first]
     found = predicting.balanced_weight(ended.store, "s", ended.load().plan, exported.about)
-    assert found == pytest.approx(first.weight + alike)
+    assert found == pytest.approx(sum(alike))
     assert found > 0
 
 
