@@ -1,12 +1,10 @@
-"""The flow `compare` runs each method as a separate study, on one worker with an empty cache."""
+"""The flow `compare` runs a study of each method and repeat, on one worker with an empty cache."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.comparison.comparison import Comparison
 from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
 from prefect_tune.flows.event_loop import loop_safe_flow
@@ -70,23 +68,17 @@ def compare(  # noqa: PLR0917 - flat parameters make the form of a deployment
         StudyFailed: If not a single trial was completed.
     """
     parameters = dict(locals())
-    comparison = HANDOVER.take(parameters) or _prepare(parameters)
-    to_do = [replicate for replicate in comparison.replicates if not replicate.is_done()]
-    if to_do:
-        run_replicates(comparison, to_do, current_observer())
-    if left := [replicate.prepared.name for replicate in to_do if not replicate.has_ended()]:
+    comparison = HANDOVER.take(parameters)
+    if comparison is None:
+        name, run_id = str(flow_run.id) if deployment.id else None, str(flow_run.id)
+        comparison = prepare_comparison(parameters, name, flow_run_id=run_id)
+        for note in comparison.notes:
+            current_observer().note(for_caller(str(note)))
+    if to_do := comparison.to_do():
+        run_replicates(comparison, to_do)
+    if left := [replicate.prepared.name for replicate in comparison.to_do()]:
         raise StudyFailed(
-            f"{len(left)} replicates are unfinished ({', '.join(left[:3])}); rerun the command "
-            f"with {comparison.again} to resume them"
+            f"{len(left)} studies are unfinished ({', '.join(left[:3])}); rerun the command with "
+            f"{comparison.again} to resume them"
         )
-    if comparison.curves().incumbent.isna().all():
-        raise StudyFailed(f"comparison {comparison.name!r} ended without a completed trial")
-    return comparison.outcome().to_json()
-
-
-def _prepare(parameters: Mapping[str, Any]) -> Comparison:
-    default_name = str(flow_run.id) if deployment.id else None
-    comparison = prepare_comparison(parameters, default_name, flow_run_id=str(flow_run.id))
-    for note in comparison.notes:
-        current_observer().note(for_caller(str(note)))
-    return comparison
+    return comparison.outcome()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from threading import Event, Timer
+from threading import Event, Timer, current_thread, main_thread
 from time import monotonic
 
 import psutil
@@ -125,7 +125,7 @@ def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
 
 def retake_interrupts() -> None:
     """Handle signals again inside a flow run, where Prefect has replaced the handler."""
-    if _CURRENT:
+    if _CURRENT and current_thread() is main_thread():
         _CURRENT[-1].take()
 
 

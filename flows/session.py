@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 from uuid import UUID
 
+from dask.system import CPU_COUNT
 from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
@@ -22,7 +23,6 @@ from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch, progress_of
-from prefect_tune.flows.series.series import HeldSeries
 from prefect_tune.flows.study.explanations import changed_code
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
@@ -36,6 +36,7 @@ from prefect_tune.flows.workers.server_pace import (
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.sandbox.dask_runner import drain_events
 
 _NO_SERVER = (
     "no Prefect server is set, so Prefect uses a temporary one, which loses task runs when it "
@@ -77,10 +78,11 @@ def run_study(
             study, observer, progress_of(study, plan.options.stop_rule), outage
         ) as page:
             try:
-                counted = study.timed(prepared.since) if only is None else nullcontext()
+                # A study of a comparison has waited for others.
+                since = None if prepared.is_compared else prepared.since
+                counted = study.timed(since) if only is None else nullcontext()
                 with counted, RunRequests.watched(flow_run_id) as requests:
-                    held = None if prepared.night is None else prepared.night.held
-                    n_task_runs = _run(study, pace, page, only, requests, held=held)
+                    n_task_runs = _run(prepared, study, pace, page, only, requests)
             except BaseException as error:
                 state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
@@ -93,6 +95,8 @@ def run_study(
             is_still_cut = only is not None and study.former_state == "interrupted"
             study.set_state("interrupted" if is_still_cut else "complete")
             study.record(replace(study.facts, no_model=None))
+            if not prepared.is_compared:  # else other studies of this process send events
+                drain_events()
             finish_task_runs(pace, flow_run_id, n_task_runs, observer)
             prepared.store.index.flush()
             observer.write()
@@ -145,14 +149,13 @@ def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
         client.update_flow_run(flow_run_id, name=name, tags=list(dict.fromkeys(tags)))
 
 
-def _run(
+def _run(  # noqa: PLR0917
+    prepared: PreparedStudy,
     study: Study,
     pace: ServerPace,
     observer: Observer,
     only: Collection[int] | None,
     requests: RunRequests,
-    *,
-    held: HeldSeries | None,
 ) -> int:
     """Search and fit the final model on this session's workers; return the number of task runs."""
     plan, limits = study.plan, study.plan.trial_limits()
@@ -164,6 +167,7 @@ def _run(
         use_cache=plan.options.use_cache,
         memory_limit_bytes=limits.memory_bytes,
         trial_seconds=limits.seconds,
+        cache_area=study.name if prepared.is_compared else "",
         quantities=tuple(bounded.quantity for bounded in plan.options.bounds),
         epochs=plan.options.epochs,
         bootstraps=study.optimizer.bootstraps,
@@ -173,7 +177,8 @@ def _run(
         context,
         UUID(plan.flow_run_id),
         limits,
-        n_workers=plan.options.workers,
+        n_workers=1 if prepared.is_compared else plan.options.workers,
+        n_sharing=(plan.options.workers or CPU_COUNT) if prepared.is_compared else 1,
         scheduler=plan.options.dask,
     ) as running:
         if only is None:
@@ -199,6 +204,7 @@ def _run(
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
         if only is None or study.former_state != "interrupted":  # else it is still to be resumed
+            held = None if prepared.night is None else prepared.night.held
             decide_promotions(study, running, context, observer, held)
         return running.n_task_runs
 

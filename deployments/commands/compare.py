@@ -25,8 +25,6 @@ from prefect_tune.flows.options.declared import (
 
 if TYPE_CHECKING:
     from prefect_tune.flows.comparison.comparison import Comparison
-    from prefect_tune.flows.comparison.standings import ComparisonOutcome
-
 
 _REPORT = click.option(
     "--report",
@@ -47,16 +45,15 @@ def compare(
 ) -> None:
     """Compare search methods on DATA, or resume a comparison.
 
-    Each method runs --repeats times with its own --budget or --trials, on one worker and with an
-    empty cache. All methods of a repeat share test rows, folds and seed.
+    Each method runs --repeats times as a study of its own, with its own --budget or --trials, one
+    worker and an empty cache. All methods of a repeat share test rows, folds and seed.
 
     \b
     prefect-tune compare patients.csv --target responder --methods flash,tpe,random --budget 5m
     prefect-tune compare patients.csv --target responder --methods flash,flash:variant=paper --trials 50
 
-    At the end, the pipelines that were best after 1/8, 1/4, 1/2, 3/4 and all of the budget are
-    fitted on all training rows and scored on the test rows. You can interrupt the comparison at any
-    time; rerun the command with the same --name to resume it.
+    Methods are ranked by the test losses of the studies' final models. You can interrupt the
+    comparison at any time; rerun the command with the same --name to resume it.
     """  # noqa: D301, E501 - click reads the backspace; a command is one line
     with reported_errors():  # before a server starts
         if report is not None:
@@ -85,12 +82,10 @@ def compare(
 
     document = run_flow(prepare, run, quiet=quiet, json_lines=False, keep_server=keep_server)
     with reported_errors():
-        from prefect_tune.flows.comparison.standings import ComparisonOutcome
         from prefect_tune.flows.store_location import store_address, store_options
 
-        outcome = ComparisonOutcome.from_json(document)
         words = store_options(store_address(parameters["store"], parameters["database"]))
-        _print(outcome, report, [document["out"]], words, as_json=as_json)
+        _print([document["out"]], report, words, document if as_json else None)
 
 
 @click.command()
@@ -106,34 +101,35 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
     Methods are ranked within each data set and repeat. All files must have the same methods.
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
-        from prefect_tune.flows.comparison.curves import pooled_standings
-        from prefect_tune.flows.output_files import check_output
-
         if report is not None:
+            from prefect_tune.flows.output_files import check_output
+
             check_output(report, curves)
-        _print(pooled_standings(curves), report, curves, (), as_json=as_json)
+        _print(curves, report, (), {} if as_json else None)
 
 
 def _print(
-    outcome: "ComparisonOutcome",
-    report: str | None,
     files: Sequence[str],
+    report: str | None,
     store_options: Sequence[str],
-    *,
-    as_json: bool,
+    document: dict[str, Any] | None,
 ) -> None:
-    if as_json:
-        print_json(outcome.to_json())
+    """Print the standings of the curves in files, or their JSON, which extends `document`."""
+    from prefect_tune.flows.comparison.curves import read_curves
+    from prefect_tune.flows.comparison.standings import standings as standings_of
+
+    curves = read_curves(files)
+    found = standings_of(curves)
+    if document is not None:
+        print_json({**found.to_json(), **document})
     else:
         from prefect_tune.deployments.views.comparison import print_comparison
 
-        print_comparison(outcome)
-    if report is None:
-        return
-    from prefect_tune.deployments.report.comparison_data import comparison_report
-    from prefect_tune.deployments.report.comparison_page import comparison_page
-    from prefect_tune.flows.comparison.curves import read_curves
+        print_comparison(found, files)
+    if report is not None:
+        from prefect_tune.deployments.report.comparison_page import comparison_page
 
-    found = comparison_report(outcome.to_json(), read_curves(files))
-    page = comparison_page(outcome, found, store_options)
-    write_page(report, page, f"{page.kind.lower()} {page.title}", is_silent=as_json)
+        page = comparison_page(found, curves, files, store_options)
+        write_page(
+            report, page, f"{page.kind.lower()} {page.title}", is_silent=document is not None
+        )

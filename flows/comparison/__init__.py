@@ -1,6 +1,8 @@
-"""Comparisons of methods: entrants, replicates and standings.
+"""Comparisons of methods: one ordinary study for each repeat and method, and their standings.
 
-`prepare` records a `comparison` of methods and their options in the ledger. `session` runs every
-`replicate` of it. `standings` ranks the methods by their `curves`, also across several comparisons,
-and adds `pairwise` statistics.
+- `comparison`: the methods to compare, and a comparison that is ready to run.
+- `prepare`: checks all input and enters the studies in the ledger.
+- `session`: runs the studies, several at a time.
+- `curves`: tables with the best loss after each trial, in memory and in files.
+- `standings`: ranks of the methods, and the permutation test.
 """

@@ -51,6 +51,8 @@ class PreparedStudy:
         notes: Notes on the data and on decisions, for the user.
         since: Reading of `time.monotonic` from which the budget counts.
         night: The run of a series that the study belongs to, if any.
+        is_compared: Whether it is one of several studies of a comparison that run at once, each
+            with one worker and a cache area of its own. `workers` is the number of these studies.
     """
 
     name: str
@@ -59,6 +61,7 @@ class PreparedStudy:
     notes: tuple[Note, ...] = ()
     since: float = field(default_factory=monotonic)
     night: NextStudy | None = None
+    is_compared: bool = False
 
     @property
     def title(self) -> str:
@@ -150,12 +153,12 @@ def _enter(  # noqa: PLR0917
     ledger = Ledger(store.database)
     stored, entered = None if name is None else ledger.study(name), ""
     if stored is None:
-        if request.options.input is not None and not is_compared:
+        if request.options.input is not None:
             raise BadInput(
                 "a new study has no stored copy",
                 option="input",
                 value=request.options.input,
-                remedy="name an existing study with --study, or omit the option",
+                remedy="name an existing study or comparison, or omit the option",
             )
         fixed_test = None if night is None else night.fixed_test
         plan, notes = resolve(request, store, reader, fixed_test)

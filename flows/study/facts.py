@@ -155,8 +155,6 @@ class StudyFacts:
         algorithm_seconds: Measured seconds by algorithm, for later studies.
         versions: Package versions of the last session.
         notices: Warnings of all sessions.
-        test_losses: Test losses of the incumbents in a comparison, by trial number as text.
-        test_losses_undefined: Reasons for undefined test losses, by trial number as text.
     """
 
     best_trial: int | None = None
@@ -169,8 +167,6 @@ class StudyFacts:
     algorithm_seconds: tuple[PortableSeconds, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     notices: tuple[Notice, ...] = ()
-    test_losses: Mapping[str, float | None] = field(default_factory=dict)
-    test_losses_undefined: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as JSON values."""

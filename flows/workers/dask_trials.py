@@ -85,7 +85,6 @@ class DaskTrials:
     """Running trials, at most one per slot. Create one with `DaskTrials.started`.
 
     Args:
-        most: Most concurrent trials; None for one per slot.
         cores: Cores that concurrent tasks share evenly as threads; 0 for one thread each, as on
             external workers.
     """
@@ -96,15 +95,13 @@ class DaskTrials:
         context: StudyContext,
         steps: _Steps,
         *,
-        most: int | None = None,
         cores: int = 0,
     ) -> None:
-        self._pool, self._steps, self._most, self._cores = pool, steps, most, cores
+        self._pool, self._steps, self._cores = pool, steps, cores
         # All trials get the same threads, because their costs are compared.
         self._context = self._sharing_cores(context, pool.n_slots)
         self.n_task_runs = 0
         self._under_way: TasksUnderWay[_Run] = TasksUnderWay(pool)
-        self._sharing: list[DaskTrials] = []
 
     @classmethod
     @contextmanager
@@ -115,10 +112,12 @@ class DaskTrials:
         limits: TrialLimits,
         *,
         n_workers: int | None = None,
+        n_sharing: int = 1,
         scheduler: str | None = None,
     ) -> Iterator["DaskTrials"]:
         """Start workers for trials, like `started_pool`; at the end, cut running trials.
 
+        `n_sharing` studies share the cores of this machine evenly.
         Raises `BadInput` if the scheduler cannot be reached, or one of its workers cannot be used.
         """
         steps = _Steps(flow_run_id)
@@ -126,34 +125,19 @@ class DaskTrials:
             started_pool(context, limits, n_workers, scheduler) as pool,
             steps.received(pool.client),
         ):
-            trials = cls(pool, context, steps, cores=0 if scheduler else CPU_COUNT)
+            trials = cls(pool, context, steps, cores=0 if scheduler else CPU_COUNT // n_sharing)
             try:
                 yield trials
             finally:
                 trials.cut()
-                with suppress(Exception):  # a worker left meanwhile
-                    pool.client.run(end_sandboxes, on_error="ignore")
-
-    @contextmanager
-    def sharing(self, context: StudyContext) -> Iterator["DaskTrials"]:
-        """Yield trials of another study, which run one at a time, from any thread."""
-        other = DaskTrials(self._pool, context, self._steps, most=1, cores=self._cores)
-        self._sharing.append(other)
-        try:
-            yield other
-        finally:
-            other.cut()
-
-    @property
-    def n_task_runs_of_all(self) -> int:
-        """Task runs of these trials and of all studies that share their workers."""
-        return sum(trials.n_task_runs for trials in (self, *self._sharing))
+                if scheduler or n_sharing == 1:  # else other studies use the same sandboxes
+                    with suppress(Exception):  # a worker left meanwhile
+                        pool.client.run(end_sandboxes, on_error="ignore")
 
     @property
     def n_slots(self) -> int:
         """Concurrent trials."""
-        n_slots = self._pool.n_slots
-        return n_slots if self._most is None else min(n_slots, self._most)
+        return self._pool.n_slots
 
     @property
     def n_running(self) -> int:

@@ -9,7 +9,6 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from threading import Lock
 from time import monotonic, sleep
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -70,7 +69,6 @@ class Workers:
     """Time and reason of each worker's last failed check."""
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
-    _lock: Lock = field(default_factory=Lock)
     _looked: float = -_LOOK_SECONDS
     _alone_since: float | None = None
 
@@ -101,31 +99,29 @@ class Workers:
 
         Raises `NoWorkers` if there has been no worker for a long time.
         """
-        with self._lock:  # searches of several threads share it
-            if monotonic() - self._looked < _LOOK_SECONDS and not at_once:
-                return
-            self._looked = monotonic()
-            if self.processes is not None:
-                self.processes.restart()
-            self._settle_checks()
-            here = self._look_around()
-            left = [a for a in self.threads if a not in here]
-            usable = {a for a in here if self.check is None or a in self.threads}
-            self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
-            if left:
-                self.note(f"{_workers(len(left))} gone; {_workers(len(self.threads))} remaining")
-            for address in here:
-                if address not in self.threads and self.check and self._may_check(address):
-                    check = self._checking.submit(self.check, self.client, [address])
-                    self._checks[address] = check
-            self._wait_for_somebody()
+        if monotonic() - self._looked < _LOOK_SECONDS and not at_once:
+            return
+        self._looked = monotonic()
+        if self.processes is not None:
+            self.processes.restart()
+        self._settle_checks()
+        here = self._look_around()
+        left = [a for a in self.threads if a not in here]
+        usable = {a for a in here if self.check is None or a in self.threads}
+        self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
+        if left:
+            self.note(f"{_workers(len(left))} gone; {_workers(len(self.threads))} remaining")
+        for address in here:
+            if address not in self.threads and self.check and self._may_check(address):
+                check = self._checking.submit(self.check, self.client, [address])
+                self._checks[address] = check
+        self._wait_for_somebody()
 
     def refuse(self, address: str) -> int:
         """Stop using a worker; return how many are left."""
-        with self._lock:
-            self._refused.add(address)
-            self.threads = {a: n for a, n in self.threads.items() if a != address}
-            return len(self.threads)
+        self._refused.add(address)
+        self.threads = {a: n for a, n in self.threads.items() if a != address}
+        return len(self.threads)
 
     def close(self) -> None:
         """Start no more checks."""
@@ -193,10 +189,7 @@ def _workers(n: int) -> str:
 
 
 class WorkerPool:
-    """Slots on workers: one per thread, at most `most`.
-
-    Tasks of several searches may run in it, each from its own thread.
-    """
+    """Slots on workers: one per thread, at most `most`."""
 
     def __init__(self, runner: LeanDaskTaskRunner, most: int | None, workers: Workers) -> None:
         self._runner, self._most, self.workers = runner, most, workers
@@ -225,7 +218,7 @@ class WorkerPool:
             sleep(_TICK_SECONDS)
 
         def load(address: str) -> float:
-            keys = {key for key, at in list(self._placed.items()) if at == address}
+            keys = {key for key, at in self._placed.items() if at == address}
             return len(keys.union(busy[address])) / threads[address]
 
         address = min(threads, key=load)

@@ -26,7 +26,6 @@ from prefect.client.schemas.sorting import TaskRunSort
 from prefect.states import Crashed
 
 from prefect_tune.flows.progress import Observer
-from prefect_tune.tasks.sandbox.dask_runner import drain_events
 from prefect_tune.tasks.trial.evaluate import Report
 
 _LAG_ALLOWED = 1_000
@@ -187,7 +186,6 @@ def finish_task_runs(
     pace: ServerPace, flow_run_id: UUID, n_task_runs: int, observer: Observer
 ) -> None:
     """Wait until Prefect has recorded the task runs of a flow run, then end the open ones."""
-    drain_events()
     missing = pace.wait_until_recorded(n_task_runs)
     if missing:
         observer.note(f"the Prefect server has not recorded {missing} task runs")
