@@ -107,6 +107,7 @@ def prepare_comparison(
         except (CannotContinue, StudyBusy) as error:  # their remedies are written for studies
             raise error.with_remedy(_ANOTHER) from error
         written = {**dict.fromkeys(OPTIONS), **given, **changes, "workers": 1}
+        prepared = replace(prepared, is_compared=True)
         replicates.append(Replicate(entrant, repeat, prepared, written))
     notes += [note for one in replicates for note in one.prepared.notes if note.option != "study"]
     if plans:

@@ -128,13 +128,13 @@ def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
         "methods": "random,tpe", "space": "small", "trials": 1, "repeats": 2, "name": "both",
     }  # fmt: skip
     first = prepare_comparison(parameters)
-    assert {r.plan.options.gap for r in first.replicates} == {5 * 86_400.0}
+    assert {r.prepared.plan.options.gap for r in first.replicates} == {5 * 86_400.0}
     for replicate in first.replicates:
-        split = load_split(first.store, replicate.plan.problem.split)
+        split = load_split(first.store, replicate.prepared.plan.problem.split)
         assert split.gap_seconds == 5 * 86_400.0
     del parameters["time"], parameters["gap"]
     again = prepare_comparison({**parameters, "repeats": 3})
-    assert {r.plan.options.time for r in again.replicates} == {"visit"}
+    assert {r.prepared.plan.options.time for r in again.replicates} == {"visit"}
 
 
 def fixed_plan(study: str, fixed: tuple[str, ...], **options: object) -> PreparedStudy:

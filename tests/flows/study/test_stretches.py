@@ -77,9 +77,7 @@ def test_only_full_trials_become_members_of_an_ensemble(study) -> None:
 
 
 def curve(study: Study, name: str = NAME) -> pd.DataFrame:
-    stored = study.ledger.study(name)
-    assert stored is not None
-    return curve_of(study.ledger, stored)
+    return curve_of(study.store, name, comparison="c", method="m", repeat=0)
 
 
 def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:

@@ -183,7 +183,6 @@ def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None
     code = """if True:
         from prefect import flow, task
         from prefect_tune.flows.comparing import compare
-        from prefect_tune.flows.comparison.session import search_replicate
         from prefect_tune.flows.tuning import retry, tune
         from prefect_tune.tasks import prefect_tasks
         from prefect_tune.tasks.prefect_tasks import evaluate, step_task
@@ -191,7 +190,7 @@ def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None
         assert task(theirs).retries == flow(theirs).retries == 3
         ours = [one for one in vars(prefect_tasks).values() if isinstance(one, type(evaluate))]
         assert len(ours) > 3
-        ours += [evaluate, step_task("impute"), search_replicate, tune, retry, compare]
+        ours += [evaluate, step_task("impute"), tune, retry, compare]
         print({one.retries for one in ours}, tune.with_options(retries=2).retries)
     """
     kinds = ("TASK", "TASKS", "FLOW", "FLOWS")

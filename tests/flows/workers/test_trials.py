@@ -121,19 +121,3 @@ def test_a_trial_whose_sandbox_is_killed_runs_again_and_twice_fails(slow, gate) 
     wait_for(lambda: sorted(states_of_trials(flow_run_id).values()) == ["Completed", "Failed"], 20)
 
 
-def test_studies_that_share_the_workers_run_one_trial_each(quick, slow, gate) -> None:
-    def body(trials: DaskTrials) -> None:
-        with trials.sharing(quick) as one, trials.sharing(slow) as other:
-            assert (one.n_slots, other.n_slots) == (1, 1)
-            start(other, slow, 0)
-            (pid,) = gate.arrived()
-            start(one, quick, 0)
-            (done,) = collected(one, 1)
-            assert done.outcome is not None
-            assert done.outcome.evaluation is not None
-            assert (one.has_room(), other.has_room()) == (True, False)
-        assert other.n_running == 0
-        wait_for(lambda: not is_alive(pid), 20)
-        assert trials.n_task_runs_of_all == 7
-
-    in_flow(quick, body, **TWO)
