@@ -105,7 +105,7 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
             from prefect_tune.flows.output_files import check_output
 
             check_output(report, curves)
-        _print(curves, report, (), {} if as_json else None)
+        _print(curves, report, (), {"files": curves} if as_json else None)
 
 
 def _print(

@@ -25,10 +25,7 @@ from typing import Any
 import numpy as np
 from kept_rows import KeptRows
 from machine import Goals, describe
-from table_studies import Pair, TableStudy
-from threadpoolctl import threadpool_limits
-
-from prefect_tune.flows.comparison.pairwise import (
+from paper_statistics import (
     better_by_counts,
     better_in_most,
     better_on_average,
@@ -36,6 +33,8 @@ from prefect_tune.flows.comparison.pairwise import (
     sign_test,
     wins,
 )
+from table_studies import Pair, TableStudy
+from threadpoolctl import threadpool_limits
 
 PAIRS = (
     "svm:ionosphere", "svr:fri_c2_1000_10_reg", "random_forest:sonar", "mlp:heart_statlog",

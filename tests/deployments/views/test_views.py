@@ -8,20 +8,13 @@ from typing import Any
 
 import pytest
 from flow_studies import SUMMARY, USELESS, plan, study_view
+from reports.compared import curves_of, replicate
 
 from prefect_tune.deployments.views.artifact import print_stats
 from prefect_tune.deployments.views.comparison import print_comparison
 from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
-from prefect_tune.flows.comparison.standings import (
-    ComparisonOutcome,
-    DataSetStandings,
-    MethodStanding,
-    PairStanding,
-    PooledFiles,
-    Stage,
-    Standings,
-)
+from prefect_tune.flows.comparison.standings import standings
 from prefect_tune.flows.reading.opened_study import Moments
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_detail import ExplainedTrial, ValueRange
@@ -353,43 +346,13 @@ def test_a_trial_that_resumes_a_configuration_names_its_predecessor(capsys) -> N
     assert third.split()[:4] == ["2", "trial", "0", "waiting"]
 
 
-def row(method: str, rank: float) -> MethodStanding:
-    return MethodStanding(
-        method, rank, rank, p_value=1.0, is_tied_with_best=True,
-        median_loss=1.0, quartiles_loss=[1.0, 1.0], median_test_loss=1.0,
-        quartiles_test_loss=[1.0, 1.0], trials=3.0, seconds=1.0, ask_seconds=0.0,
-    )  # fmt: skip
-
-
-def outcome(
-    on_data_sets: list[float], data_sets: Sequence[DataSetStandings] = ()
-) -> ComparisonOutcome:
-    methods = [row("b", 1.75), row("a", 1.25)]
-    pairs = [
-        PairStanding("b", "a", 0.25, 1, 3, 0.9375, 0.375, []),
-        PairStanding("a", "b", 0.75, 3, 1, 0.3125, 0.625, on_data_sets),
-    ]
-    stages = [Stage(1.0, methods, pairs)]
-    standings = Standings(4, methods, pairs, stages, data_sets)
-    return ComparisonOutcome(PooledFiles("error", ["curves.parquet"]), standings)
-
-
-def said(capsys, shown: ComparisonOutcome) -> tuple[list[list[str]], str]:
-    """The lines of the table of pairs, and what is said below it."""
-    print_comparison(shown)
-    _, _, below = capsys.readouterr().out.partition("expected rank")
-    lines = below.splitlines()
-    return [line.split() for line in lines[1:3]], lines[3]
-
-
-def test_the_probability_for_one_data_set_comes_from_its_repeats(capsys) -> None:
-    lines, meaning = said(capsys, outcome([0.875]))
-    assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.875"]]
-    assert holds(meaning, "4 repeats", "this data set")
-
-
-def test_the_probability_for_several_data_sets_is_poisson_binomial(capsys) -> None:
-    data_sets = [DataSetStandings(name, [row("a", 1.0)]) for name in ("one", "two")]
-    lines, meaning = said(capsys, outcome([0.875, 0.5], data_sets))
-    assert lines == [["a", "1.25"], ["b", "1.75", "0.75", "0.312", "0.625"]]
-    assert holds(meaning, "2 data sets", "Poisson-binomial")
+def test_methods_are_listed_best_first_with_their_distance(capsys) -> None:
+    tests = {"a": 3.0, "b": 2.0}
+    curves = curves_of(
+        replicate(name, repeat, [9.0], tests[name]) for name in tests for repeat in (0, 1)
+    )
+    print_comparison(standings(curves), ["curves.parquet"])
+    title, _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert title.startswith("c: 2 methods, 2 blocks, data d")
+    assert first.split()[:5] == ["b", "1.00", "=", "1", "2"]
+    assert second.split()[:3] == ["a", "2.00", "="]

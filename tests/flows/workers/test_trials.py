@@ -119,5 +119,3 @@ def test_a_trial_whose_sandbox_is_killed_runs_again_and_twice_fails(slow, gate) 
 
     _, flow_run_id = in_flow(slow, body, **TWO)
     wait_for(lambda: sorted(states_of_trials(flow_run_id).values()) == ["Completed", "Failed"], 20)
-
-
