@@ -195,10 +195,10 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
 def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
     """Write a report of STUDY: one HTML file that needs no network.
 
-    The first screen shows the best pipeline, its loss, failures with reasons, cache savings, and
-    the next commands. The sections below show the loss over time, the quality of the model on the
-    test rows, the model's codes, tried combinations of algorithms, the importance of choices,
-    times of steps, constraints, partial evaluations, the method's decisions, and a reproduction.
+    The first screen shows the lines of `show` and the next commands. The sections below show the
+    loss over time, the quality of the model on the test rows, the model's codes, tried combinations
+    of algorithms, the importance of choices, times of steps, constraints, partial evaluations, the
+    method's decisions, and a reproduction.
 
     --json prints the same contents as JSON. A file is then written only with --out.
     """
@@ -209,11 +209,11 @@ def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
     file = out or (None if wants_json() else f"{study}.html")
     if file is not None:
         check_output(file, store=store, studies=[study])
-    from prefect_tune.deployments.report.study_page import study_page, study_report
-    from prefect_tune.optimizers.converter import to_document
+    from prefect_tune.deployments.report.study_page import study_page
+    from prefect_tune.deployments.report.study_report import study_report
 
     found = study_report(store, study)
     if file is not None:
         write_page(file, study_page(found), f"study {study}", is_silent=wants_json())
     if wants_json():
-        print_json({**to_document(found), "summary": found.summary.to_json()})
+        print_json(found.to_json())

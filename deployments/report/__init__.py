@@ -1,8 +1,8 @@
 """Reports: HTML files that need no network.
 
-`study_page` collects the report of a study in one pass from its `figures`, and builds its page,
-which starts with the `answers`. `comparison_data` and `comparison_page` do so for comparisons.
-
-A `page` consists of plain texts, tables and figures. `html` renders it with Plotly's script and the
-`templates`. All modules draw with `plots` and share their `wording`.
+- `study_report`: tables of a study, from one pass over its trials; `judged_model`: its model on the
+  test rows.
+- `study_page`: the page of a study, with the sections of `figures`.
+- `comparison_data`, `comparison_page`: the same for comparisons.
+- `page`: plain texts, tables and figures; `plots`: their style; `html`: the file.
 """

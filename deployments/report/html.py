@@ -6,42 +6,33 @@ loads nothing else. Names and messages of a study therefore stay text.
 
 import gzip
 import hashlib
+import json
 from base64 import b64encode
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from html import escape
 from importlib.resources import files
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
+from plotly.io.json import to_json_plotly
+from plotly.offline import get_plotlyjs
 
-from prefect_tune.deployments.report.page import Figure, ReportPage
+from prefect_tune.deployments.report.page import Figure, ReportPage, clipped
+from prefect_tune.flows.reading.study_lines import Strong
 from prefect_tune.flows.text import shown
 
-_PLACE = Path("package_data", "plotly.min.js")
 _LEVEL = 6
 """Compression level: the highest takes three times as long to save one percent."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlotlyBundle:
-    """Plotly's script: gzipped in base64 (`packed`), and the CSP source of the unpacked script."""
-
-    packed: str
-    source: str
+_TEMPLATES = files("prefect_tune.deployments.report") / "templates"
 
 
 @cache
-def plotly_bundle() -> PlotlyBundle:
-    """Return the script of the installed package."""
-    spec = find_spec("plotly")
-    assert spec is not None  # noqa: S101 - a dependency
-    assert spec.origin is not None  # noqa: S101 - it has an __init__.py
-    script = (Path(spec.origin).parent / _PLACE).read_bytes()
+def plotly_script() -> tuple[str, str]:
+    """Return Plotly's script, gzipped in base64, and its CSP source."""
+    script = get_plotlyjs().encode()
     packed = gzip.compress(script, _LEVEL, mtime=0)
-    return PlotlyBundle(b64encode(packed).decode("ascii"), source_hash(script))
+    return b64encode(packed).decode("ascii"), source_hash(script)
 
 
 def source_hash(script: bytes) -> str:
@@ -49,18 +40,14 @@ def source_hash(script: bytes) -> str:
     return f"'sha256-{b64encode(hashlib.sha256(script).digest()).decode('ascii')}'"
 
 
-_TEMPLATES = files("prefect_tune.deployments.report") / "templates"
-
-
 def page_html(page: ReportPage) -> str:
     """Return the HTML of a page, with Plotly if it has figures; always below 5 MB."""
     script = _text("report.js")
     has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
-    bundle = plotly_bundle() if has_figures else None
-    sources = [source_hash(script.encode()), *([bundle.source] if bundle else [])]
+    packed, source = plotly_script() if has_figures else ("", "")
     policy = (
-        f"default-src 'none'; script-src {' '.join(sources)}; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {source_hash(script.encode())} {source}; "
+        "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
     return (
         _environment()
@@ -70,7 +57,7 @@ def page_html(page: ReportPage) -> str:
             policy=policy,
             style=Markup(_text("report.css")),  # noqa: S704 - our own files
             script=Markup(script),  # noqa: S704
-            plotly=Markup(bundle.packed) if bundle else None,  # noqa: S704
+            plotly=Markup(packed),  # noqa: S704
         )
     )
 
@@ -85,6 +72,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["values"] = lambda plot: _values(json.loads(to_json_plotly(plot)))
+    environment.tests["strong"] = lambda part: isinstance(part, Strong)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment
 
@@ -92,6 +81,27 @@ def _environment() -> Environment:
 def _shown(value: Any) -> Any:
     """Return a text with control characters escaped; templates are trusted markup."""
     return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _values(value: Any, name: str = "") -> Any:
+    """Return the values of a figure, with texts free of markup."""
+    if isinstance(value, dict):
+        return {key: _values(of, key) for key, of in value.items()}
+    if isinstance(value, list):
+        return [_values(of, name) for of in value]
+    if name == "bdata" or not isinstance(value, str):  # packed numbers
+        return value
+    return _without_markup(value, is_template=name == "hovertemplate")
+
+
+@lru_cache(10_000)
+def _without_markup(text: str, *, is_template: bool) -> str:
+    """Return a text escaped for Plotly, which reads `<` as markup; templates keep their own."""
+    plain = escape(shown(clipped(text, 1_000 if is_template else 160)), quote=False)
+    if is_template:
+        for markup in ("<br>", "<b>", "</b>", "<extra></extra>"):
+            plain = plain.replace(escape(markup), markup)
+    return plain
 
 
 @cache

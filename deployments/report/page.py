@@ -4,10 +4,20 @@ All texts are plain, without markup. Long tables and texts are cut here, so that
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any, Self
 
-T = TypeVar("T")
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from prefect_tune.flows.reading.study_lines import StudyLine
+from prefect_tune.flows.text import number_text
+
+Texts = Mapping[str, Callable[..., str]]
+"""Functions that format the values of a column, by its name."""
+NO_TEXTS: Texts = {}
 _MOST_ROWS = 200
 """Maximum number of rows in a table and lines in a text."""
 _LONGEST_CELL = 200
@@ -20,45 +30,25 @@ def clipped(text: str, most: int = _LONGEST_LINE) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """A text shown up to `most` characters, and in full on hovering."""
-
-    text: str
-    most: int
-
-    @property
-    def shown(self) -> str:
-        """The visible part."""
-        return clipped(self.text, self.most)
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the text is longer than its visible part."""
-        return len(self.text) > self.most
-
-
-@dataclass(frozen=True, slots=True)
 class Figure:
-    """A Plotly figure; `caption` and `note` may be empty. `height` is in pixels.
+    """A Plotly figure with its height in pixels and a note below.
 
-    `id` is unique on the page (letters, digits and dashes). `plot` has Plotly's `data`, `layout`
-    and colours such as `var(--name)`. A wide screen shows two `is_half` figures in a row.
+    The `plot` may have colours such as `var(--name)`. A wide screen shows two `is_half` figures in
+    a row.
     """
 
-    id: str
     title: str
-    plot: Mapping[str, Any]
+    plot: Any
     height: int = 380
     note: str = ""
     is_half: bool = False
-    caption: str = ""
 
     kind = "figure"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, expanded if `is_open`, with a note on omitted rows.
+    """A table, expanded if `is_open`, with a note below.
 
     A heading with a leading `#` marks a numeric column; the sign is not shown. Two leading spaces
     indent the text of a cell.
@@ -66,7 +56,7 @@ class Table:
 
     caption: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[str | Cut]]
+    rows: Sequence[Sequence[str]]
     is_open: bool = False
     note: str = ""
 
@@ -74,38 +64,41 @@ class Table:
 
     @classmethod
     def of(
-        cls,
-        caption: str,
-        items: Sequence[T],
-        columns: Mapping[str, Callable[[T], str | Cut]],
-        *,
-        is_open: bool = False,
-        note: str = "",
+        cls, caption: str, frame: pd.DataFrame, texts: Texts = NO_TEXTS, *, is_open: bool = False
     ) -> Self:
-        """Return a table of items from a function per heading that gives an item's text."""
-        rows = [[text(item) for text in columns.values()] for item in items]
-        return cls(caption, list(columns), rows, is_open, note)
+        """Return the table of a frame; `texts` has functions that format columns."""
+        shown = frame.head(_MOST_ROWS)
+        columns = [values.map(texts.get(str(name), _text)) for name, values in shown.items()]
+        headings = [
+            f"{'#' * is_numeric_dtype(values)}{_heading(str(name))}"
+            for name, values in frame.items()
+        ]
+        note = f"The first {_MOST_ROWS} of {len(frame):,} rows." if len(frame) > len(shown) else ""
+        return cls(caption, headings, [*zip(*columns, strict=True)], is_open, note)
 
     def __post_init__(self) -> None:
-        n = len(self.rows)
-        rows = [list(map(_bounded, row)) for row in self.rows[:_MOST_ROWS]]
+        rows = [[clipped(cell, _LONGEST_CELL) for cell in row] for row in self.rows[:_MOST_ROWS]]
         object.__setattr__(self, "rows", rows)
-        if n > _MOST_ROWS:
-            object.__setattr__(self, "note", f"The first {_MOST_ROWS} of {n:,} rows.")
 
 
-def _bounded(cell: str | Cut) -> str | Cut:
-    if isinstance(cell, Cut):
-        return Cut(clipped(cell.text), min(cell.most, _LONGEST_CELL))
-    return clipped(cell, _LONGEST_CELL)
+def _heading(name: str) -> str:
+    if name.startswith("params_"):  # a step, with a name that a user chose
+        return name.removeprefix("params_")
+    return name.replace("_", " ") if name.isidentifier() else name
+
+
+def _text(cell: Any) -> str:
+    if isinstance(cell, float):
+        return number_text(cell)
+    return "-" if cell is None or cell is pd.NA else str(cell)
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines of text; two leading spaces indent a line."""
+    """Lines of text; those with a caption are folded and unchanged."""
 
     lines: Sequence[str]
-    is_quiet: bool = False
+    caption: str = ""
 
     kind = "text"
 
@@ -123,78 +116,33 @@ class Command:
     kind = "command"
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """A long collapsed text, such as a traceback."""
-
-    caption: str
-    text: str
-
-    kind = "fold"
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """A pipeline: its steps, each with algorithm and values, and its `idle` steps."""
-
-    steps: Sequence[tuple[str, str, str]]
-    idle: Sequence[str] = ()
-
-    kind = "pipeline"
-
-    def __post_init__(self) -> None:
-        steps = [(step, algorithm, clipped(values)) for step, algorithm, values in self.steps]
-        object.__setattr__(self, "steps", steps)
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One of several losses in a bar chart; `fraction` is relative to the largest loss."""
-
-    label: str
-    value: str
-    fraction: float
-    is_main: bool = False
-
-
-Part = Figure | Table | Text | Command | Details | Pipeline
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One answer on the first screen; `section_id` names the section with details."""
-
-    id: str
-    question: str
-    headline: str
-    subtitle: str = ""
-    bars: Sequence[Bar] = ()
-    parts: Sequence[Part] = ()
-    section_id: str = ""
+Part = Figure | Table | Text | Command
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section: a finding in words, and the parts that show it."""
+    """A section: its parts, and a note on how to read them."""
 
     id: str
     title: str
-    finding: str
+    note: str
     parts: Sequence[Part] = ()
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "finding", clipped(self.finding))
+
+def _made_now() -> str:
+    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"Made by prefect-tune {version('prefect-tune')} on {now}."
 
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report: facts and the most important warning, answers, then sections by interest."""
+    """A report: facts, lines and commands on the first screen, then sections by interest."""
 
     title: str
     kind: str
     state: str
     facts: Sequence[str]
-    alert: str
-    answers: Sequence[Answer]
+    lines: Sequence[StudyLine]
+    commands: Sequence[Command]
     sections: Sequence[Section]
-    made: str
+    made: str = field(default_factory=_made_now)

@@ -1,183 +1,100 @@
-"""The report of a study: collected in one pass over its trials, then built as a page."""
+"""The page of a study: the lines of `show`, the next commands, and a section for each figure."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from prefect_tune.deployments.report.answers import (
-    alert_of,
-    best_answer,
-    failed_answer,
-    loss_answer,
-    next_answer,
-    saved_answer,
-)
-from prefect_tune.deployments.report.figures.codes import codes_section, coverage_section
-from prefect_tune.deployments.report.figures.failures import (
-    FailuresPass,
+import pandas as pd
+
+from prefect_tune.deployments.report.figures.costs import (
     failures_section,
-)
-from prefect_tune.deployments.report.figures.fidelities import (
-    Fidelities,
-    FidelitiesPass,
-    fidelities_section,
-)
-from prefect_tune.deployments.report.figures.importance import ImportancePass, importance_section
-from prefect_tune.deployments.report.figures.model import (
-    Members,
-    MembersPass,
-    Reproduction,
-    model_section,
-    reproduction_of,
-    reproduction_section,
-)
-from prefect_tune.deployments.report.figures.paths import PathsPass, PathsTried, paths_section
-from prefect_tune.deployments.report.figures.progress import (
-    ProgressPass,
-    SearchProgress,
-    progress_section,
-)
-from prefect_tune.deployments.report.figures.quality import (
-    ModelReport,
-    model_report,
-    quality_section,
-)
-from prefect_tune.deployments.report.figures.series import series_section
-from prefect_tune.deployments.report.figures.step_times import (
-    StepTime,
-    StepTimesPass,
     step_times_section,
-)
-from prefect_tune.deployments.report.figures.trade_offs import (
-    TradeOff,
-    TradeOffsPass,
     trade_offs_section,
 )
-from prefect_tune.deployments.report.page import ReportPage, Section, Table, Text
-from prefect_tune.deployments.report.wording import made_now
-from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.reading.series_view import SeriesView, series_of
-from prefect_tune.flows.reading.study_view import StudyView, read_study
-from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.text import FailureGroup, counted, format_seconds
-from prefect_tune.optimizers.importance import Importance
-from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
-
-
-@dataclass(frozen=True, slots=True)
-class StudyReport:
-    """The contents of a study's report; `summary` is the output of `show --json`."""
-
-    summary: StudyView
-    created: float
-    progress: SearchProgress
-    paths: PathsTried
-    step_times: Sequence[StepTime]
-    failures: Sequence[FailureGroup]
-    trade_offs: Sequence[TradeOff]
-    fidelities: Fidelities
-    members: Members
-    importance: Importance
-    model: ModelReport
-    reproduction: Reproduction
-    series: SeriesView | None
-
-
-def study_report(store: ArtifactStore, name: str) -> StudyReport:
-    """Collect the report of a study; raises UnknownName if the study does not exist."""
-    study = open_study(store, name)
-    record, plan = study.row, study.plan
-    progress, importance = ProgressPass(plan), ImportancePass(plan)
-    paths, step_times, failures = PathsPass(), StepTimesPass(), FailuresPass()
-    trade_offs, fidelities = TradeOffsPass(plan), FidelitiesPass(plan)
-    members = MembersPass(study.facts.model.members)
-    passes = progress, importance, paths, step_times, failures, trade_offs, fidelities, members
-
-    def take(trial: TrialView) -> None:
-        for each in passes:
-            each.add(trial)
-
-    return StudyReport(
-        summary=read_study(store, name, take),
-        created=record.created,
-        progress=progress.found(Ledger(store.database), name),
-        paths=paths.found(),
-        step_times=step_times.found(store.index, name),
-        failures=failures.found(),
-        trade_offs=trade_offs.found(),
-        fidelities=fidelities.found(),
-        members=members.found(),
-        importance=importance.found(),
-        model=model_report(store, name, plan),
-        reproduction=reproduction_of(record, plan),
-        series=series_of(store, plan),
-    )
+from prefect_tune.deployments.report.figures.model import (
+    codes_section,
+    coverage_section,
+    model_section,
+    quality_section,
+)
+from prefect_tune.deployments.report.figures.search import (
+    decisions_section,
+    fidelities_section,
+    importance_section,
+    paths_section,
+    progress_section,
+)
+from prefect_tune.deployments.report.figures.series import series_section
+from prefect_tune.deployments.report.page import Command, Part, ReportPage, Section, Table, Text
+from prefect_tune.deployments.report.study_report import StudyReport
+from prefect_tune.flows.reading.commands import next_commands
+from prefect_tune.flows.reading.study_lines import study_lines
+from prefect_tune.flows.text import counted, format_seconds
 
 
 def study_page(report: StudyReport) -> ReportPage:
     """Return the page of a study."""
-    summary, members = report.summary, report.members
+    view = report.summary
     created = datetime.fromtimestamp(report.created, UTC)
     return ReportPage(
-        title=summary.study,
+        title=view.study,
         kind="Study",
-        state=summary.state,
+        state=view.state,
         facts=[
-            f"{summary.method} in space {summary.space}",
-            f"data {summary.data}",
-            counted(summary.n_trials, "trial"),
-            f"{format_seconds(summary.seconds.total)} total",
+            f"{view.method} in space {view.space}",
+            f"data {view.data}",
+            counted(view.n_trials, "trial"),
+            f"{format_seconds(view.seconds.total)} total",
             created.strftime("%Y-%m-%d %H:%M UTC"),
         ],
-        alert=alert_of(summary),
-        answers=[
-            best_answer(summary, members),
-            loss_answer(summary, members, report.model.auroc_text),
-            failed_answer(summary, report.failures),
-            saved_answer(summary, report.step_times),
-            next_answer(summary, members, report.reproduction),
-        ],
-        sections=list(_sections(report)),
-        made=made_now(),
+        lines=[line for line in study_lines(view) if line.text not in view.decision_lines()],
+        commands=[*_next(report)],
+        sections=[*_sections(report)],
     )
 
 
+def _next(report: StudyReport) -> Iterator[Command]:
+    view, again = report.summary, report.reproduction
+    if view.state != "running" and not again.obstacle:
+        purpose, words = "resume with twice the budget", again.longer
+        if view.state == "interrupted":
+            purpose, words = "resume the study", again.resumed
+        yield Command(shlex.join([*words, *view.store_options]), purpose)
+    for command in next_commands(
+        view.study,
+        view.store_options,
+        has_model=view.has_model,
+        has_failed=view.n_failed > 0 and not again.obstacle,
+        series=view.series.name if view.series else None,
+    ):
+        yield Command(command)
+
+
 def _sections(report: StudyReport) -> Iterator[Section]:
-    summary, progress, again = report.summary, report.progress, report.reproduction
-    yield from progress_section(progress, summary)
+    yield from progress_section(report)
     yield from series_section(report.series)
-    yield from model_section(report.members, summary)
-    yield from quality_section(report.model)
-    yield from codes_section(report.model, len(report.members), summary)
-    yield from coverage_section(report.model)
-    yield from trade_offs_section(report.trade_offs, summary)
-    yield from paths_section(report.paths, summary)
-    yield from importance_section(report.importance, summary)
-    yield from step_times_section(report.step_times, summary)
-    yield from failures_section(report.failures, summary, can_retry=not again.removed_option)
-    yield from fidelities_section(report.fidelities, progress, summary)
-    yield from decisions_section(progress, summary)
-    yield from reproduction_section(again, summary)
+    yield from model_section(report)
+    yield from quality_section(report)
+    yield from codes_section(report)
+    yield from coverage_section(report)
+    yield from trade_offs_section(report)
+    yield from paths_section(report)
+    yield from importance_section(report)
+    yield from step_times_section(report)
+    yield from failures_section(report)
+    yield from fidelities_section(report)
+    yield from decisions_section(report)
+    yield from reproduction_section(report)
 
 
-def decisions_section(progress: SearchProgress, summary: StudyView) -> Iterator[Section]:
-    """Yield the section, if the method reports decisions."""
-    name, lines = summary.method, [*summary.decision_lines(), *summary.method_notes]
-    phases: dict[str, list[float | None]] = {}
-    for phase, loss in zip(progress.phase, progress.loss, strict=True):
-        if phase:
-            phases.setdefault(phase, []).append(loss)
-    parts: list[Text | Table] = [Text(lines)] if lines else []
-    if phases:
-        rows = [
-            [phase, f"{len(losses):,}", summary.losses.of(min(known, default=None))]
-            for phase, losses in phases.items()
-            for known in [[loss for loss in losses if loss is not None]]
-        ]
-        columns = ["phase", "#trials", "#least loss"]
-        parts.append(Table("Reasons for proposing trials", columns, rows))
-    if parts:
-        finding = f"{name}: {METHODS[name].purpose}." if name in METHODS else name
-        yield Section("decisions", "Decisions of the method", finding, parts)
+def reproduction_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section."""
+    again = report.reproduction
+    note = "The same command and seed repeat the search, but the method uses the seconds of trials."
+    if again.repeats_itself:
+        note = "The same command and seed repeat these trials on one worker with a trial budget."
+    command = Command(shlex.join(again.command), "Use an empty store or another --study name.")
+    facts = pd.DataFrame(again.facts.items(), columns=["of", "value"])
+    parts: list[Part] = [Text([again.obstacle]) if again.obstacle else command]
+    parts.append(Table.of("What determines the result", facts, is_open=True))
+    yield Section("again", "Reproduce the study", note, parts)

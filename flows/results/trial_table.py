@@ -38,14 +38,29 @@ def trial_table(store: ArtifactStore, study: str) -> pd.DataFrame:
     `state` in Optuna's terms. Raises `UnknownName` if the study does not exist.
     """
     opened = open_study(store, study)
-    moments = opened.moments()
     with documents_of(study):
-        trials = list(opened.trials())
-        rows = [_row(trial, opened.plan, moments.get(trial.number)) for trial in trials]
-    names = dict.fromkeys((*_ALWAYS, *(name for row in rows for name in row)))
+        return table_of(list(opened.trials()), opened.plan, opened.moments())
+
+
+def table_of(
+    trials: Sequence[TrialView], plan: StudyPlan, moments: Mapping[int, Moments]
+) -> pd.DataFrame:
+    """Return the table of trials that were read, by number.
+
+    `user_attrs_configuration` is the number of the first trial of the same configuration.
+    """
+    firsts: dict[bytes, int] = {}
+    columns: dict[str, list[Any]] = {name: [None] * len(trials) for name in _ALWAYS}
+    for position, trial in enumerate(trials):
+        first = firsts.setdefault(trial.configuration_text, trial.number)
+        row = _row(trial, plan, moments.get(trial.number)) | {"user_attrs_configuration": first}
+        for name, value in row.items():
+            if name not in columns:
+                columns[name] = [None] * len(trials)
+            columns[name][position] = value
     steps = list(trials[0].configuration) if trials else []
-    ordered = sorted(names, key=lambda name: _rank(name, steps))
-    return pd.DataFrame(rows, columns=ordered)
+    ordered = sorted(columns, key=lambda name: _rank(name, steps))
+    return pd.DataFrame({name: columns[name] for name in ordered})
 
 
 def attributes_of(
@@ -55,22 +70,22 @@ def attributes_of(
 
     Constraints are in Optuna's form: a constraint with a value of at most 0 is met.
     """
-    evaluation, failure = trial.evaluation, trial.failure
-    has_ended = evaluation is not None or failure is not None
+    found, failure = trial.document["evaluation"] or {}, trial.failure
+    has_ended = bool(found) or failure is not None
     ours: dict[str, Any] = {
         "state": str(trial.state),
         "fidelity": trial.fidelity(plan) or "all",
         "subset": trial.subset,
         "folds": trial.folds or plan.options.folds,
         "epochs": trial.epochs or plan.options.epochs,
-        "best_epoch": evaluation.best_epoch if evaluation else None,
+        "best_epoch": found.get("best_epoch"),
         **{f"loss_fold_{i}": loss for i, loss in enumerate(trial.fold_losses)},
         **trial.quantities,
         "cost_seconds": trial.cost_seconds if has_ended else None,
-        "cost_uncached_seconds": evaluation.cost_uncached_seconds if evaluation else None,
+        "cost_uncached_seconds": found.get("cost_uncached_seconds"),
         "load_seconds": trial.load_seconds if has_ended else None,
-        "cache_hits": sum(step.hit for step in evaluation.steps) if evaluation else None,
-        "cache_steps": len(evaluation.steps) if evaluation else None,
+        "cache_hits": sum(step["hit"] for step in trial.steps) if found else None,
+        "cache_steps": len(trial.steps) if found else None,
         "attempts": trial.attempts,
         "reason": (moments.reason or {}).get("phase") if moments else None,
         "failure_kind": str(failure.kind) if failure else None,
@@ -79,7 +94,7 @@ def attributes_of(
         "failure_message": failure.message if failure else None,
     }
     system: dict[str, Any] = {"task_run_id": moments.task_run_id if moments else None}
-    if plan.options.bounds and evaluation:
+    if plan.options.bounds and found:
         excess = [bounded.constraint.excess(trial.quantities) for bounded in plan.options.bounds]
         system["constraints"] = excess
     return ours, system

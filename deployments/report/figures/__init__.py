@@ -1,7 +1,7 @@
-"""The figures of a study's report, each collected and drawn in one module.
+"""The sections of a study's report; each is yielded if it has data.
 
-`progress`, `paths`, `importance`, `step_times`, `failures`, `trade_offs`, `fidelities` and `model`
-have a collector that takes the trials one by one. `quality` judges the final model, and `codes`
-shows the medical codes it uses. `series` shows the runs of its series. Each module yields a section
-if it has data.
+- `search`: progress, paths, importance, fidelities, decisions.
+- `model`: members, quality, codes.
+- `costs`: times of steps, failures, trade-offs.
+- `series`: the runs of its series.
 """

@@ -1,225 +1,165 @@
-"""The final model: its members, the reevaluated finalists, and how to reproduce the study."""
+"""The final model: its members, its quality on the test rows, and the codes that it uses."""
 
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil
-from typing import Any
+from collections.abc import Iterator
+from math import sqrt
 
-from prefect_tune.deployments.report.page import Command, Figure, Part, Section, Table, Text
-from prefect_tune.deployments.report.plots import axis, bar, figure
-from prefect_tune.deployments.report.wording import pipeline_rows
-from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
-from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.facts import StudyFacts, WeightedTrial
-from prefect_tune.flows.study.plan import StudyPlan
+import pandas as pd
+import plotly.express as px
+
+from prefect_tune.deployments.report.judged_model import ModelReport
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table, clipped
+from prefect_tune.deployments.report.plots import STYLE, bars
+from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.text import LossWords, counted
-from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.tasks.data.table_source import FRAME
+from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect
+
+_MOST_CODES, _MOST_COLUMNS = 20, 4
+_NO_EFFECT = 5e-5
+"""Rise of the loss below which a column gets no line."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnsembleMember:
-    """A trial in the final model, with its share of the model and its loss (None if unknown)."""
-
-    trial: int
-    weight: float
-    loss: float | None
-    configuration: Mapping[str, Any]
-
-    @property
-    def path(self) -> str:
-        """The algorithms other than the identity."""
-        algorithms = [algorithm for _, algorithm, _ in pipeline_rows(self.configuration)]
-        return " > ".join(algorithm for algorithm in algorithms if algorithm != "none") or "none"
-
-
-Members = Sequence[EnsembleMember]
-"""The members of a model by descending weight; empty without a model."""
-
-
-class MembersPass:
-    """Collector of the members, given the trials and weights in the study's result."""
-
-    def __init__(self, members: Sequence[WeightedTrial]) -> None:
-        self._weights = {member.trial: member.weight for member in members}
-        self._found: list[EnsembleMember] = []
-
-    def add(self, trial: TrialView) -> None:
-        """Take a trial."""
-        if (weight := self._weights.get(trial.number)) is not None:
-            loss = trial.loss if trial.has_loss else None
-            self._found.append(EnsembleMember(trial.number, weight, loss, trial.configuration))
-
-    def found(self) -> list[EnsembleMember]:
-        """Return the members by descending weight."""
-        return sorted(self._found, key=lambda member: (-member.weight, member.trial))
+def model_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if the model has several members or was compared with others."""
+    view, parts, text = report.summary, list[Part](), report.loss_text
+    if len(report.members) > 1:
+        texts = {"loss": text, "weight": "{:.1%}".format}
+        parts.append(Table.of("Members of the ensemble", report.members, texts, is_open=True))
+    if view.ensemble and view.ensemble.nested:
+        nested = pd.DataFrame(view.ensemble.nested.items(), columns=["kind", "loss"])
+        title = "Kinds of models, on rows not used to build them"
+        parts.append(Table.of(title, nested, {"loss": text}))
+    if looks := view.finalists:
+        rows = [(str(of.trial), of.loss, of.again, of.again and of.mean) for of in looks]
+        columns = ["trial", "loss", "on_another_split", "mean"]
+        finalists = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "float"))
+        texts = dict.fromkeys(columns[1:], text)
+        parts.append(Table.of("Finalists on a second split", finalists, texts, is_open=True))
+    if parts:
+        yield Section("model", "The final model", "", parts)
 
 
-def model_section(members: Members, summary: StudyView) -> Iterator[Section]:
-    """Yield the section, if the first screen does not show all of the model."""
-    words = LossWords(summary.metric)
-    parts = [*_ensemble(members, words), *_comparisons(summary, words)]
-    if parts and members:
-        yield Section("model", "The final model", _finding(members, summary, words), parts)
-
-
-def _finding(members: Members, summary: StudyView, words: LossWords) -> str:
-    if len(members) == 1:
-        return f"The model is trial {members[0].trial}."
-    tested, test, alone = "", summary.test_loss, summary.single_best_test_loss
-    if test is not None and alone is not None:
-        how = "better than" if test < alone else "no better than"
-        tested = f"; on the test rows {words.of(test)}, {how} the best trial's {words.of(alone)}"
-    if summary.test_loss_undefined:
-        tested = f"; its loss on the test rows is undefined: {summary.test_loss_undefined}"
-    kind = summary.ensemble.kind if summary.ensemble else "method"
-    kind = f"{kind} ensemble" if kind != "method" else "ensemble of the method"
-    article = "An" if kind[0] in "aeiou" else "A"
-    return f"The model is {article.lower()} {kind} of {counted(len(members), 'trial')}{tested}."
-
-
-def _ensemble(members: Members, words: LossWords) -> Iterator[Figure | Table]:
-    if len(members) < 2:
-        return
-    labels = [f"trial {member.trial}" for member in members]
-    hover = [f"{100 * m.weight:.1f} %: {m.path}, {words.of(m.loss)}" for m in members]
-    trace = bar("weight", labels, [100 * m.weight for m in members], "var(--c0)", hover=hover)
-    x, height = axis("weight, %"), 110 + 26 * len(members)
-    yield figure("members", "Weights of the members", [trace], x, height=height)
-    yield Table.of(
-        "Members of the ensemble",
-        members,
-        {
-            "#trial": lambda m: str(m.trial),
-            "#weight": lambda m: f"{100 * m.weight:.1f} %",
-            f"#cross-validated {words.name}": lambda m: words.of(m.loss),
-            "pipeline": lambda m: m.path,
-        },
-    )
-
-
-def _comparisons(summary: StudyView, words: LossWords) -> Iterator[Table]:
-    if nested := summary.ensemble.nested if summary.ensemble else {}:
-        rows = [[kind, words.of(loss)] for kind, loss in nested.items()]
-        columns = ["kind", f"#{words.name} on rows not used to build it"]
-        yield Table("Kinds of models compared", columns, rows)
-    if summary.finalists:
-        rows = [
-            [str(one.trial), words.of(one.loss), "failed", "-"]
-            if one.recheck_loss is None
-            else [str(one.trial), *map(words.of, (one.loss, one.recheck_loss, one.mean))]
-            for one in summary.finalists
-        ]
-        columns = ["#trial", f"#{words.name} in the search", "#on another split", "#mean"]
-        yield Table("Finalists on a second split", columns, rows, is_open=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Reproduction:
-    """Everything that determines a study, and the commands that repeat or extend it.
-
-    Attributes:
-        command: Command that starts the study anew.
-        longer: Command that resumes it with twice its trials and twice its budget or seconds taken.
-        resumed: Command that resumes it after an interruption.
-        removed_option: Method option that this version no longer has, as `name=value`, or empty.
-            The commands fail with such an option.
-        is_of_frame: Whether the data was a DataFrame, which no command can name.
-        seed: Source of all randomness.
-        repeats_itself: Whether the seed repeats the trials on one worker with a budget of trials.
-        versions: Package versions of the latest session; empty if unknown.
-        data, dataset, split: Path or name of the data; digests of the data and of its split.
-        space, space_digest: Name and digest of the space.
-        flow_run_id: Prefect's flow run of the latest session, if any.
-    """
-
-    command: tuple[str, ...]
-    longer: tuple[str, ...]
-    resumed: tuple[str, ...]
-    removed_option: str
-    is_of_frame: bool
-    seed: int
-    repeats_itself: bool
-    versions: Mapping[str, str]
-    data: str
-    dataset: str
-    split: str
-    space: str
-    space_digest: str
-    flow_run_id: str | None
-
-    @property
-    def can_extend(self) -> bool:
-        """Whether a command can resume the study."""
-        return not (self.is_of_frame or self.removed_option)
-
-    @property
-    def obstacle(self) -> str:
-        """Reason why no command repeats the study; empty if one does."""
-        if self.removed_option:
-            return (
-                f"The study uses {self.removed_option}, an option that this version no longer has: "
-                "it can be neither extended nor repeated by a command."
+def quality_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if scores of two classes exist or could not be judged."""
+    model, title = report.model, "Quality on the test rows"
+    if model.problem:
+        note = f"The model could not be judged on the test rows: {model.problem}."
+        yield Section("quality", title, note)
+    elif model.auroc is not None or model.calibration is not None:
+        note = "" if model.calibration else "The model has no probabilities to be calibrated."
+        if model.is_balanced:
+            note += (
+                "Training gave both classes equal weight, so probabilities are too high for the "
+                "rarer class. Calibrate them before you read them as risks."
             )
-        if self.is_of_frame:
-            return "The data was a DataFrame: pass it to `tune` or PipelineSearch again."
-        return ""
+        yield Section("quality", title, note, [_measures(model), *_calibration(model)])
 
 
-def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
-    """Return how to reproduce a stored study."""
-    method, problem = METHODS.get(plan.method), plan.problem
-    trials, seconds = plan.options.trials, plan.options.budget
-    if seconds is not None:
-        seconds = 2.0 * max(seconds, ceil(record.seconds))  # the study may have overrun
-    doubled = None if trials is None else 2 * trials
-    longer = replace(plan, options=replace(plan.options, trials=doubled, budget=seconds))
-    return Reproduction(
-        command=tuple(run_command(plan, record.name)),
-        longer=tuple(continue_command(longer, record.name)),
-        resumed=tuple(continue_command(plan, record.name)),
-        removed_option=removed_option(plan),
-        is_of_frame=plan.source.data.startswith(FRAME),
-        seed=plan.seed,
-        repeats_itself=method is not None and not method.draws_on_cost,
-        versions=StudyFacts.from_stored(record).versions,
-        data=plan.source.data,
-        dataset=problem.dataset,
-        split=problem.split,
-        space=plan.space,
-        space_digest=problem.space_digest,
-        flow_run_id=plan.flow_run_id,
+def _measures(model: ModelReport) -> Table:
+    rows = [["test rows", f"{model.n_rows:,}"]]
+    if (auroc := model.auroc) is not None:
+        units = counted(auroc.n_units, model.units.removesuffix("s"))
+        interval = f"none, as {units} have too few of one class"
+        if auroc.low is not None:
+            drawn = f"{auroc.n_draws:,} bootstraps of {units}"
+            interval = f"{auroc.low:.3f} to {auroc.high:.3f} ({drawn})"
+        rows += [["AUROC", f"{auroc.value:.3f}"], ["95 % interval", interval]]
+    if (found := model.calibration) is not None:
+        brier = f"{found.brier:.4f} ({found.brier_of_share:.4f} with one probability for all rows)"
+        error = f"{100 * found.expected_error:.1f} points"
+        rows += [["expected calibration error", error], ["Brier score", brier]]
+    return Table("Measures", ["measure", "#value"], rows, is_open=True)
+
+
+def _calibration(model: ModelReport) -> Iterator[Part]:
+    if model.calibration is None:
+        return
+    bins = pd.DataFrame(model.calibration.bins)
+    shares = ["predicted", "observed", "low", "high"]
+    bins[shares] *= 100
+    above, below = bins["high"] - bins["observed"], bins["observed"] - bins["low"]
+    end = min(100.0, 1.05 * float(bins[["predicted", "high"]].max().max()))
+    positive = model.classes[1]
+    labels = {"x": f"predicted probability of {positive}, %", "y": f"share of {positive}, %"}
+    axes = {"x": bins["predicted"], "y": bins["observed"], "labels": labels}
+    drawn = px.line(error_y=above, error_y_minus=below, markers=True, **axes, **STYLE)
+    drawn.update_traces(name="model", showlegend=True)
+    dashed = {"color": "var(--muted)", "dash": "dash"}
+    drawn.add_scatter(x=[0, end], y=[0, end], mode="lines", name="perfect", line=dashed)
+    drawn.update_xaxes(range=[0, end]).update_yaxes(range=[0, end])
+    note = "Equally many test rows in each bin, with Wilson's 95 % intervals."
+    yield Figure("Calibration", drawn, 400, note)
+    texts = dict.fromkeys(shares, "{:.1f} %".format)
+    yield Table.of(f"Predicted and observed shares of {positive}", bins, texts)
+
+
+def codes_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section on strength and direction of codes, for patient events."""
+    model, title, effects = report.model, "What the model uses", report.model.effects
+    if effects is None:
+        if model.effects_problem:
+            yield Section("codes", title, f"They could not be measured: {model.effects_problem}.")
+        return
+    codes = [code for code in effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
+    if not codes:
+        yield Section("codes", title, "No single code affects the loss of the model.")
+        return
+    words = LossWords(model.measure)
+    change = "drop in AUROC" if words.metric == "auroc" else f"rise in {words.axis}"
+    meaning = "higher values mean"
+    columns = ["code and columns", "description", change, meaning]
+    rows = [row for code in codes for row in _code_rows(model, code, effects.n_rows)]
+    table = pd.DataFrame(rows, columns=columns).astype({change: "float"})
+    # A code may have the description of another one.
+    strengths = table[~table[columns[0]].str.startswith("  ")]
+    named = strengths["description"].where(~strengths["description"].duplicated(keep=False), "")
+    labels = named.map(lambda name: clipped(name, 60)).where(named != "", strengths[columns[0]])
+    drawn = bars(strengths.assign(code=labels), "code", x=change, color=meaning)
+    one_fold = " (one fold)" if report.summary.model_of_folds else ""
+    note = (
+        f"Measured with the model of trial {model.effects_of}{one_fold} on "
+        f"{counted(effects.n_rows, 'test row')}, for {len(effects.codes)} of {effects.n_codes:,} "
+        "codes: the values of the columns of a code are permuted among rows, three times. A code "
+        "that matters to the model need not cause the outcome."
     )
+    figure = Figure("Strength by code", drawn, 110 + 26 * len(codes))
+    strength = {change: "{:.4f}".format}
+    parts: list[Part] = [figure, Table.of("Codes and their columns", table, strength, is_open=True)]
+    yield Section("codes", title, note, parts)
 
 
-def reproduction_section(of: Reproduction, summary: StudyView) -> Iterator[Section]:
-    """Yield the section."""
-    again = f"The same command and seed ({of.seed})"
-    if of.repeats_itself:
-        finding = f"{again} repeat these trials on one worker with a trial budget."
-    else:
-        finding = (
-            f"{again} repeat the search, but {summary.method} uses the "
-            "seconds of trials, so some trials will differ."
-        )
-    command = Command(shlex.join(of.command), "Use an empty store or another --study name.")
-    facts = [
-        ["data", of.data],
-        ["digest of the data", of.dataset],
-        ["digest of the split", of.split],
-        ["space", of.space],
-        ["digest of the space", of.space_digest],
-        ["method", summary.method],
-        ["metric", summary.metric],
-        ["seed", str(of.seed)],
-        ["Prefect flow run", of.flow_run_id or "none"],
+def _code_rows(model: ModelReport, code: CodeEffect, n_rows: int) -> Iterator[tuple[object, ...]]:
+    def direction(column: ColumnEffect) -> str:
+        if column.direction is None or abs(column.direction) < 2 / sqrt(n_rows):
+            return "unclear"
+        is_up = column.direction > 0
+        if model.classes:
+            return f"{'↑' if is_up else '↓'} {model.classes[1]} {'' if is_up else 'less '}likely"
+        return "↑ larger" if is_up else "↓ smaller"
+
+    description = model.descriptions.get(code.code, "")
+    yield code.code, description, code.strength, direction(code.columns[0])
+    for column in code.columns[: _MOST_COLUMNS if code.n_columns > 1 else 0]:
+        if column.strength is None or column.strength > _NO_EFFECT:
+            yield f"  {column.column}", "", column.strength, direction(column)
+
+
+def coverage_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section on coverage by code, for patient events."""
+    coverage, classes = report.model.coverage, report.model.classes
+    if not coverage:
+        return
+    rows = [
+        (of.code, of.description, of.patients, of.events, *of.by_class)
+        for of in coverage[:_MOST_CODES]
     ]
-    parts: list[Part] = [Text([of.obstacle]) if of.obstacle else command]
-    parts.append(Table("What determines the result", ["", ""], facts, is_open=True))
-    if of.versions:
-        rows = [[package, version] for package, version in of.versions.items()]
-        parts.append(Table("Versions in the last session", ["package", "version"], rows))
-    yield Section("again", "Reproduce the study", finding, parts)
+    columns = ["code", "description", "patients", "events per patient with it"]
+    columns += [f"patients of {label}" for label in classes if coverage[0].by_class]
+    shares = [name for name in columns[2:] if name != columns[3]]
+    table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(shares, "float"))
+    texts = dict.fromkeys(shares, "{:.1%}".format)
+    note = (
+        "Patients of the training rows, with events up to their latest prediction time. The first "
+        f"{len(rows)} of {counted(len(coverage), 'code')}; `report --json` lists all."
+    )
+    parts = [Table.of("Coverage by code", table, texts, is_open=True)]
+    yield Section("coverage", "Codes in the data", note, parts)

@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from prefect_tune.deployments.report.page import Figure, Part, Section, Table
-from prefect_tune.deployments.report.plots import axis, plot, scatter
-from prefect_tune.flows.reading.series_view import RunView, SeriesView
-from prefect_tune.flows.text import counted
+import pandas as pd
+import plotly.graph_objects as go
 
-_LINES = (("search", "var(--c0)", "circle"), ("test rows", "var(--c4)", "diamond"))
-"""Name, colour and symbol of the losses of the search and on the test rows."""
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table
+from prefect_tune.flows.reading.series_view import SeriesView
+from prefect_tune.flows.text import counted
 
 
 def series_section(series: SeriesView | None) -> Iterator[Section]:
@@ -25,52 +24,35 @@ def series_section(series: SeriesView | None) -> Iterator[Section]:
 
 
 def _figure(series: SeriesView) -> Figure:
-    words, runs = series.losses, series.runs
-    columns = [run.loss for run in runs], [run.test_loss for run in runs]
-    traces = []
-    for (name, colour, symbol), losses in zip(_LINES, columns, strict=True):
-        labels = [f"{run.study}: {words.of(loss)}" for run, loss in zip(runs, losses, strict=True)]
-        style = {
-            "line": {"color": colour},
-            "marker": {"color": colour, "symbol": symbol, "size": 8},
-        }
-        numbers = [float(run.number) for run in runs]
-        traces.append(scatter(name, numbers, losses, style, labels, mode="lines+markers"))
-    layout = {
-        "xaxis": axis("number of the study", tickformat="d"),
-        "yaxis": axis(words.name),
-        "shapes": list(_promotions(runs)),
-    }
-    note = "Vertical lines are promotions. Losses of different studies are on different data."
-    return Figure("series-losses", "Loss of each study", plot(traces, **layout), note=note)
-
-
-def _promotions(runs: tuple[RunView, ...]) -> Iterator[dict[str, object]]:
-    """Yield a vertical line at each study that became the champion."""
-    for run in runs:
+    words, drawn = series.losses, go.Figure()
+    numbers = [run.number for run in series.runs]
+    for name, colour, losses in (
+        ("search", "var(--c0)", [run.loss for run in series.runs]),
+        ("test rows", "var(--c4)", [run.test_loss for run in series.runs]),
+    ):
+        line = {"mode": "lines+markers", "line": {"color": colour}}
+        drawn.add_scatter(name=name, x=numbers, y=losses, **line)
+    for run in series.runs:
         if run.is_promoted:
-            yield {
-                "type": "line", "x0": run.number, "x1": run.number, "yref": "paper", "y0": 0,
-                "y1": 1, "line": {"color": "var(--c2)", "dash": "dot", "width": 1},
-            }  # fmt: skip
+            drawn.add_vline(x=run.number, line_dash="dot", line_color="var(--c2)", line_width=1)
+    drawn.update_xaxes(title="number of the study", tickformat="d").update_yaxes(title=words.name)
+    note = "Vertical lines are promotions. Losses of different studies are on different data."
+    return Figure("Loss of each study", drawn, note=note)
 
 
 def _table(series: SeriesView) -> Table:
-    words = series.losses
-    return Table.of(
-        "Runs",
-        series.runs[::-1],
-        {
-            "study": lambda run: run.study,
-            "started": lambda run: datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d %H:%M"),
-            "state": lambda run: run.state,
-            "#rows": lambda run: f"{run.rows:,}",
-            "changes": lambda run: run.changes_text,
-            f"#{words.name}": lambda run: words.of(run.loss),
-            "#test rows": lambda run: words.of(run.test_loss),
-            "reused": lambda run: run.reused_text,
-            "model": lambda run: run.model_text,
-            "decision": lambda run: run.decision or "",
-        },
-        is_open=True,
-    )
+    runs, words = series.runs[::-1], series.losses
+    started = [datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d %H:%M") for run in runs]
+    columns = {
+        "study": [run.study for run in runs],
+        "started": started,
+        "state": [run.state for run in runs],
+        "rows": [run.rows for run in runs],
+        "changes": [run.changes_text for run in runs],
+        words.name: [words.of(run.loss) for run in runs],
+        "test rows": [words.of(run.test_loss) for run in runs],
+        "reused": [run.reused_text for run in runs],
+        "model": [run.model_text for run in runs],
+        "decision": [run.decision or "" for run in runs],
+    }
+    return Table.of("Runs", pd.DataFrame(columns), is_open=True)

@@ -58,6 +58,8 @@
     const named = (name) => style.getPropertyValue(name).trim();
     const font = { family: "system-ui, sans-serif", size: 13, color: named("--ink") };
     const layout = {
+      ...painted(plot.layout, style),
+      template: undefined,
       margin: { l: 8, r: 14, t: 8, b: 40 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
@@ -66,7 +68,6 @@
       hovermode: "closest",
       dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
       hoverlabel: { bgcolor: named("--card"), bordercolor: named("--line"), font, align: "left" },
-      ...painted(plot.layout, style),
     };
     if (width) layout.width = width;
     for (const axis of Object.keys(layout).filter((key) => /^[xy]axis/.test(key))) {

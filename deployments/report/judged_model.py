@@ -1,22 +1,18 @@
-"""Quality of the final model on the test rows: AUROC and calibration for two classes.
+"""The final model on its test rows: AUROC, calibration, and effects and coverage of codes.
 
-`model_report` also collects the effects and the coverage of `codes`, from the same data and model.
 Test predictions are not stored, so the model predicts here as it does for the card of `export`.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
-from prefect_tune.deployments.report.plots import axis, figure, points
 from prefect_tune.flows.results.predict import balanced_weight, final_model
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import counted
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.key import model_record
 from prefect_tune.storage.masking import masked
@@ -37,7 +33,6 @@ from prefect_tune.tasks.objective.risk import weighted_areas
 from prefect_tune.tasks.objective.two_classes import (
     Auroc,
     Calibration,
-    CalibrationBin,
     auroc_with_interval,
     calibration,
 )
@@ -80,14 +75,6 @@ class ModelReport:
     descriptions: Mapping[str, str] = field(default_factory=dict)
     coverage: tuple[CodeCoverage, ...] = ()
 
-    @property
-    def auroc_text(self) -> str:
-        """The AUROC with its interval; empty without an AUROC."""
-        if (of := self.auroc) is None:
-            return ""
-        interval = "" if of.high is None else f" (95 %: {of.low:.3f} to {of.high:.3f})"
-        return f"AUROC {of.value:.3f}{interval}"
-
 
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelReport:
     """Judge the final model on the test rows; only StoreLost and StoreRefused are raised."""
@@ -102,6 +89,7 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelRepo
     is_judged = bool(report.classes) or isinstance(X, EventRows)
     if not (is_judged and report.n_rows and store.records.exists(model_record(study))):
         return report
+    unknown = "problem"
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as during fitting
         try:
@@ -109,15 +97,12 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelRepo
                 model, about = final_model(store, study)
                 balanced = balanced_weight(store, study, plan, about) > 0
                 report = rows.judged(replace(report, is_balanced=balanced), model)
+                unknown = "effects_problem"
+                if isinstance(X, EventRows):
+                    report = rows.with_effects(report, X, model, about)
         except Exception as error:  # any class: the model may be user code
-            return replace(report, problem=_reason(error))
-        if not isinstance(X, EventRows):
-            return report
-        try:
-            with exits_as_errors():
-                return rows.with_effects(report, X, model, about)
-        except Exception as error:  # as above
-            return replace(report, effects_problem=_reason(error))
+            report = replace(report, **{unknown: _reason(error)})
+    return report
 
 
 class _TestRows:
@@ -208,90 +193,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, StoreLost | StoreRefused) and not isinstance(error, RecordDamaged):
         raise error
     return masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
-
-
-def quality_section(model: ModelReport) -> Iterator[Section]:
-    """Yield the section, if scores of two classes exist or could not be judged."""
-    title = "Quality on the test rows"
-    if model.problem:
-        finding = f"The model could not be judged on the test rows: {model.problem}."
-        yield Section("quality", title, finding)
-    elif model.auroc is not None or model.calibration is not None:
-        yield Section("quality", title, " ".join(_findings(model)), [*_parts(model)])
-
-
-def _findings(model: ModelReport) -> Iterator[str]:
-    if (auroc := model.auroc) is not None:
-        text = f"{model.auroc_text} on {counted(model.n_rows, 'test row')}"
-        drawn = counted(auroc.n_units, model.units.removesuffix("s"))
-        if auroc.low is None:
-            yield f"{text} of {drawn}, too few of one class for an interval."
-        else:
-            yield f"{text}, from {auroc.n_draws:,} bootstraps of {drawn}."
-    if (found := model.calibration) is not None:
-        yield (
-            f"Predicted probabilities of {model.classes[1]} are off by "
-            f"{100 * found.expected_error:.1f} points on average, and their Brier score is "
-            f"{found.brier:.4f} ({found.brier_of_share:.4f} if all rows had the same probability)."
-        )
-
-
-def _parts(model: ModelReport) -> Iterator[Part]:
-    found = model.calibration
-    if found is None:
-        yield Text(["The model returns scores but no probabilities, so calibration is undefined."])
-        return
-    if model.is_balanced:
-        warning = (
-            "Training gave both classes equal weight, so probabilities are too high for the "
-            "rarer class. Calibrate them before you read them as risks."
-        )
-        yield Text([warning])
-    yield _figure(found, model.classes[1])
-    yield Table.of(
-        f"Predicted and observed shares of {model.classes[1]}",
-        found.bins,
-        {
-            "#rows": lambda of: f"{of.n:,}",
-            "#predicted, %": lambda of: f"{100 * of.predicted:.1f}",
-            "#observed, %": lambda of: f"{100 * of.observed:.1f}",
-            "#95 % interval": _interval,
-        },
-    )
-
-
-def _interval(of: CalibrationBin) -> str:
-    return f"{100 * of.low:.1f} to {100 * of.high:.1f}"
-
-
-def _figure(found: Calibration, positive: str) -> Figure:
-    bins, paint = found.bins, "var(--c0)"
-    whiskers = {
-        "type": "data", "symmetric": False,
-        "array": [100 * (of.high - of.observed) for of in bins],
-        "arrayminus": [100 * (of.observed - of.low) for of in bins],
-        "color": paint, "thickness": 1.2, "width": 3,
-    }  # fmt: skip
-    labels = [
-        f"{counted(of.n, 'row')}: {100 * of.predicted:.1f} % predicted, {100 * of.observed:.1f} % "
-        f"observed ({_interval(of)})"
-        for of in bins
-    ]
-    x, y = [100 * of.predicted for of in bins], [100 * of.observed for of in bins]
-    model = points("model", x, y, paint, size=8, opacity=1, labels=labels) | {
-        "mode": "lines+markers", "error_y": whiskers, "line": {"color": paint, "width": 2},
-    }  # fmt: skip
-    end = min(100.0, 1.05 * max(*x, *(100 * of.high for of in bins)))
-    ideal = points("perfect", [0, end], [0, end], "var(--muted)") | {
-        "mode": "lines",
-        "line": {"color": "var(--muted)", "dash": "dash", "width": 1.5},
-        "hoverinfo": "skip",
-    }
-    across = axis(f"predicted probability of {positive}, %", range=[0, end])
-    up = axis(f"share of {positive}, %", range=[0, end])
-    note = (
-        "Bins of equally many test rows by predicted probability, with Wilson's 95 % intervals. "
-        "Below the dashed line, probabilities are too high."
-    )
-    traces = [ideal, model]
-    return figure("calibration", "Calibration", traces, across, up, height=400, note=note)

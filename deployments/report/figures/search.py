@@ -1,0 +1,199 @@
+"""The search: loss over time, paths, importance of choices, fidelities, and reasons."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+import plotly.express as px
+
+from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
+from prefect_tune.deployments.report.plots import (
+    STYLE,
+    bars,
+    sample_note,
+    sampled,
+    visible_losses,
+    with_labels,
+)
+from prefect_tune.deployments.report.study_report import StudyReport
+from prefect_tune.flows.text import counted, format_seconds
+from prefect_tune.optimizers.importance import Input
+
+_MOST_LEADS = 300
+_MOST_BARS, _LEAST_SHARE = 14, 0.2
+"""Maximum number of choices in a figure, and their smallest share in percent."""
+_MOST_CURVES, _MOST_EPOCHS = 120, 100
+
+
+def progress_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if any trial has a loss."""
+    known = report.progress.dropna(subset=["loss"])
+    if not known.empty:
+        texts = {"seconds": format_seconds, "loss": report.loss_text}
+        table = Table.of("Incumbents", report.incumbents, texts)
+        figures = [_progress(report, known, x) for x in ("seconds", "evaluations")]
+        yield Section("progress", "Loss over time", "", [*figures, table])
+
+
+def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
+    view, shown, end = report.summary, sampled(known, "loss"), known[x].iloc[-1]
+    drawn = px.scatter(
+        shown.assign(kind=shown["state"].map({"complete": "full", "stopped": "partial"})),
+        x=x,
+        y="loss",
+        color="kind",
+        symbol="kind",
+        opacity=0.75,
+        hover_data=["trial", "fidelity", "cost_seconds", "phase"],
+        labels={"loss": report.losses.axis},
+        color_discrete_map={"full": "var(--c0)", "partial": "var(--c4)"},
+        **STYLE,
+    )
+    leads = sampled(report.incumbents, "loss", _MOST_LEADS)
+    # Losses of different fidelities are not comparable, so each has a line of its own.
+    runs = leads["fidelity"].ne(leads["fidelity"].shift()).cumsum()
+    until = leads.assign(**{x: leads[x].shift(-1, fill_value=end)})
+    for run, line in pd.concat([leads, until]).sort_index(kind="stable").groupby(runs):
+        drawn.add_scatter(
+            x=line[x],
+            y=line["loss"],
+            mode="lines",
+            name="best so far",
+            legendgroup="best so far",
+            showlegend=run == 1,
+            line={"color": "var(--c3)", "width": 2.5},
+            hovertext=line["trial"].map("trial {}".format),
+        )
+    low, high = visible_losses(known["loss"])
+    tests = {view.single_best_test_loss: "test, best trial", view.test_loss: "test, final model"}
+    for loss, name in tests.items():
+        if loss is not None:
+            marker = {"symbol": "star", "size": 14, "color": "var(--c5)"}
+            drawn.add_scatter(x=[end], y=[loss], mode="markers", name=name, marker=marker)
+            low, high = min(low, loss), max(high, loss)
+    if view.chance_loss is not None and view.chance_loss <= high:
+        style = {"line_dash": "dot", "line_color": "var(--muted)"}
+        drawn.add_hline(y=view.chance_loss, annotation_text="guessing", **style)
+    drawn.update_xaxes(rangemode="tozero").update_yaxes(range=[low, high])
+    note = sample_note(shown, known, "evaluation")
+    note += "Partial losses are not comparable with full ones." if view.n_stopped else ""
+    return Figure(f"Over {'time' if x == 'seconds' else x}", drawn, note=note, is_half=True)
+
+
+def paths_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if trials have run."""
+    parts: list[Part] = []
+    is_choice = report.algorithms.duplicated("step", keep=False)
+    rows = report.algorithms[is_choice].dropna(subset=["best"]).head(60)
+    if not rows.empty:
+        rows = rows.assign(label=rows["algorithm"] + " (" + rows["step"] + ")")
+        losses = rows.melt(["label", "configurations"], ["best", "median"], "loss of", "loss")
+        axes = {"x": "loss", "y": "label", "color": "loss of", "symbol": "loss of"}
+        symbols = ["circle", "line-ns-open"]
+        labels = {"loss": report.losses.axis}
+        drawn = px.scatter(losses, symbol_sequence=symbols, labels=labels, **axes, **STYLE)
+        drawn = with_labels(drawn.update_traces(marker_size=11), rows["label"])
+        low, high = visible_losses(losses["loss"])
+        drawn.update_xaxes(range=[low, max(high, rows["best"].max() + 0.04 * (high - low))])
+        title = "Best and median loss by algorithm"
+        parts.append(Figure(title, drawn, 120 + 24 * len(rows)))
+    texts = {"best": report.loss_text, "median": report.loss_text}
+    parts.append(Table.of("Algorithms by step", report.algorithms, texts))
+    parts.append(Table.of("Best paths", report.paths.head(15), texts))
+    if not report.paths.empty:
+        yield Section("paths", "Paths tried", "", parts)
+
+
+def importance_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section; without an importance, it gives the reason."""
+    found, parts = report.importance, list[Part]()
+    learned = counted(found.n_configurations, "configuration")
+    predicted = f"{100 * max(found.r2 or 0.0, 0.0):.0f} % of the variance of unseen configurations"
+    note = f"Not known yet: {learned} with a comparable loss, and {found.reason}."
+    if found.r2 is not None:
+        note += f" A random forest predicts only {predicted}."
+    if found.effects:
+        note = (
+            f"Functional ANOVA (Hutter et al. 2014) of random forests that learned from {learned} "
+            f"and predict {predicted}. The search samples mostly where losses are low; estimates "
+            "elsewhere are weak."
+        )
+        rows = [
+            (input_name(of.input), kind, 100 * share, 100 * deviation)
+            for of in found.effects
+            for kind, share, deviation in (
+                ("with interactions", of.total, of.total_deviation),
+                ("alone", of.main, of.main_deviation),
+            )
+        ]
+        shares = pd.DataFrame(rows, columns=["choice", "kind", "share, %", "±"])
+        shown = shares[shares.groupby("choice")["share, %"].transform("max") >= _LEAST_SHARE]
+        shown = shown.head(2 * _MOST_BARS)
+        axes = {"x": "share, %", "error_x": "±", "color": "kind", "barmode": "group"}
+        title, height = "Share of the variance by choice", 120 + 19 * len(shown)
+        drawn = bars(shown, "choice", **axes).update_xaxes(rangemode="nonnegative")
+        parts = [Figure(title, drawn, height), Table.of(title, shares)]
+    if found.n_configurations:
+        yield Section("importance", "What mattered", note, parts)
+
+
+def input_name(of: Input) -> str:
+    """Return the name of a choice: of the algorithm of a step, or of a hyperparameter."""
+    if of.hyperparameter is None:
+        return f"{of.step}: algorithm"
+    return f"{of.step}: {of.hyperparameter} of {of.algorithm}"
+
+
+def fidelities_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if trials were partial or trained in epochs."""
+    parts: list[Part] = []
+    if set(report.levels["fidelity"]) - {"all"}:
+        parts += _levels(report)
+    if not report.curves.empty:
+        parts += _curves(report)
+    if parts:
+        yield Section("fidelities", "Partial evaluations", "", parts)
+
+
+def _levels(report: StudyReport) -> Iterator[Part]:
+    levels, shown = report.levels, sampled(report.progress, "seconds")
+    height = 130 + 28 * len(levels)
+    counts = levels.melt("fidelity", ["evaluated", "failed"], "kind", "evaluations")
+    drawn = bars(counts, "fidelity", x="evaluations", color="kind")
+    yield Figure("Evaluations by fidelity", drawn, height, is_half=True)
+    drawn = px.scatter(shown, x="seconds", y="fidelity", hover_data=["trial"], **STYLE)
+    drawn = with_labels(drawn.update_traces(marker_symbol="line-ns-open"), levels["fidelity"])
+    yield Figure("Fidelity over time", drawn, height, is_half=True)
+    texts = dict.fromkeys(("seconds", "first_after", "last_after"), format_seconds)
+    yield Table.of("Fidelities", levels, texts)
+
+
+def _curves(report: StudyReport) -> Iterator[Part]:
+    curves, half = report.curves, _MOST_CURVES // 2
+    others = curves[half:]
+    shown = pd.concat([curves[:half], others[:: max(1, -(-len(others) // half))]])
+    points = shown.explode("losses").astype({"losses": "float64"})
+    points["epoch"] = points.groupby("trial").cumcount() + 1
+    is_last = points["epoch"] == points["epochs"]
+    points = points[is_last | (points["epoch"] % -(-points["epochs"] // _MOST_EPOCHS) == 0)]
+    axes = {"x": "epoch", "y": "losses", "color": "model", "line_group": "trial"}
+    labels = {"losses": report.losses.axis}
+    drawn = px.line(points, hover_data=["trial"], labels=labels, markers=True, **axes, **STYLE)
+    drawn.update_traces(line_width=1.4, marker_size=4, opacity=0.8)
+    drawn.update_yaxes(range=visible_losses(points["losses"]))
+    note = sample_note(shown, curves, "training")
+    yield Figure("Loss after each epoch, by model", drawn, 420, note)
+    table = shown.drop(columns=["losses", "configuration"])
+    yield Table.of("Trainings", table, {"best": report.loss_text})
+
+
+def decisions_section(report: StudyReport) -> Iterator[Section]:
+    """Yield the section, if the method reports decisions."""
+    lines = [*report.summary.decision_lines(), *report.summary.method_notes]
+    parts: list[Part] = [Text(lines)] if lines else []
+    phases = report.progress.groupby("phase", sort=False)["loss"].agg(["size", "min"])
+    if not phases.empty:
+        phases = phases.set_axis(["trials", "least_loss"], axis="columns").reset_index()
+        title = "Reasons for proposing trials"
+        parts.append(Table.of(title, phases, {"least_loss": report.loss_text}, is_open=True))
+    if parts:
+        yield Section("decisions", "Decisions of the method", "", parts)

@@ -1,0 +1,359 @@
+"""The contents of a study's report: tables of its trials, its model, and how to reproduce it.
+
+All tables come from one pass over the trials. A program gets them from `report --json`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from math import ceil, inf, isfinite, isnan
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from prefect_tune.deployments.report.judged_model import ModelReport, model_report
+from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
+from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.series_view import SeriesView, series_of
+from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.results.trial_table import table_of
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.text import FailureGroup, FailureGroups, LossWords
+from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.events import Asked, Told
+from prefect_tune.optimizers.importance import Importance, importance_of
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.tasks.data.table_source import FRAME
+
+_COLUMNS = (
+    "trial", "configuration", "loss", "cost_seconds", "state", "fidelity", "subset", "folds",
+    "epochs", "phase",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """Everything that determines a study, and the commands that repeat or extend it.
+
+    Attributes:
+        command: Command that starts the study anew.
+        resumed: Command that resumes it.
+        longer: Command that resumes it with twice its trials and twice its budget or seconds taken.
+        obstacle: Reason why no command repeats or extends the study; empty if one does.
+        repeats_itself: Whether the seed repeats the trials on one worker with a budget of trials.
+        facts: Data, split, space, method, metric and seed, with their digests; package versions.
+    """
+
+    command: Sequence[str]
+    resumed: Sequence[str]
+    longer: Sequence[str]
+    obstacle: str
+    repeats_itself: bool
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyReport:
+    """The contents of a study's report; `summary` is the output of `show --json`.
+
+    Attributes:
+        progress: Ended trials in the order of their ends; `seconds` is the study time.
+        incumbents: Trials that took the lead; losses of different fidelities are not comparable.
+        algorithms, paths: Use and losses of algorithms by step, and of paths; the best first.
+        levels: Number and seconds of evaluations by fidelity.
+        curves: Learning curve of each configuration trained in epochs; the best first.
+        step_times: Seconds and cache use of each step over all trials and folds.
+        trade_offs: Full trials with each measured quantity; `is_best` marks the Pareto front.
+        members: Trials in the final model, by descending weight.
+    """
+
+    summary: StudyView
+    created: float
+    progress: pd.DataFrame
+    incumbents: pd.DataFrame
+    algorithms: pd.DataFrame
+    paths: pd.DataFrame
+    importance: Importance
+    levels: pd.DataFrame
+    curves: pd.DataFrame
+    step_times: pd.DataFrame
+    trade_offs: pd.DataFrame
+    failures: Sequence[FailureGroup]
+    members: pd.DataFrame
+    model: ModelReport
+    reproduction: Reproduction
+    series: SeriesView | None
+
+    @property
+    def losses(self) -> LossWords:
+        """Formatting of losses in the study's metric."""
+        return self.summary.losses
+
+    def loss_text(self, loss: float | None) -> str:
+        """Return a loss as text; a dash for a missing one."""
+        return self.losses.of(None if loss is None or isnan(loss) else loss)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all contents as JSON values; a table is a list of its rows."""
+        values = {of.name: getattr(self, of.name) for of in fields(self)}
+        return {
+            name: json.loads(value.to_json(orient="records", double_precision=15))
+            if isinstance(value, pd.DataFrame)
+            else to_document(value)
+            for name, value in values.items()
+        } | {"summary": self.summary.to_json()}
+
+
+def study_report(store: ArtifactStore, name: str) -> StudyReport:
+    """Collect the report of a study; raises UnknownName if the study does not exist."""
+    stored, ledger = find_study(store, name), Ledger(store.database)
+    plan, views = StudyPlan.from_stored(stored), list[TrialView]()
+    summary = read_study(store, name, views.append)
+    phases = dict(ledger.event_values(name, Asked.kind, ("number",), ("reason", "phase")))
+    trials = trials_of(views, plan, phases)
+    told = ledger.event_values(name, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",))
+    progress, incumbents = progress_of(trials, told)
+    algorithms, paths = paths_of(trials, [*views[0].configuration] if views else [])
+    failures = FailureGroups(has_tracebacks=True)
+    for view in views:
+        failures.add(view.number, view.failure)
+    return StudyReport(
+        summary=summary,
+        created=stored.created,
+        progress=progress,
+        incumbents=incumbents,
+        algorithms=algorithms,
+        paths=paths,
+        importance=importance_in(trials, views, plan),
+        levels=levels_of(progress, plan),
+        curves=curves_of(trials, views),
+        step_times=step_times_of(views, store.index.made_by(name)),
+        trade_offs=trade_offs_of(views),
+        failures=failures.found(),
+        members=members_of(trials, views, stored.result.get("members") or ()),
+        model=model_report(store, name, plan),
+        reproduction=reproduction_of(stored, plan),
+        series=series_of(store, plan),
+    )
+
+
+def trials_of(
+    views: Sequence[TrialView], plan: StudyPlan, phases: Mapping[int, str | None]
+) -> pd.DataFrame:
+    """Return the trials by number, with short names of columns, and the phase of each."""
+    table = table_of(views, plan, {}).drop(columns="state")
+    table = table.rename(columns=lambda name: name.removeprefix("user_attrs_"))
+    table = table.rename(columns={"number": "trial", "value": "loss"})
+    table = table.reindex(columns=[*dict.fromkeys([*_COLUMNS, *table])])
+    table["phase"] = table["trial"].map(phases).replace("", None)
+    return table.astype(dict.fromkeys(("loss", "cost_seconds", "subset"), "float64"))
+
+
+def progress_of(
+    trials: pd.DataFrame, told: Iterable[Sequence[Any]]
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the ended trials in the order of their ends, and the incumbents.
+
+    `told` has number, seconds and incumbent of each report of a trial. A rerun trial counts at its
+    last end.
+    """
+    events = _frame(told, trial="Int64", seconds="float64", incumbent="Int64")
+    events["seconds"] = events["seconds"].cummax()  # a killed session loses some seconds
+    ended = trials[trials["state"].isin([state for state in TrialState if state.is_told])]
+    is_end = events["trial"].isin(ended["trial"]) & ~events.duplicated("trial", keep="last")
+    events["evaluations"] = is_end.cumsum().clip(lower=1)
+    progress = events[is_end].drop(columns="incumbent").merge(ended[[*_COLUMNS]], on="trial")
+    leads = events.drop(columns="trial").dropna(subset=["incumbent"])
+    leads = leads[leads["incumbent"].ne(leads["incumbent"].shift(fill_value=-1))]
+    leads = leads.rename(columns={"incumbent": "trial"})
+    return progress, leads.merge(progress[["trial", "fidelity", "loss"]], on="trial", how="left")
+
+
+def paths_of(trials: pd.DataFrame, steps: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return use and losses of each algorithm by step, and of each path, the best first.
+
+    Partial evaluations of a configuration are joined.
+    """
+    last = trials.drop_duplicates("configuration", keep="last").drop(columns=["loss", "trial"])
+    full = trials[trials["state"] == "complete"].sort_values("loss")
+    best = full.drop_duplicates("configuration")[["configuration", "loss", "trial"]]
+    tried = last.merge(best, on="configuration", how="left").sort_values("loss", kind="stable")
+    tried["failed"] = tried["state"] == "failed"
+    sums: dict[str, Any] = {
+        "configurations": ("failed", "size"),
+        "full": ("loss", "count"),
+        "failed": ("failed", "sum"),
+        "best": ("loss", "min"),
+        "trial": ("trial", "first"),
+        "median": ("loss", "median"),
+    }
+    choices = [f"params_{step}" for step in steps]
+    uses = tried.melt(["loss", "trial", "failed"], choices, "step", "algorithm")
+    uses["step"] = uses["step"].str.removeprefix("params_")
+    paths = tried.groupby(choices or "state", sort=False).agg(**sums).reset_index()
+    algorithms = uses.groupby(["step", "algorithm"], sort=False).agg(**sums).reset_index()
+    return algorithms, paths
+
+
+def importance_in(trials: pd.DataFrame, views: Sequence[TrialView], plan: StudyPlan) -> Importance:
+    """Return the importance of each choice, or the reason for having none.
+
+    A configuration that a race stopped is usually bad. Its estimated loss is the loss of its first
+    folds, plus the mean difference to the other folds in full trials.
+    """
+    n_folds, epochs = plan.options.folds or 1, plan.options.epochs or 0
+    is_of_all = trials["subset"].eq(1.0) & trials["epochs"].fillna(epochs).eq(epochs)
+    known = trials[is_of_all & np.isfinite(trials["loss"])]
+    known = known.assign(folds=known["folds"].fillna(n_folds).astype(int))
+    full = known[known["state"] == "complete"]
+    by_fold = full.filter(regex=r"^loss_fold_\d+$")
+    beyond = {
+        n: (full["loss"] - by_fold.iloc[:, :n].mean(axis=1)).mean() for n in range(1, n_folds)
+    }
+    most = known.sort_values("folds", kind="stable").drop_duplicates("configuration", keep="last")
+    most = most.sort_values("configuration")
+    losses = (most["loss"] + most["folds"].map(beyond).fillna(0.0)).tolist()
+    try:
+        space = plan.problem.find_space()
+    except Exception as error:  # a user's space may be deleted or need a missing package
+        return Importance(len(losses), reason=f"the space cannot be loaded: {error}")
+    if space.digest != plan.problem.space_digest:
+        return Importance(len(losses), reason="the space has changed since the study")
+    configurations = {view.number: view.configuration for view in views}
+    return importance_of(space, [*most["trial"].map(configurations)], losses, plan.chance_loss)
+
+
+def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
+    """Return number and seconds of the evaluations by fidelity, the smallest share first."""
+    share = progress["subset"].copy()
+    for name, whole in (("folds", plan.options.folds), ("epochs", plan.options.epochs)):
+        share *= (progress[name].astype("Float64") / (whole or 1)).fillna(1.0).astype("float64")
+    sums: dict[str, Any] = {
+        "share": ("share", "first"),
+        "evaluated": ("loss", "count"),
+        "failed": ("failed", "sum"),
+        "seconds": ("cost_seconds", "sum"),
+        "first_after": ("seconds", "min"),
+        "last_after": ("seconds", "max"),
+    }
+    ended = progress.assign(share=share, failed=progress["state"] == "failed")
+    return ended.groupby("fidelity", sort=False).agg(**sums).sort_values("share").reset_index()
+
+
+def curves_of(trials: pd.DataFrame, views: Sequence[TrialView]) -> pd.DataFrame:
+    """Return the longest learning curve of each configuration, with its `losses` by epoch."""
+    rows = [(of.number, of.path[-1], str(of.state), of.curve) for of in views if of.curve]
+    curves = _frame(rows, trial="int64", model="str", state="str", losses="object")
+    curves["configuration"] = curves["trial"].map(trials.set_index("trial")["configuration"])
+    curves["epochs"] = curves["losses"].map(len)
+    curves["best"] = curves["losses"].map(min)
+    curves["trainings"] = curves.groupby("configuration")["trial"].transform("size")
+    longest = curves.sort_values("epochs", kind="stable")
+    return longest.drop_duplicates("configuration", keep="last").sort_values("best")
+
+
+def step_times_of(
+    views: Sequence[TrialView], artifacts: Iterable[tuple[str, str, int, int]]
+) -> pd.DataFrame:
+    """Return the cost of each step, including steps of failed trials, in the order of the steps.
+
+    `artifacts` has step, whereabouts, number and bytes of artifacts last made by this study.
+    """
+    rows = [
+        (cost["step"], cost["hit"], cost["seconds"], cost["load_seconds"])
+        for view in views
+        for cost in view.all_steps
+    ]
+    order = [*views[0].configuration] if views else []
+    for steps in {tuple(cost["step"] for cost in view.all_steps): view for view in views}:
+        for before, step in zip((None, *steps), steps, strict=False):
+            if step not in order:  # a fixed step is in no configuration
+                order.insert(0 if before is None else order.index(before) + 1, step)
+    costs = _frame(rows, step="str", served="bool", seconds="float64", load_seconds="float64")
+    costs["made"] = ~costs["served"]
+    costs["made_seconds"] = costs["seconds"].where(costs["made"], 0.0)
+    costs["saved_seconds"] = (costs["seconds"] - costs["load_seconds"]).where(costs["served"], 0.0)
+    times = costs.drop(columns="seconds").groupby("step").sum()
+    times = times.loc[[step for step in order if step in times.index]]
+    for name, place in (("kept", "present"), ("evicted", "evicted"), ("refused", "refused")):
+        found = {step: (n, size) for step, at, n, size in artifacts if at == place}
+        n, size = zip(*(found.get(step, (0, 0)) for step in times.index), strict=True)
+        times[name], times[f"{name}_bytes"] = n, size
+    return times.reset_index()
+
+
+def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
+    """Return the quantities of full trials by loss; `is_best` marks the Pareto front."""
+    rows = [
+        (name, view.number, view.loss, value)
+        for view in views
+        if view.quantities and view.is_full
+        for name, value in view.quantities.items()
+        if isfinite(value)
+    ]
+    found = _frame(rows, quantity="str", trial="int64", loss="float64", value="float64")
+    found = found.sort_values(["loss", "value"], ignore_index=True)
+    least = found.groupby("quantity")["value"].cummin()
+    before = least.groupby(found["quantity"]).shift(fill_value=inf)
+    return found.assign(is_best=found["value"] < before)
+
+
+def members_of(
+    trials: pd.DataFrame, views: Sequence[TrialView], members: Sequence[Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Return the trials in the final model, with loss and path, by descending weight."""
+    weights = {member["trial"]: float(member["weight"]) for member in members}
+    paths = {view.number: view.path for view in views if view.number in weights}
+    found = _frame(weights.items(), trial="int64", weight="float64")
+    found["loss"] = found["trial"].map(trials.set_index("trial")["loss"])
+    found["path"] = [
+        " > ".join(algorithm for algorithm in paths[trial] if algorithm != "none") or "none"
+        for trial in weights
+    ]
+    return found.sort_values(["weight", "trial"], ascending=[False, True], ignore_index=True)
+
+
+def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
+    """Return how to reproduce a stored study."""
+    method, problem, options = METHODS.get(plan.method), plan.problem, plan.options
+    seconds = options.budget
+    if seconds is not None:
+        seconds = 2.0 * max(seconds, ceil(record.seconds))  # the study may have overrun
+    doubled = None if options.trials is None else 2 * options.trials
+    longer = replace(plan, options=replace(options, trials=doubled, budget=seconds))
+    obstacle = ""
+    if removed := removed_option(plan):
+        obstacle = (
+            f"The study uses {removed}, an option that this version no longer has: it can be "
+            "neither extended nor repeated by a command."
+        )
+    elif plan.source.data.startswith(FRAME):
+        obstacle = "The data was a DataFrame: pass it to `tune` or PipelineSearch again."
+    return Reproduction(
+        command=run_command(plan, record.name),
+        resumed=continue_command(plan, record.name),
+        longer=continue_command(longer, record.name),
+        obstacle=obstacle,
+        repeats_itself=method is not None and not method.draws_on_cost,
+        facts={
+            "data": plan.source.data,
+            "digest of the data": problem.dataset,
+            "digest of the split": problem.split,
+            "space": plan.space,
+            "digest of the space": problem.space_digest,
+            "method": plan.method,
+            "metric": plan.metric,
+            "seed": str(plan.seed),
+            "Prefect flow run": plan.flow_run_id or "none",
+            **record.result.get("versions", {}),
+        },
+    )
+
+
+def _frame(rows: Iterable[Sequence[Any]], **types: str) -> pd.DataFrame:
+    return pd.DataFrame(list(rows), columns=list(types)).astype(types)
