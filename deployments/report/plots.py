@@ -11,11 +11,12 @@ import plotly.express as px
 
 from prefect_tune.flows.text import counted
 
-STYLE: dict[str, Any] = {
+_STYLE: dict[str, Any] = {
     "template": "none",
     "color_discrete_sequence": [f"var(--c{k})" for k in range(7)],  # Okabe and Ito 2008
 }
-"""Arguments of all functions of Plotly Express."""
+STYLE = {**_STYLE, "render_mode": "svg"}  # a browser may lack WebGL, and paper does
+"""Arguments of points and lines of Plotly Express."""
 _LONGEST_LABEL, _KEPT = 42, 20
 """Longest label on an axis, and the characters kept at both ends of a longer label."""
 
@@ -24,8 +25,8 @@ def sampled(frame: pd.DataFrame, column: str, most: int = 2_000) -> pd.DataFrame
     """Return all rows, or an even sample of about `most` with both extremes of a column."""
     if len(frame) <= most:
         return frame
-    extremes = [frame[column].idxmin(), frame[column].idxmax()]
-    return frame.loc[frame.index[:: -(-len(frame) // most)].union([*extremes, frame.index[-1]])]
+    always = {frame[column].idxmin(), frame[column].idxmax(), frame.index[-1]}
+    return frame.loc[frame.index[:: -(-len(frame) // most)].union(list(always))]
 
 
 def sample_note(shown: pd.DataFrame, frame: pd.DataFrame, noun: str) -> str:
@@ -43,7 +44,7 @@ def visible_losses(losses: pd.Series) -> tuple[float, float]:
 
 def bars(frame: pd.DataFrame, y: str, **options: Any) -> Any:
     """Return horizontal bars of Plotly Express, the first row on top."""
-    drawn = px.bar(frame, y=y, orientation="h", **STYLE, **options)
+    drawn = px.bar(frame, y=y, orientation="h", **_STYLE, **options)
     return with_labels(drawn, frame[y])
 
 

@@ -211,10 +211,8 @@ def importance_in(trials: pd.DataFrame, views: Sequence[TrialView], plan: StudyP
     known = trials[is_of_all & np.isfinite(trials["loss"])]
     known = known.assign(folds=known["folds"].fillna(n_folds).astype(int))
     full = known[known["state"] == "complete"]
-    by_fold = full.filter(regex=r"^loss_fold_\d+$")
-    beyond = {
-        n: (full["loss"] - by_fold.iloc[:, :n].mean(axis=1)).mean() for n in range(1, n_folds)
-    }
+    folds = full.filter(regex=r"^loss_fold_\d+$")
+    beyond = {n: (full["loss"] - folds.iloc[:, :n].mean(axis=1)).mean() for n in range(1, n_folds)}
     most = known.sort_values("folds", kind="stable").drop_duplicates("configuration", keep="last")
     most = most.sort_values("configuration")
     losses = (most["loss"] + most["folds"].map(beyond).fillna(0.0)).tolist()
@@ -232,7 +230,7 @@ def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
     """Return number and seconds of the evaluations by fidelity, the smallest share first."""
     share = progress["subset"].copy()
     for name, whole in (("folds", plan.options.folds), ("epochs", plan.options.epochs)):
-        share *= (progress[name].astype("Float64") / (whole or 1)).fillna(1.0).astype("float64")
+        share *= (progress[name].astype("Float64") / (whole or 1)).fillna(1.0).clip(upper=1.0)
     sums: dict[str, Any] = {
         "share": ("share", "first"),
         "evaluated": ("loss", "count"),
@@ -242,7 +240,8 @@ def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
         "last_after": ("seconds", "max"),
     }
     ended = progress.assign(share=share, failed=progress["state"] == "failed")
-    return ended.groupby("fidelity", sort=False).agg(**sums).sort_values("share").reset_index()
+    levels = ended.groupby("fidelity", sort=False).agg(**sums)
+    return levels.sort_values("share", kind="stable").reset_index()
 
 
 def curves_of(trials: pd.DataFrame, views: Sequence[TrialView]) -> pd.DataFrame:
@@ -280,10 +279,10 @@ def step_times_of(
     costs["saved_seconds"] = (costs["seconds"] - costs["load_seconds"]).where(costs["served"], 0.0)
     times = costs.drop(columns="seconds").groupby("step").sum()
     times = times.loc[[step for step in order if step in times.index]]
+    found = _frame(artifacts, step="str", place="str", n="int64", size="int64").set_index("step")
     for name, place in (("kept", "present"), ("evicted", "evicted"), ("refused", "refused")):
-        found = {step: (n, size) for step, at, n, size in artifacts if at == place}
-        n, size = zip(*(found.get(step, (0, 0)) for step in times.index), strict=True)
-        times[name], times[f"{name}_bytes"] = n, size
+        of_place = found.loc[found["place"] == place, ["n", "size"]]
+        times[[name, f"{name}_bytes"]] = of_place.reindex(times.index, fill_value=0)
     return times.reset_index()
 
 

@@ -4,15 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from prefect_tune.deployments.report.figures.fidelities import Fidelities, Level, TrainingCurve
-from prefect_tune.deployments.report.figures.model import EnsembleMember, Reproduction
-from prefect_tune.deployments.report.figures.paths import PathsTried, StepUse, Use
-from prefect_tune.deployments.report.figures.progress import Lead, SearchProgress
-from prefect_tune.deployments.report.figures.quality import ModelReport
-from prefect_tune.deployments.report.figures.step_times import StepTime
-from prefect_tune.deployments.report.figures.trade_offs import TradeOff
-from prefect_tune.deployments.report.study_page import StudyReport
+from prefect_tune.deployments.report.judged_model import ModelReport
+from prefect_tune.deployments.report.study_report import Reproduction, StudyReport
 from prefect_tune.flows.reading.study_view import CacheUse, StudyView
 from prefect_tune.flows.text import FailureGroup
 from prefect_tune.optimizers.converter import from_document
@@ -65,17 +60,9 @@ REPRODUCTION = Reproduction(
     command=("prefect-tune", "run", "it's here.csv", "--target", NASTY, "--study", "made-up"),
     longer=("prefect-tune", "run", "it's here.csv", "--budget", "20m", "--study", "made-up"),
     resumed=("prefect-tune", "run", "it's here.csv", "--study", "made-up"),
-    removed_option="",
-    is_of_frame=False,
-    seed=3,
+    obstacle="",
     repeats_itself=False,
-    versions={"python": "3.13.1", "scikit-learn": "1.9.0"},
-    data="it's here.csv",
-    dataset="d" * 64,
-    split="e" * 64,
-    space="small",
-    space_digest="f" * 64,
-    flow_run_id=None,
+    facts={"data": "it's here.csv", "seed": "3", "python": "3.13.1"},
 )
 
 
@@ -115,27 +102,36 @@ def full(n: int = N) -> StudyReport:
     losses = (15 + rng.gamma(2.0, size=n) * 4).tolist()
     states = ["failed" if k % 170 == 0 else "stopped" if k % 3 else "complete" for k in range(n)]
     losses[1], states[1] = 12.5, "complete"
-    use = Use(9, 7, 1, 14.0, 12.5, 1)
+    partial = [state == "stopped" for state in states]
+    use = {"configurations": 9, "full": 7, "failed": 1, "best": 12.5, "trial": 1, "median": 14.0}
     return StudyReport(
         series=None,
         summary=SUMMARY,
         created=1.7e9,
-        progress=SearchProgress(
-            list(range(n)),
-            [k * 0.7 for k in range(n)],
-            [None if s == "failed" else loss for s, loss in zip(states, losses, strict=True)],
-            [1.0] * n,
-            states,
-            ["folds 1 of 3" if state == "stopped" else "" for state in states],
-            ["design" if k < 40 else NASTY for k in range(n)],
-            [Lead(0.0, 1, 0, 20.0), Lead(0.7, 2, 1, 12.5)],
-        ),
-        paths=PathsTried(
-            2,
-            [StepUse("rescale", {"none": use, NASTY: use}), StepUse("fit model", {"tree": use})],
-            [(("none", "tree"), use), ((NASTY, "tree"), use)],
-        ),
-        step_times=[StepTime("fit model", 9, 50.0, 4, 0.1, 12.0, 5, 10**6, 3, 10**5, 1)],
+        progress=pd.DataFrame({
+            "trial": range(n),
+            "seconds": [k * 0.7 for k in range(n)],
+            "evaluations": range(1, n + 1),
+            "loss": [None if s == "failed" else x for s, x in zip(states, losses, strict=True)],
+            "cost_seconds": 1.0,
+            "state": states,
+            "fidelity": ["folds 1 of 3" if of else "all" for of in partial],
+            "phase": ["design" if k < 40 else NASTY for k in range(n)],
+        }),
+        incumbents=leads((0.0, 1, 0, "all", 20.0), (0.7, 2, 1, "all", 12.5)),
+        algorithms=pd.DataFrame([
+            {"step": "rescale", "algorithm": "none", **use},
+            {"step": "rescale", "algorithm": NASTY, **use},
+            {"step": "fit model", "algorithm": "tree", **use},
+        ]),
+        paths=pd.DataFrame([
+            {"params_rescale": name, "params_fit model": "tree", **use} for name in ("none", NASTY)
+        ]),
+        step_times=pd.DataFrame([{
+            "step": "fit model", "served": 4, "load_seconds": 0.1, "made": 9, "made_seconds": 50.0,
+            "saved_seconds": 12.0, "kept": 5, "kept_bytes": 10**6, "evicted": 3,
+            "evicted_bytes": 10**5, "refused": 1, "refused_bytes": 0,
+        }]),
         failures=[
             FailureGroup(
                 FailureKind.ERROR, "fit model", f"{NASTY}\nsecond line", TRACEBACK, [0, 170], 3.0
@@ -144,20 +140,27 @@ def full(n: int = N) -> StudyReport:
                 FailureKind.TIMEOUT, "fit model", "took more than 15 s", "", list(range(28)), 420.0
             ),
         ],
-        trade_offs=[
-            TradeOff("latency_us", 10.0, list(range(150)), losses[:150],
-                     rng.gamma(2.0, size=150).tolist(), [1, 5], 3)
-        ],
-        fidelities=Fidelities(
-            [Level("folds 1 of 3", 1 / 3, 90, 3, 90.0), Level("", 1.0, 50, 2, 200.0)],
-            300,
-            [TrainingCurve(k, [k - 1, k], [5], [30.0 / (e + 1) for e in range(10)], k % 2 == 0,
-                           "tree" if k % 3 else NASTY) for k in range(1, 40)],
-        ),
-        members=[
-            EnsembleMember(1, 0.7, 12.5, CONFIGURATION),
-            EnsembleMember(2, 0.3, 12.75, CONFIGURATION),
-        ],
+        trade_offs=pd.DataFrame({
+            "quantity": "latency_us",
+            "trial": range(150),
+            "loss": losses[:150],
+            "value": rng.gamma(2.0, size=150),
+            "is_best": [k in {1, 5} for k in range(150)],
+        }),
+        levels=pd.DataFrame([
+            {"fidelity": name, "share": share, "evaluated": 90, "failed": 3, "seconds": 90.0,
+             "first_after": 1.0, "last_after": 9.0}
+            for name, share in (("folds 1 of 3", 1 / 3), ("all", 1.0))
+        ]),
+        curves=pd.DataFrame([
+            {"trial": k, "model": "tree" if k % 3 else NASTY, "state": "complete",
+             "losses": [30.0 / (e + 1) for e in range(10)], "configuration": k, "epochs": 10,
+             "best": 3.0, "trainings": 2}
+            for k in range(1, 40)
+        ]),
+        members=pd.DataFrame({
+            "trial": [1, 2], "weight": [0.7, 0.3], "loss": [12.5, 12.75], "path": NASTY
+        }),
         importance=Importance(
             90, 40.0, 0.6,
             (Effect(Input("fit model"), 0.5, 0.1, 0.6, 0.1),
@@ -168,41 +171,41 @@ def full(n: int = N) -> StudyReport:
     )  # fmt: skip
 
 
+def leads(*rows: tuple[float, int, int, str, float]) -> pd.DataFrame:
+    """The incumbents of a study."""
+    columns = ["seconds", "evaluations", "trial", "fidelity", "loss"]
+    return pd.DataFrame(rows, columns=columns)
+
+
 def empty() -> StudyReport:
     """A study of which no trial has ended."""
     nothing = {"incumbent": None, "n_trials": 0, "n_failed": 0, "n_stopped": 0, "n_begun": 0,
                "ensemble": None, "finalists": (), "test_loss": None, "constraints": {},
                "single_best_test_loss": None, "decisions": {}, "state": "running",
                "chance_loss": None}  # fmt: skip
-    return StudyReport(
-        series=None,
+    some = full()
+    tables = ("progress", "incumbents", "algorithms", "paths", "step_times", "trade_offs",
+              "levels", "curves", "members")  # fmt: skip
+    return replace(
+        some,
+        **{name: getattr(some, name).head(0) for name in tables},
         summary=replace(SUMMARY, **nothing, cache=CacheUse(0, 0, 0, 0.0)),
-        created=1.7e9,
-        progress=SearchProgress(),
-        paths=PathsTried(0, (), ()),
-        step_times=(),
         failures=(),
-        trade_offs=(),
-        fidelities=Fidelities(),
-        members=(),
         importance=Importance(0, reason="it takes 20 configurations or more"),
         model=ModelReport(),
-        reproduction=REPRODUCTION,
     )
 
 
 def failed() -> StudyReport:
     """A study whose trials have all failed."""
-    n = 30
-    some = full()
-    of_failed = SearchProgress(list(range(n)), [1.0] * n, [None] * n, [1.0] * n, ["failed"] * n,
-                         [""] * n, [""] * n)  # fmt: skip
-    never = Use(n, 0, n, None, None, None)
+    n, some = 30, full()
+    unknown = {"full": 0, "best": None, "trial": None, "median": None}
     return replace(
         empty(),
         summary=replace(empty().summary, n_trials=n, n_failed=n, n_begun=n, state="failed"),
-        progress=of_failed,
-        paths=PathsTried(1, [StepUse("fit model", {"tree": never})], ()),
+        progress=some.progress.head(n).assign(loss=None, state="failed"),
+        algorithms=some.algorithms.assign(**unknown),
+        paths=some.paths.assign(**unknown),
         failures=some.failures,
     )
 
@@ -213,5 +216,5 @@ def beyond_limits() -> StudyReport:
     changed = {"incumbent": None, "nearest_infeasible": near, "state": "failed", "ensemble": None,
                "test_loss": None, "single_best_test_loss": None, "finalists": ()}  # fmt: skip
     some = full()
-    summary, progress = replace(SUMMARY, **changed), replace(some.progress, leads=())
-    return replace(some, summary=summary, members=(), progress=progress)
+    none = {"members": some.members.head(0), "incumbents": some.incumbents.head(0)}
+    return replace(some, summary=replace(SUMMARY, **changed), **none)

@@ -55,9 +55,8 @@ def step_times_section(report: StudyReport) -> Iterator[Section]:
     figure = Figure("Seconds by step, all trials together", drawn, 120 + 32 * len(times))
     table = Table.of("Steps of all folds of all trials", times, texts)
     asking = format_seconds(report.summary.seconds.asking)
-    yield Section(
-        "time", "Time by step", f"Choosing configurations took {asking}.", [figure, table]
-    )
+    note = f"Choosing configurations took {asking}."
+    yield Section("time", "Time by step", note, [figure, table])
 
 
 def failures_section(report: StudyReport) -> Iterator[Section]:
@@ -123,8 +122,9 @@ def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Itera
     style = {"color": "var(--c3)", "width": 2, "shape": "hv"}
     drawn.add_traces(line.update_traces(line=style, marker_size=8).data)
     drawn.update_yaxes(range=visible_losses(found["loss"]))
-    if bound < inf:
-        drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)", annotation_text="bound")
     title, note = f"{report.losses.name} and {quantity}", sample_note(shown, found, "full trial")
+    if bound < inf:
+        drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)")
+        note += "The dashed line is the bound."
     yield Figure(title, drawn, note=note, is_half=True)
     yield Table.of(f"Pareto front of {title}", front, {"loss": report.loss_text})

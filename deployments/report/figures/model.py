@@ -1,7 +1,7 @@
 """The final model: its members, its quality on the test rows, and the codes that it uses."""
 
 from collections.abc import Iterator
-from math import sqrt
+from math import isnan, sqrt
 
 import pandas as pd
 import plotly.express as px
@@ -22,7 +22,7 @@ def model_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if the model has several members or was compared with others."""
     view, parts, text = report.summary, list[Part](), report.loss_text
     if len(report.members) > 1:
-        texts = {"loss": text, "weight": "{:.1%}".format}
+        texts = {"loss": text, "weight": _percent}
         parts.append(Table.of("Members of the ensemble", report.members, texts, is_open=True))
     if view.ensemble and view.ensemble.nested:
         nested = pd.DataFrame(view.ensemble.nested.items(), columns=["kind", "loss"])
@@ -36,6 +36,10 @@ def model_section(report: StudyReport) -> Iterator[Section]:
         parts.append(Table.of("Finalists on a second split", finalists, texts, is_open=True))
     if parts:
         yield Section("model", "The final model", "", parts)
+
+
+def _percent(share: float) -> str:
+    return "-" if isnan(share) else f"{share:.1%}"
 
 
 def quality_section(report: StudyReport) -> Iterator[Section]:
@@ -73,22 +77,20 @@ def _measures(model: ModelReport) -> Table:
 def _calibration(model: ModelReport) -> Iterator[Part]:
     if model.calibration is None:
         return
-    bins = pd.DataFrame(model.calibration.bins)
-    shares = ["predicted", "observed", "low", "high"]
-    bins[shares] *= 100
+    bins, positive = pd.DataFrame(model.calibration.bins), model.classes[1]
     above, below = bins["high"] - bins["observed"], bins["observed"] - bins["low"]
-    end = min(100.0, 1.05 * float(bins[["predicted", "high"]].max().max()))
-    positive = model.classes[1]
-    labels = {"x": f"predicted probability of {positive}, %", "y": f"share of {positive}, %"}
+    end = min(1.0, 1.05 * float(bins[["predicted", "high"]].max().max()))
+    labels = {"x": f"predicted probability of {positive}", "y": f"share of {positive}"}
     axes = {"x": bins["predicted"], "y": bins["observed"], "labels": labels}
     drawn = px.line(error_y=above, error_y_minus=below, markers=True, **axes, **STYLE)
     drawn.update_traces(name="model", showlegend=True)
     dashed = {"color": "var(--muted)", "dash": "dash"}
     drawn.add_scatter(x=[0, end], y=[0, end], mode="lines", name="perfect", line=dashed)
-    drawn.update_xaxes(range=[0, end]).update_yaxes(range=[0, end])
+    shares = {"range": [0, end], "tickformat": ".0%"}
+    drawn.update_xaxes(**shares).update_yaxes(**shares)
     note = "Equally many test rows in each bin, with Wilson's 95 % intervals."
     yield Figure("Calibration", drawn, 400, note)
-    texts = dict.fromkeys(shares, "{:.1f} %".format)
+    texts = dict.fromkeys(("predicted", "observed", "low", "high"), _percent)
     yield Table.of(f"Predicted and observed shares of {positive}", bins, texts)
 
 
@@ -122,8 +124,7 @@ def codes_section(report: StudyReport) -> Iterator[Section]:
         "that matters to the model need not cause the outcome."
     )
     figure = Figure("Strength by code", drawn, 110 + 26 * len(codes))
-    strength = {change: "{:.4f}".format}
-    parts: list[Part] = [figure, Table.of("Codes and their columns", table, strength, is_open=True)]
+    parts: list[Part] = [figure, Table.of("Codes and their columns", table, is_open=True)]
     yield Section("codes", title, note, parts)
 
 
@@ -156,7 +157,7 @@ def coverage_section(report: StudyReport) -> Iterator[Section]:
     columns += [f"patients of {label}" for label in classes if coverage[0].by_class]
     shares = [name for name in columns[2:] if name != columns[3]]
     table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(shares, "float"))
-    texts = dict.fromkeys(shares, "{:.1%}".format)
+    texts = dict.fromkeys(shares, _percent)
     note = (
         "Patients of the training rows, with events up to their latest prediction time. The first "
         f"{len(rows)} of {counted(len(coverage), 'code')}; `report --json` lists all."

@@ -40,13 +40,11 @@ def dark(page) -> Iterator[None]:
 
 def test_the_report_of_a_study_answers_on_its_first_screen(reported) -> None:
     page = reported.page
-    answers = page.locator(".answer")
-    assert answers.count() == 5
-    ends = [answers.nth(i).bounding_box() for i in range(5)]
+    lines, following = (page.locator(".card").nth(i) for i in range(2))
+    ends = [card.bounding_box() for card in (lines, following)]
     assert max(box["y"] + box["height"] for box in ends) <= 768
-    loss = answers.nth(1).inner_text()
-    assert re.search(r"guessing.*cross-validated.*test rows", loss, re.DOTALL)
-    assert "prefect-tune predict s" in answers.nth(4).inner_text()
+    assert re.search(r"cross-validated.*test rows.*guessing", lines.inner_text(), re.DOTALL)
+    assert "prefect-tune export s" in following.inner_text()
     n_figures = page.locator(".figure").count()
     assert page.locator(".figure .main-svg").count() >= n_figures >= 4
     assert reported.said == []
@@ -77,7 +75,7 @@ def test_light_and_dark_follow_the_system_until_the_reader_chooses(reported) -> 
 
 @pytest.mark.full
 def test_the_legend_hides_a_trace_and_shows_it_again(made_up) -> None:
-    figure = made_up.page.locator("#figure-time-steps")
+    figure = made_up.page.locator(".figure", has_text="Seconds by step")
     legend = figure.locator(".legend button", has_text="saved by the cache")
     bars = figure.locator(".trace.bars")
     assert bars.count() == 2

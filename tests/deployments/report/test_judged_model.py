@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from studies import context_of, store_of
 from worlds import evaluation
 
-from prefect_tune.deployments.report.figures.quality import model_report
+from prefect_tune.deployments.report.judged_model import model_report
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.storage.key import model_record
