@@ -48,14 +48,14 @@ class ModelReport:
     """The final model on the test rows, and codes of patient events.
 
     Attributes:
-        problem: Reason why the model could not be judged; empty if it was or is missing.
+        problem: Reason why the model or its effects could not be judged; empty if they were, or if
+            the model is missing.
         n_rows: Number of test rows.
         units: Units of the bootstraps: `patients`, `groups` or `rows`.
         classes: The two classes, the positive one last; empty for other targets.
         auroc, calibration: Both None without scores or probabilities of two classes.
         is_balanced: Whether any member was trained with weights that balance the classes.
         effects, effects_of: Effects of columns, and the trial measured; None without events.
-        effects_problem: Reason for missing effects; empty if they are known.
         measure: Name of the loss whose increase the effects measure.
         descriptions: Descriptions of the codes of the effects.
         coverage: Codes of the training rows; empty without events.
@@ -70,10 +70,14 @@ class ModelReport:
     is_balanced: bool = False
     effects: ColumnEffects | None = None
     effects_of: int | None = None
-    effects_problem: str = ""
     measure: str = ""
     descriptions: Mapping[str, str] = field(default_factory=dict)
     coverage: tuple[CodeCoverage, ...] = ()
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether scores of two classes were judged."""
+        return self.auroc is not None or self.calibration is not None
 
 
 def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelReport:
@@ -89,7 +93,6 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelRepo
     is_judged = bool(report.classes) or isinstance(X, EventRows)
     if not (is_judged and report.n_rows and store.records.exists(model_record(study))):
         return report
-    unknown = "problem"
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as during fitting
         try:
@@ -97,11 +100,10 @@ def model_report(store: ArtifactStore, study: str, plan: StudyPlan) -> ModelRepo
                 model, about = final_model(store, study)
                 balanced = balanced_weight(store, study, plan, about) > 0
                 report = rows.judged(replace(report, is_balanced=balanced), model)
-                unknown = "effects_problem"
                 if isinstance(X, EventRows):
                     report = rows.with_effects(report, X, model, about)
         except Exception as error:  # any class: the model may be user code
-            report = replace(report, **{unknown: _reason(error)})
+            report = replace(report, problem=_reason(error))
     return report
 
 
@@ -148,7 +150,7 @@ class _TestRows:
         while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of folds
             pipeline = pipeline.members_[0]
         by_class, n_classes = report.auroc is not None, len(dataset.classes)
-        sample = self._sample(by_class=by_class)
+        sample = self._sample(2 if by_class else 1)
         y = dataset.y[sample]
         is_positive, once = y == metric.positive, np.ones((1, len(y)))
 
@@ -179,13 +181,11 @@ class _TestRows:
             descriptions={code: known[name] for code, name in names.items() if name in known},
         )
 
-    def _sample(self, *, by_class: bool) -> NDArray[np.intp]:
+    def _sample(self, n_sides: int) -> NDArray[np.intp]:
         """Return sampled rows in order, up to half from each of two classes."""
         rng, rows = np.random.default_rng(self._seed), self._rows
-        if not by_class:
-            return np.sort(rng.permutation(rows)[:_SAMPLE])
-        sides = (rng.permutation(rows[self._dataset.y[rows] == i]) for i in range(2))
-        return np.sort(np.concatenate([side[: _SAMPLE // 2] for side in sides]))
+        sides = [rows] if n_sides == 1 else [rows[self._dataset.y[rows] == i] for i in range(2)]
+        return np.sort(np.concatenate([rng.permutation(s)[: _SAMPLE // n_sides] for s in sides]))
 
 
 def _reason(error: Exception) -> str:

@@ -103,7 +103,8 @@ class Text:
     kind = "text"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "lines", [clipped(line) for line in self.lines[:_MOST_ROWS]])
+        if not self.caption:
+            object.__setattr__(self, "lines", [clipped(line) for line in self.lines[:_MOST_ROWS]])
 
 
 @dataclass(frozen=True, slots=True)

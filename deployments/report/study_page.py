@@ -29,7 +29,6 @@ from prefect_tune.deployments.report.page import Command, Part, ReportPage, Sect
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_lines import study_lines
-from prefect_tune.flows.text import counted, format_seconds
 
 
 def study_page(report: StudyReport) -> ReportPage:
@@ -43,8 +42,6 @@ def study_page(report: StudyReport) -> ReportPage:
         facts=[
             f"{view.method} in space {view.space}",
             f"data {view.data}",
-            counted(view.n_trials, "trial"),
-            f"{format_seconds(view.seconds.total)} total",
             created.strftime("%Y-%m-%d %H:%M UTC"),
         ],
         lines=[line for line in study_lines(view) if line.text not in view.decision_lines()],

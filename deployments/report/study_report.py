@@ -14,19 +14,19 @@ import pandas as pd
 
 from prefect_tune.deployments.report.judged_model import ModelReport, model_report
 from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
-from prefect_tune.flows.reading.lookup import find_study
+from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.series_view import SeriesView, series_of
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.trial_table import table_of
+from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import FailureGroup, FailureGroups, LossWords
+from prefect_tune.flows.text import FailureGroup, FailureGroups
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.importance import Importance, importance_of
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.table_source import FRAME
 
@@ -89,14 +89,9 @@ class StudyReport:
     reproduction: Reproduction
     series: SeriesView | None
 
-    @property
-    def losses(self) -> LossWords:
-        """Formatting of losses in the study's metric."""
-        return self.summary.losses
-
     def loss_text(self, loss: float | None) -> str:
         """Return a loss as text; a dash for a missing one."""
-        return self.losses.of(None if loss is None or isnan(loss) else loss)
+        return self.summary.losses.of(None if loss is None or isnan(loss) else loss)
 
     def to_json(self) -> dict[str, Any]:
         """Return all contents as JSON values; a table is a list of its rows."""
@@ -111,8 +106,8 @@ class StudyReport:
 
 def study_report(store: ArtifactStore, name: str) -> StudyReport:
     """Collect the report of a study; raises UnknownName if the study does not exist."""
-    stored, ledger = find_study(store, name), Ledger(store.database)
-    plan, views = StudyPlan.from_stored(stored), list[TrialView]()
+    study, views = open_study(store, name), list[TrialView]()
+    plan, ledger = study.plan, study.ledger
     summary = read_study(store, name, views.append)
     phases = dict(ledger.event_values(name, Asked.kind, ("number",), ("reason", "phase")))
     trials = trials_of(views, plan, phases)
@@ -124,20 +119,20 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
         failures.add(view.number, view.failure)
     return StudyReport(
         summary=summary,
-        created=stored.created,
+        created=study.row.created,
         progress=progress,
         incumbents=incumbents,
         algorithms=algorithms,
         paths=paths,
-        importance=importance_in(trials, views, plan),
+        importance=importance_in(trials, views, study),
         levels=levels_of(progress, plan),
         curves=curves_of(trials, views),
         step_times=step_times_of(views, store.index.made_by(name)),
         trade_offs=trade_offs_of(views),
         failures=failures.found(),
-        members=members_of(trials, views, stored.result.get("members") or ()),
+        members=members_of(trials, views, study.facts.model.members),
         model=model_report(store, name, plan),
-        reproduction=reproduction_of(stored, plan),
+        reproduction=reproduction_of(study),
         series=series_of(store, plan),
     )
 
@@ -200,13 +195,15 @@ def paths_of(trials: pd.DataFrame, steps: Sequence[str]) -> tuple[pd.DataFrame, 
     return algorithms, paths
 
 
-def importance_in(trials: pd.DataFrame, views: Sequence[TrialView], plan: StudyPlan) -> Importance:
+def importance_in(
+    trials: pd.DataFrame, views: Sequence[TrialView], study: OpenedStudy
+) -> Importance:
     """Return the importance of each choice, or the reason for having none.
 
     A configuration that a race stopped is usually bad. Its estimated loss is the loss of its first
     folds, plus the mean difference to the other folds in full trials.
     """
-    n_folds, epochs = plan.options.folds or 1, plan.options.epochs or 0
+    n_folds, epochs = study.plan.options.folds or 1, study.plan.options.epochs or 0
     is_of_all = trials["subset"].eq(1.0) & trials["epochs"].fillna(epochs).eq(epochs)
     known = trials[is_of_all & np.isfinite(trials["loss"])]
     known = known.assign(folds=known["folds"].fillna(n_folds).astype(int))
@@ -217,13 +214,12 @@ def importance_in(trials: pd.DataFrame, views: Sequence[TrialView], plan: StudyP
     most = most.sort_values("configuration")
     losses = (most["loss"] + most["folds"].map(beyond).fillna(0.0)).tolist()
     try:
-        space = plan.problem.find_space()
+        space = study.space()
     except Exception as error:  # a user's space may be deleted or need a missing package
         return Importance(len(losses), reason=f"the space cannot be loaded: {error}")
-    if space.digest != plan.problem.space_digest:
-        return Importance(len(losses), reason="the space has changed since the study")
     configurations = {view.number: view.configuration for view in views}
-    return importance_of(space, [*most["trial"].map(configurations)], losses, plan.chance_loss)
+    chosen = [*most["trial"].map(configurations)]
+    return importance_of(space, chosen, losses, study.plan.chance_loss)
 
 
 def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
@@ -303,10 +299,10 @@ def trade_offs_of(views: Sequence[TrialView]) -> pd.DataFrame:
 
 
 def members_of(
-    trials: pd.DataFrame, views: Sequence[TrialView], members: Sequence[Mapping[str, Any]]
+    trials: pd.DataFrame, views: Sequence[TrialView], members: Sequence[WeightedTrial]
 ) -> pd.DataFrame:
     """Return the trials in the final model, with loss and path, by descending weight."""
-    weights = {member["trial"]: float(member["weight"]) for member in members}
+    weights = {member.trial: member.weight for member in members}
     paths = {view.number: view.path for view in views if view.number in weights}
     found = _frame(weights.items(), trial="int64", weight="float64")
     found["loss"] = found["trial"].map(trials.set_index("trial")["loss"])
@@ -317,12 +313,13 @@ def members_of(
     return found.sort_values(["weight", "trial"], ascending=[False, True], ignore_index=True)
 
 
-def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
-    """Return how to reproduce a stored study."""
-    method, problem, options = METHODS.get(plan.method), plan.problem, plan.options
+def reproduction_of(study: OpenedStudy) -> Reproduction:
+    """Return how to reproduce a study."""
+    plan, problem, options = study.plan, study.plan.problem, study.plan.options
+    method = METHODS.get(plan.method)
     seconds = options.budget
     if seconds is not None:
-        seconds = 2.0 * max(seconds, ceil(record.seconds))  # the study may have overrun
+        seconds = 2.0 * max(seconds, ceil(study.row.seconds))  # the study may have overrun
     doubled = None if options.trials is None else 2 * options.trials
     longer = replace(plan, options=replace(options, trials=doubled, budget=seconds))
     obstacle = ""
@@ -334,9 +331,9 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
     elif plan.source.data.startswith(FRAME):
         obstacle = "The data was a DataFrame: pass it to `tune` or PipelineSearch again."
     return Reproduction(
-        command=run_command(plan, record.name),
-        resumed=continue_command(plan, record.name),
-        longer=continue_command(longer, record.name),
+        command=run_command(plan, study.name),
+        resumed=continue_command(plan, study.name),
+        longer=continue_command(longer, study.name),
         obstacle=obstacle,
         repeats_itself=method is not None and not method.draws_on_cost,
         facts={
@@ -349,7 +346,7 @@ def reproduction_of(record: StoredStudy, plan: StudyPlan) -> Reproduction:
             "metric": plan.metric,
             "seed": str(plan.seed),
             "Prefect flow run": plan.flow_run_id or "none",
-            **record.result.get("versions", {}),
+            **study.facts.versions,
         },
     )
 

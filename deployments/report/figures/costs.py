@@ -108,21 +108,20 @@ def trade_offs_section(report: StudyReport) -> Iterator[Section]:
 
 
 def _trade_off(report: StudyReport, quantity: str, found: pd.DataFrame) -> Iterator[Part]:
-    bound = report.summary.constraints.get(quantity, inf)
-    is_within = (found["value"] <= bound).map({True: "yes", False: "no"})
-    found = found.drop(columns="quantity").assign(is_within=is_within)
+    words, bound = report.summary.losses, report.summary.constraints.get(quantity, inf)
+    kinds = {True: "within the bound" if bound < inf else "measured", False: "beyond the bound"}
+    found = found.drop(columns="quantity").assign(kind=(found["value"] <= bound).map(kinds))
     front = found[found["is_best"]].drop(columns="is_best")
     shown, edge = sampled(found, "loss"), sampled(front, "loss", 300)
     is_wide = found["value"].min() > 0 and found["value"].max() > _WIDE * found["value"].min()
-    labels = {"value": quantity, "loss": report.losses.axis, "is_within": "within the bound"}
+    labels = {"value": quantity, "loss": words.axis}
     axes = {"x": "value", "y": "loss", "labels": labels, "hover_data": ["trial"], **STYLE}
-    drawn = px.scatter(shown, color="is_within", symbol="is_within", log_x=is_wide, **axes)
-    drawn.for_each_trace(lambda trace: trace.update(name=f"within the bound: {trace.name}"))
+    drawn = px.scatter(shown, color="kind", symbol="kind", log_x=is_wide, **axes)
     line = px.line(edge.assign(line="Pareto front"), color="line", markers=True, **axes)
     style = {"color": "var(--c3)", "width": 2, "shape": "hv"}
     drawn.add_traces(line.update_traces(line=style, marker_size=8).data)
     drawn.update_yaxes(range=visible_losses(found["loss"]))
-    title, note = f"{report.losses.name} and {quantity}", sample_note(shown, found, "full trial")
+    title, note = f"{words.name} and {quantity}", sample_note(shown, found, "full trial")
     if bound < inf:
         drawn.add_vline(x=bound, line_dash="dash", line_color="var(--ink)")
         note += "The dashed line is the bound."

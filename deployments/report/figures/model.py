@@ -28,11 +28,10 @@ def model_section(report: StudyReport) -> Iterator[Section]:
         nested = pd.DataFrame(view.ensemble.nested.items(), columns=["kind", "loss"])
         title = "Kinds of models, on rows not used to build them"
         parts.append(Table.of(title, nested, {"loss": text}))
-    if looks := view.finalists:
-        rows = [(str(of.trial), of.loss, of.again, of.again and of.mean) for of in looks]
-        columns = ["trial", "loss", "on_another_split", "mean"]
-        finalists = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[1:], "float"))
-        texts = dict.fromkeys(columns[1:], text)
+    if view.finalists:
+        finalists = pd.DataFrame(view.finalists).astype({"recheck_loss": "float"})
+        finalists["mean"] = finalists[["loss", "recheck_loss"]].mean(axis=1, skipna=False)
+        texts = dict.fromkeys(("loss", "recheck_loss", "mean"), text)
         parts.append(Table.of("Finalists on a second split", finalists, texts, is_open=True))
     if parts:
         yield Section("model", "The final model", "", parts)
@@ -45,10 +44,7 @@ def _percent(share: float) -> str:
 def quality_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if scores of two classes exist or could not be judged."""
     model, title = report.model, "Quality on the test rows"
-    if model.problem:
-        note = f"The model could not be judged on the test rows: {model.problem}."
-        yield Section("quality", title, note)
-    elif model.auroc is not None or model.calibration is not None:
+    if model.is_judged:
         note = "" if model.calibration else "The model has no probabilities to be calibrated."
         if model.is_balanced:
             note += (
@@ -56,6 +52,8 @@ def quality_section(report: StudyReport) -> Iterator[Section]:
                 "rarer class. Calibrate them before you read them as risks."
             )
         yield Section("quality", title, note, [_measures(model), *_calibration(model)])
+    elif model.problem:
+        yield Section("quality", title, f"The model could not be judged: {model.problem}.")
 
 
 def _measures(model: ModelReport) -> Table:
@@ -98,8 +96,8 @@ def codes_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section on strength and direction of codes, for patient events."""
     model, title, effects = report.model, "What the model uses", report.model.effects
     if effects is None:
-        if model.effects_problem:
-            yield Section("codes", title, f"They could not be measured: {model.effects_problem}.")
+        if model.problem and model.is_judged:
+            yield Section("codes", title, f"They could not be measured: {model.problem}.")
         return
     codes = [code for code in effects.codes if code.strength > _NO_EFFECT][:_MOST_CODES]
     if not codes:
@@ -149,18 +147,16 @@ def coverage_section(report: StudyReport) -> Iterator[Section]:
     coverage, classes = report.model.coverage, report.model.classes
     if not coverage:
         return
-    rows = [
-        (of.code, of.description, of.patients, of.events, *of.by_class)
-        for of in coverage[:_MOST_CODES]
-    ]
-    columns = ["code", "description", "patients", "events per patient with it"]
-    columns += [f"patients of {label}" for label in classes if coverage[0].by_class]
-    shares = [name for name in columns[2:] if name != columns[3]]
-    table = pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(shares, "float"))
+    table, shares = pd.DataFrame(coverage[:_MOST_CODES]), ["patients"]
+    by_class = table.pop("by_class")
+    for k, label in enumerate(classes if coverage[0].by_class else ()):
+        shares.append(f"patients of {label}")
+        table[shares[-1]] = by_class.str[k].astype("float")
     texts = dict.fromkeys(shares, _percent)
     note = (
-        "Patients of the training rows, with events up to their latest prediction time. The first "
-        f"{len(rows)} of {counted(len(coverage), 'code')}; `report --json` lists all."
+        "Patients of the training rows, with events up to their latest prediction time; events are "
+        "per patient with the code. The first "
+        f"{len(table)} of {counted(len(coverage), 'code')}; `report --json` lists all."
     )
     parts = [Table.of("Coverage by code", table, texts, is_open=True)]
     yield Section("coverage", "Codes in the data", note, parts)

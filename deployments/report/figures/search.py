@@ -44,7 +44,7 @@ def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
         symbol="kind",
         opacity=0.75,
         hover_data=["trial", "fidelity", "cost_seconds", "phase"],
-        labels={"loss": report.losses.axis},
+        labels={"loss": report.summary.losses.axis},
         color_discrete_map={"full": "var(--c0)", "partial": "var(--c4)"},
         **STYLE,
     )
@@ -89,7 +89,7 @@ def paths_section(report: StudyReport) -> Iterator[Section]:
         losses = rows.melt(["label", "configurations"], ["best", "median"], "loss of", "loss")
         axes = {"x": "loss", "y": "label", "color": "loss of", "symbol": "loss of"}
         symbols = ["circle", "line-ns-open"]
-        labels = {"loss": report.losses.axis}
+        labels = {"loss": report.summary.losses.axis}
         drawn = px.scatter(losses, symbol_sequence=symbols, labels=labels, **axes, **STYLE)
         drawn = with_labels(drawn.update_traces(marker_size=11), rows["label"])
         low, high = visible_losses(losses["loss"])
@@ -176,7 +176,7 @@ def _curves(report: StudyReport) -> Iterator[Part]:
     is_last = points["epoch"] == points["epochs"]
     points = points[is_last | (points["epoch"] % -(-points["epochs"] // _MOST_EPOCHS) == 0)]
     axes = {"x": "epoch", "y": "losses", "color": "model", "line_group": "trial"}
-    labels = {"losses": report.losses.axis}
+    labels = {"losses": report.summary.losses.axis}
     drawn = px.line(points, hover_data=["trial"], labels=labels, markers=True, **axes, **STYLE)
     drawn.update_traces(line_width=1.4, marker_size=4, opacity=0.8)
     drawn.update_yaxes(range=visible_losses(points["losses"]))

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from prefect_tune.deployments.report import study_report as module
 from prefect_tune.deployments.report.study_report import (
     StudyReport,
-    reproduction_of,
     study_report,
     trade_offs_of,
 )
@@ -27,7 +26,6 @@ from prefect_tune.optimizers.importance import Importance
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
@@ -263,7 +261,7 @@ def test_losses_of_few_rows_or_epochs_do_not_count(losses_of) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"space_digest": "other"}, "the space has changed"),
+        ({"space_digest": "other"}, "differs in this version"),
         ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),
     ],
 )
@@ -302,8 +300,9 @@ def test_seconds_that_a_killed_session_forgot_do_not_run_backwards(reported) -> 
 
 
 @pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
-def test_the_command_that_searches_on_has_time_left(taken, budget) -> None:
-    study = StoredStudy("s", 0.0, "new", {}, {}, {}, taken)
-    plan = replace(PLAN, options=replace(PLAN.options, budget=30.0))
-    words = list(reproduction_of(study, plan).longer)
+def test_the_command_that_searches_on_has_time_left(tmp_path, taken, budget) -> None:
+    store = told(tmp_path, plan=replace(PLAN, options=replace(PLAN.options, budget=30.0)))
+    Ledger(store.database).update_study("s", seconds=taken)
+    words = list(study_report(store, "s").reproduction.longer)
+    store.close()
     assert words[words.index("--budget") + 1] == budget
