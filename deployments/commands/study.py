@@ -197,10 +197,10 @@ def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
 
     The first screen shows the lines of `show` and the next commands. The sections below show the
     loss over time, the quality of the model on the test rows, the model's codes, tried combinations
-    of algorithms, the importance of choices, times of steps, constraints, partial evaluations, the
-    method's decisions, and a reproduction.
+    of algorithms, the importance of choices, times of steps, failures, constraints, partial
+    evaluations, the method's decisions, and a reproduction.
 
-    --json prints the same contents as JSON. A file is then written only with --out.
+    --json prints the same tables as JSON. A file is then written only with --out.
     """
     from prefect_tune.flows.output_files import check_output
     from prefect_tune.flows.reading.opened_study import open_study

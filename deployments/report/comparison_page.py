@@ -39,9 +39,14 @@ def comparison_page(
         lines=[StudyLine((text,), tone="warning") for text in standings.warnings],
         commands=[Command(shlex.join(["prefect-tune", *words])) for words in commands],
         sections=[
-            Section("ranks", "Ranking", HOW_RANKED, [Table.of("Ranking", ranking(standings))]),
+            Section(
+                "ranks",
+                "Ranking",
+                HOW_RANKED,
+                [Table.of("Ranking", pd.DataFrame(ranking(standings)))],
+            ),
             Section("curves", "Loss over the budget", "Medians of studies.", list(_curves(curves))),
-            Section("pairs", "Pairs of methods", _HOW_PAIRED, [Table.of("Pairs", dict(pairs))]),
+            Section("pairs", "Pairs of methods", _HOW_PAIRED, [Table.of("Pairs", pairs)]),
         ],
     )
 
@@ -56,5 +61,5 @@ def _curves(curves: pd.DataFrame) -> Iterator[Figure]:
         losses = studies.astype(float).ffill().fillna(float("inf"))
         medians = losses.T.groupby("method", sort=False).median().T
         plot = px.line(medians.where(medians.abs() < float("inf")), line_shape="hv")
-        plot.update_yaxes(title=f"cross-validated {LossWords(metric).axis}")
+        plot.update_yaxes(title=f"cross-validated {LossWords(str(metric)).axis}")
         yield Figure(f"Best loss on {of_set.data.iloc[0]}", plot)

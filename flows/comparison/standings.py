@@ -128,7 +128,7 @@ def standings(curves: pd.DataFrame, seed: int = 0) -> Standings:
         raise BadInput("nothing to compare: the files contain no study")
     ends = curves.groupby([*_BLOCK, "method"], sort=False).tail(1)
     methods, pairs = _ranked(ends, seed)
-    facts = {
+    facts: dict[str, Any] = {
         name: values[0] if len(values := ends[name].dropna().unique().tolist()) == 1 else None
         for name in ("comparison", "data", "space", "metric", "budget_seconds", "budget_trials")
     }
