@@ -138,6 +138,8 @@ def failure_text(failure: Failure) -> str:
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 _LONGEST_MESSAGE = 2_000
 """Maximum characters of a message; `show` prints longer ones in full."""
+_LONGEST_TRACEBACK = 20_000
+"""Characters kept from the end of a traceback, which has the reason."""
 
 
 @dataclass(slots=True)
@@ -177,6 +179,7 @@ class FailureGroups:
         key = (failure.kind, failure.step, _NUMBER.sub("#", message))
         if key not in self._groups:
             traceback = masked(failure.traceback) if self._has_tracebacks else ""
+            traceback = traceback[-_LONGEST_TRACEBACK:]
             self._groups[key] = FailureGroup(failure.kind, failure.step, message, traceback)
         self._groups[key].trials.append(number)
         self._groups[key].seconds += failure.cost_seconds

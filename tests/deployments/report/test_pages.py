@@ -10,10 +10,9 @@ import pandas as pd
 import pytest
 from flow_studies import USELESS
 from reports import made_up as made_up_reports
-from reports.compared import replicate, report_of
+from reports.compared import curves_of, replicate
 from reports.made_up import NASTY, SUMMARY, beyond_limits, failed, full, leads
 
-from prefect_tune.deployments.report.comparison_data import ComparisonReport, DataSetCurves
 from prefect_tune.deployments.report.comparison_page import comparison_page
 from prefect_tune.deployments.report.figures.search import input_name
 from prefect_tune.deployments.report.html import page_html, plotly_script
@@ -21,7 +20,7 @@ from prefect_tune.deployments.report.page import Command, Figure, Section, Table
 from prefect_tune.deployments.report.plots import sampled
 from prefect_tune.deployments.report.study_page import study_page
 from prefect_tune.deployments.report.study_report import StudyReport
-from prefect_tune.flows.comparison.standings import ComparisonOutcome
+from prefect_tune.flows.comparison.standings import standings
 from prefect_tune.optimizers.importance import inputs_of
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.tasks.catalogue.spaces import space_named
@@ -235,59 +234,43 @@ def test_the_bound_of_a_quantity_is_drawn() -> None:
     assert {row[-1] for row in table.rows} == {"within the bound"}
 
 
-@pytest.fixture
-def compared() -> tuple[ComparisonOutcome, ComparisonReport]:
+def test_a_comparison_has_a_ranking_curves_and_pairs() -> None:
     tests = {"a": [3.0, 1.0], "b": [2.5, 2.5], "c": [9.0, 8.0]}
-    return report_of(
+    curves = curves_of(
         replicate(method, repeat, [9.0, loss], loss)
         for method, losses in tests.items()
         for repeat, loss in enumerate(losses)
     )
-
-
-def test_it_has_one_ranking_a_curve_a_table_of_pairs_and_one_of_work(compared) -> None:
-    outcome, _ = compared
-    page = comparison_page(*compared)
-    assert [section.id for section in page.sections] == ["ranks", "curves", "pairs", "work"]
-    ranking, curves, pairs, work = (section.parts[0] for section in page.sections)
-    leader = outcome.standings.methods[0].method
-    assert ranking.rows[0][1] == leader
-    assert any(line.text.startswith(f"{leader}: ") for line in page.lines)
-    assert ranking.rows[0][0] == "100 %"
-    assert {trace.name for trace in curves.plot.data} == {"a", "b", "c", None}
-    assert len(pairs.rows) == 6
-    assert [row[1] for row in work.rows] == ["4", "4", "4"]
+    found = standings(curves)
+    page = comparison_page(found, curves, ["c.parquet"])
+    assert [section.id for section in page.sections] == ["ranks", "curves", "pairs"]
+    ranking, drawn, pairs = (section.parts[0] for section in page.sections)
+    assert [row[0] for row in ranking.rows] == [one.method for one in found.methods]
+    assert {trace.name for trace in drawn.plot.data} == {"a", "b", "c"}
+    assert len(pairs.rows) == len(found.pairs)
     assert len(page_html(page)) < 3_000_000
 
 
-@pytest.fixture
-def blocks() -> DataSetCurves:
-    _, report = report_of(
-        [
-            replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
-            replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
-            replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
-            replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
-        ]
+def medians(curves: pd.DataFrame) -> dict[str, dict[float, float]]:
+    """Losses by method and second, as the figure of a comparison shows them."""
+    [figure] = comparison_page(standings(curves), curves, ["c"]).sections[1].parts
+    return {of.name: dict(zip(of.x, of.y, strict=True)) for of in figure.plot.data}
+
+
+def test_curves_are_medians_of_the_studies_and_no_loss_is_the_worst() -> None:
+    drawn = medians(
+        curves_of(
+            [
+                replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
+                replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
+                replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
+                replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
+            ]
+        )
     )
-    [of] = report.data_sets
-    return of
-
-
-def at(of: DataSetCurves, method: int, what: str, share: float) -> float | None:
-    return getattr(of.curves[method], what)[round(share * (len(of.shares) - 1))]
-
-
-def test_curves_are_medians_and_quartiles_of_the_replicates(blocks) -> None:
-    assert [curve.method for curve in blocks.curves] == ["a", "b"]
-    assert at(blocks, 0, "median", 0.2) is None  # nothing has ended after eight seconds
-    assert [at(blocks, 0, "median", s) for s in (0.25, 0.5, 0.75, 1.0)] == [7.0, 5.0, 2.5, 1.5]
-    assert [at(blocks, 0, w, 0.5) for w in ("low", "high")] == [4.5, 5.5]
-
-
-def test_a_replicate_without_a_loss_is_worse_than_all_others(blocks) -> None:
-    assert at(blocks, 1, "median", 0.25) is None
-    assert at(blocks, 1, "median", 0.5) == 8.0
+    assert [drawn["a"][at] for at in (10.0, 20.0, 30.0, 40.0)] == [7.0, 5.0, 2.5, 1.5]
+    assert np.isnan(drawn["b"][10.0])
+    assert drawn["b"][20.0] == 8.0
 
 
 @pytest.mark.parametrize("space", ["flash", "healthcare", "regression", "small"])
