@@ -314,7 +314,7 @@ def test_a_report_is_one_file_named_after_the_study(ended, tmp_path, monkeypatch
     assert ended.run.json("report", "s", "--out", "named.html") == found
     assert "s.html" in ended.run("report", "s").stdout
     assert {path.name for path in tmp_path.iterdir()} == {"named.html", "s.html"}
-    assert "best: trial" in (page := (tmp_path / "s.html").read_text())
+    assert "What next" in (page := (tmp_path / "s.html").read_text())
     assert len(page) < 5_000_000
 
 

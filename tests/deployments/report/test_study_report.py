@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from prefect_tune.deployments.report import study_report as module
 from prefect_tune.deployments.report.study_report import (
     StudyReport,
+    reproduction_of,
     study_report,
     trade_offs_of,
 )
 from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan
@@ -302,7 +304,8 @@ def test_seconds_that_a_killed_session_forgot_do_not_run_backwards(reported) -> 
 @pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
 def test_the_command_that_searches_on_has_time_left(tmp_path, taken, budget) -> None:
     store = told(tmp_path, plan=replace(PLAN, options=replace(PLAN.options, budget=30.0)))
-    Ledger(store.database).update_study("s", seconds=taken)
-    words = list(study_report(store, "s").reproduction.longer)
+    study = open_study(store, "s")
+    study.row = replace(study.row, seconds=taken)
+    words = list(reproduction_of(study).longer)
     store.close()
     assert words[words.index("--budget") + 1] == budget
