@@ -3,6 +3,6 @@
 - `study_report`: tables of a study, from one pass over its trials; `judged_model`: its model on the
   test rows.
 - `study_page`: the page of a study, with the sections of `figures`.
-- `comparison_data`, `comparison_page`: the same for comparisons.
+- `comparison_page`: the page of a comparison.
 - `page`: plain texts, tables and figures; `plots`: their style; `html`: the file.
 """

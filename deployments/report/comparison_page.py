@@ -7,12 +7,14 @@ import pandas as pd
 import plotly.express as px
 
 from prefect_tune.deployments.report.page import Command, Figure, ReportPage, Section, Table
+from prefect_tune.deployments.report.plots import STYLE, visible_losses
 from prefect_tune.deployments.views.comparison import HOW_RANKED, facts, ranking
 from prefect_tune.flows.comparison.standings import Standings
 from prefect_tune.flows.reading.study_lines import StudyLine
 from prefect_tune.flows.text import LossWords
 
 _MOST_STUDIES = 6
+_HOW_DRAWN = "Medians of the studies; a study without a loss so far is the worst."
 _HOW_PAIRED = (
     "Blocks won and lost, and p of the distance between both ranks if all methods are equal "
     "(permutation test of all methods together)."
@@ -30,7 +32,8 @@ def comparison_page(
     if standings.comparison is not None:
         studies = curves.study.unique()[:_MOST_STUDIES]
         commands += [["report", study, *store_options] for study in studies]
-    pairs = pd.DataFrame(standings.to_json()["pairs"])
+    ranks = Table.of("Ranking", pd.DataFrame(ranking(standings)), is_open=True)
+    pairs = Table.of("Pairs", pd.DataFrame(standings.to_json()["pairs"]), is_open=True)
     return ReportPage(
         title=standings.comparison or " and ".join(files[:3]),
         kind="Comparison",
@@ -39,27 +42,23 @@ def comparison_page(
         lines=[StudyLine((text,), tone="warning") for text in standings.warnings],
         commands=[Command(shlex.join(["prefect-tune", *words])) for words in commands],
         sections=[
-            Section(
-                "ranks",
-                "Ranking",
-                HOW_RANKED,
-                [Table.of("Ranking", pd.DataFrame(ranking(standings)))],
-            ),
-            Section("curves", "Loss over the budget", "Medians of studies.", list(_curves(curves))),
-            Section("pairs", "Pairs of methods", _HOW_PAIRED, [Table.of("Pairs", pairs)]),
+            Section("ranks", "Ranking", HOW_RANKED, [ranks]),
+            Section("curves", "Loss over the budget", _HOW_DRAWN, list(_curves(curves))),
+            Section("pairs", "Pairs of methods", _HOW_PAIRED, [pairs]),
         ],
     )
 
 
 def _curves(curves: pd.DataFrame) -> Iterator[Figure]:
-    """Yield the median of the best loss so far for each data set; no loss is the worst."""
-    for (_, metric), of_set in curves.groupby(["dataset", "metric"], sort=False):
+    for _, of_set in curves.groupby(["dataset", "metric"], sort=False):
         unit = "trials" if of_set.budget_seconds.isna().all() else "seconds"
         studies = of_set.pivot_table(
             index=unit, columns=["method", "study"], values="incumbent_loss", aggfunc="last"
         )
         losses = studies.astype(float).ffill().fillna(float("inf"))
-        medians = losses.T.groupby("method", sort=False).median().T
-        plot = px.line(medians.where(medians.abs() < float("inf")), line_shape="hv")
-        plot.update_yaxes(title=f"cross-validated {LossWords(str(metric)).axis}")
-        yield Figure(f"Best loss on {of_set.data.iloc[0]}", plot)
+        medians = losses.T.groupby("method", sort=False).median().T.replace(float("inf"), None)
+        first = of_set.iloc[0]
+        labels = {"value": f"cross-validated {LossWords(first.metric).axis}"}
+        plot = px.line(medians, line_shape="hv", labels=labels, **STYLE)
+        plot.update_yaxes(range=visible_losses(of_set.incumbent_loss.dropna()))
+        yield Figure(f"Best loss on {first.data}", plot, 420)

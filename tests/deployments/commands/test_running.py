@@ -108,10 +108,10 @@ def test_a_comparison_has_a_report_and_so_have_pooled_curves(run, tmp_path) -> N
     done = run("compare", write_table(tmp_path), *SMALL, *options, *where)
     assert done.exit_code == 0, done.output
     assert re.search(r"prefect-tune report \S+ --store .*/its store", unescape(file.read_text()))
-    assert "Who leads" in file.read_text()
+    assert "Pairs of methods" in file.read_text()
     pooled = tmp_path / "pooled.html"
     assert run.json("standings", out, "--report", pooled)["n_blocks"] == 1
-    assert "Who leads" in pooled.read_text()
+    assert "Pairs of methods" in pooled.read_text()
     assert run("standings", out, "--report", tmp_path).exit_code == 2
     assert len(pd.read_parquet(out)) == 6
 

@@ -234,7 +234,7 @@ def test_the_bound_of_a_quantity_is_drawn() -> None:
     assert {row[-1] for row in table.rows} == {"within the bound"}
 
 
-def test_a_comparison_has_a_ranking_curves_and_pairs() -> None:
+def test_a_comparison_has_its_ranking_curves_and_pairs() -> None:
     tests = {"a": [3.0, 1.0], "b": [2.5, 2.5], "c": [9.0, 8.0]}
     curves = curves_of(
         replicate(method, repeat, [9.0, loss], loss)
@@ -242,35 +242,16 @@ def test_a_comparison_has_a_ranking_curves_and_pairs() -> None:
         for repeat, loss in enumerate(losses)
     )
     found = standings(curves)
-    page = comparison_page(found, curves, ["c.parquet"])
+    page = comparison_page(found, curves, ["curves.parquet"])
     assert [section.id for section in page.sections] == ["ranks", "curves", "pairs"]
-    ranking, drawn, pairs = (section.parts[0] for section in page.sections)
+    ranking, figure, pairs = (section.parts[0] for section in page.sections)
     assert [row[0] for row in ranking.rows] == [one.method for one in found.methods]
-    assert {trace.name for trace in drawn.plot.data} == {"a", "b", "c"}
-    assert len(pairs.rows) == len(found.pairs)
+    assert len(pairs.rows) == 6
+    medians = {trace.name: list(trace.y[-2:]) for trace in figure.plot.data}
+    assert medians["a"] == [9.0, 2.0]
+    assert medians.keys() == tests.keys()
+    assert [line.text for line in page.lines] == found.warnings
     assert len(page_html(page)) < 3_000_000
-
-
-def medians(curves: pd.DataFrame) -> dict[str, dict[float, float]]:
-    """Losses by method and second, as the figure of a comparison shows them."""
-    [figure] = comparison_page(standings(curves), curves, ["c"]).sections[1].parts
-    return {of.name: dict(zip(of.x, of.y, strict=True)) for of in figure.plot.data}
-
-
-def test_curves_are_medians_of_the_studies_and_no_loss_is_the_worst() -> None:
-    drawn = medians(
-        curves_of(
-            [
-                replicate("a", 0, [8.0, 4.0, 4.0, 2.0], 3.0),
-                replicate("a", 1, [6.0, 6.0, 1.0, 1.0], 1.0),
-                replicate("b", 0, [None, 9.0, 9.0, 9.0], 9.0),
-                replicate("b", 1, [7.0, 7.0, 7.0, 7.0], 9.0),
-            ]
-        )
-    )
-    assert [drawn["a"][at] for at in (10.0, 20.0, 30.0, 40.0)] == [7.0, 5.0, 2.5, 1.5]
-    assert np.isnan(drawn["b"][10.0])
-    assert drawn["b"][20.0] == 8.0
 
 
 @pytest.mark.parametrize("space", ["flash", "healthcare", "regression", "small"])
