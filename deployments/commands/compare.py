@@ -101,10 +101,6 @@ def standings(curves: Sequence[str], *, report: str | None, as_json: bool) -> No
     Methods are ranked within each data set and repeat. All files must have the same methods.
     """  # noqa: D301 - click reads the backspace
     with reported_errors():
-        if report is not None:
-            from prefect_tune.flows.output_files import check_output
-
-            check_output(report, curves)
         _print(curves, report, (), {"files": curves} if as_json else None)
 
 
@@ -117,7 +113,10 @@ def _print(
     """Print the standings of the curves in files, or their JSON, which extends `document`."""
     from prefect_tune.flows.comparison.curves import read_curves
     from prefect_tune.flows.comparison.standings import standings as standings_of
+    from prefect_tune.flows.output_files import check_output
 
+    if report is not None:
+        check_output(report, files)
     curves = read_curves(files)
     found = standings_of(curves)
     if document is not None:

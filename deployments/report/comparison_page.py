@@ -13,7 +13,7 @@ from prefect_tune.flows.comparison.standings import Standings
 from prefect_tune.flows.reading.study_lines import StudyLine
 from prefect_tune.flows.text import LossWords
 
-_MOST_STUDIES = 6
+_MOST_STUDIES = 3
 _HOW_DRAWN = "Medians of the studies; a study without a loss so far is the worst."
 _HOW_PAIRED = (
     "Blocks won and lost, and p of the distance between both ranks if all methods are equal "
@@ -28,19 +28,24 @@ def comparison_page(
     store_options: Sequence[str] = (),
 ) -> ReportPage:
     """Return the page of a comparison; `store_options` make commands find its store."""
-    commands = [["standings", *files]]
-    if standings.comparison is not None:
-        studies = curves.study.unique()[:_MOST_STUDIES]
-        commands += [["report", study, *store_options] for study in studies]
-    ranks = Table.of("Ranking", pd.DataFrame(ranking(standings)), is_open=True)
-    pairs = Table.of("Pairs", pd.DataFrame(standings.to_json()["pairs"]), is_open=True)
+    studies = curves.study.unique()[:_MOST_STUDIES] if standings.comparison else ()
+    reports = (["report", study, *store_options] for study in studies)
+    shown = ranking(standings)
+    ranks = Table.of("Ranking", shown, is_open=True)
+    pairs = Table.of("Pairs", standings.pairs, is_open=True)
     return ReportPage(
         title=standings.comparison or " and ".join(files[:3]),
         kind="Comparison",
         state="",
         facts=facts(standings),
-        lines=[StudyLine((text,), tone="warning") for text in standings.warnings],
-        commands=[Command(shlex.join(["prefect-tune", *words])) for words in commands],
+        lines=[
+            *(StudyLine((f"{method}: rank {rank}",)) for method, rank, *_ in shown.to_numpy()),
+            *(StudyLine((text,), tone="warning") for text in standings.warnings),
+        ],
+        commands=[
+            Command(shlex.join(["prefect-tune", *words]))
+            for words in (["standings", *files], *reports)
+        ],
         sections=[
             Section("ranks", "Ranking", HOW_RANKED, [ranks]),
             Section("curves", "Loss over the budget", _HOW_DRAWN, list(_curves(curves))),

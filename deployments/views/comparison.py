@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pandas as pd
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line
@@ -15,39 +16,44 @@ HOW_RANKED = (
 )
 
 
-def ranking(standings: Standings) -> dict[str, list[str]]:
-    """Return the columns of the table of methods, best first; `#` marks a column of numbers."""
-    loss, methods = LossWords(standings.metric).axis, standings.methods
-    return {
-        "method": [one.method for one in methods],
-        "#rank": [f"{one.average_rank:.2f}{' =' * one.is_tied_with_best}" for one in methods],
-        "#p": [f"{one.p_value:.3g}" for one in methods],
-        f"#test {loss}": [
-            _spread(one.median_test_loss, one.quartiles_test_loss) for one in methods
-        ],
-        f"#cross-validated {loss}": [
-            _spread(one.median_loss, one.quartiles_loss) for one in methods
-        ],
-        "#trials": [f"{one.trials:g}" for one in methods],
-        "#asking": [format_seconds(one.ask_seconds) for one in methods],
-    }
+def ranking(standings: Standings) -> pd.DataFrame:
+    """Return the table of methods, best first; `#` marks a column of numbers."""
+    loss = LossWords(standings.metric).axis
+    columns = ("method", "#rank", "#p", f"#test {loss}", f"#cross-validated {loss}", "#trials")
+    rows = [
+        (
+            one["method"],
+            f"{one['average_rank']:.2f}{' =' * one['is_tied_with_best']}",
+            f"{one['p_value']:.3g}",
+            _spread(one["median_test_loss"], one["quartiles_test_loss"]),
+            _spread(one["median_loss"], one["quartiles_loss"]),
+            f"{one['trials']:g}",
+            format_seconds(one["ask_seconds"]),
+        )
+        for one in standings.methods.to_dict("records")
+    ]
+    return pd.DataFrame(rows, columns=[*columns, "#asking"])
 
 
 def facts(standings: Standings) -> list[str]:
     """Return what was compared, without facts that differ between pooled comparisons."""
-    found = [counted(len(standings.methods), "method"), counted(standings.n_blocks, "block")]
-    found += [f"data {standings.data}"] * bool(standings.data)
-    found += [f"space {standings.space}"] * bool(standings.space)
-    return found + [f"{standings.budget} a study"] * bool(standings.budget)
+    known = {
+        "data": standings.data,
+        "space": standings.space,
+        "trials": standings.budget_trials,
+        "time": standings.budget_seconds and format_seconds(standings.budget_seconds),
+    }
+    counts = [counted(len(standings.methods), "method"), counted(standings.n_blocks, "block")]
+    return counts + [f"{name} {value}" for name, value in known.items() if value]
 
 
 def print_comparison(standings: Standings, files: Sequence[str]) -> None:
     """Print the methods, one per line, best first; `files` have the curves."""
     title = standings.comparison or f"{len(files)} comparisons"
     CONSOLE.print(line(bold(title), f": {', '.join(facts(standings))}"))
-    columns = ranking(standings)
-    table = Table(*(name.removeprefix("#") for name in columns), box=None)
-    for cells in zip(*columns.values(), strict=True):
+    shown = ranking(standings)
+    table = Table(*(str(name).removeprefix("#") for name in shown), box=None)
+    for cells in shown.to_numpy():
         table.add_row(*cells)
     CONSOLE.print(table)
     for text in (HOW_RANKED, *standings.warnings, f"Curves of all studies: {', '.join(files)}"):

@@ -34,13 +34,25 @@ def curve_of(
     """
     opened = open_study(store, study)
     plan, facts = opened.plan, opened.facts
-    asking, rows = 0.0, [{"seconds": 0.0, "cost_seconds": 0.0, "ask_seconds": 0.0}]
+    asking = 0.0
+    rows: list[dict[str, Any]] = [{"seconds": 0.0, "cost_seconds": 0.0, "ask_seconds": 0.0}]
     with documents_of(study):
         for event in opened.ledger.each_event(study):
             if event.kind == Asked.kind:
                 asking += event.body["seconds"]
             if event.kind == Told.kind:
-                rows.append(_row(TrialView(event.body), asking))
+                told = TrialView(event.body)
+                row = {
+                    "trial": told.number,
+                    "seconds": event.body["elapsed_seconds"],
+                    "cost_seconds": told.cost_seconds,
+                    "ask_seconds": asking,
+                    "failure": (event.body["failure"] or {}).get("kind"),
+                    "loss": told.loss if told.is_full else None,
+                    "incumbent": event.body["incumbent"],
+                    _CONFIGURATION: told.configuration_text,
+                }
+                rows.append(row)
     curve = pd.DataFrame(rows, columns=[*CURVE_COLUMNS, _CONFIGURATION]).assign(
         comparison=comparison,
         method=method,
@@ -60,22 +72,6 @@ def curve_of(
     losses = curve.dropna(subset="loss").groupby("trial").loss.last()
     curve["incumbent_loss"] = curve.incumbent.map(losses)
     return curve[list(CURVE_COLUMNS)].astype(_TYPES)
-
-
-def _row(told: TrialView, asking: float) -> dict[str, Any]:
-    failure, incumbent, seconds = (
-        told.document[name] for name in ("failure", "incumbent", "elapsed_seconds")
-    )
-    return {
-        "trial": told.number,
-        "seconds": seconds,
-        "cost_seconds": told.cost_seconds,
-        "ask_seconds": asking,
-        "failure": failure and failure["kind"],
-        "loss": told.loss if told.is_full else None,
-        "incumbent": incumbent,
-        _CONFIGURATION: told.configuration_text,
-    }
 
 
 def read_curves(files: Sequence[str]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from prefect_tune.flows.text import counted, format_seconds
+from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -32,50 +32,19 @@ _DRAWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class MethodStanding:
-    """Standing of a method, with statistics of its studies.
-
-    Attributes:
-        average_rank: Mean rank of the method's test losses over the blocks.
-        p_value: Probability of at least this distance to the leader if all methods are equal.
-        is_tied_with_best: Whether the method is not significantly behind the leader.
-        median_loss: Median validation loss of the incumbents; None if not finite.
-        median_test_loss: Median test loss of the final models; None if not finite.
-        trials: Median number of configurations.
-    """
-
-    method: str
-    average_rank: float
-    p_value: float
-    is_tied_with_best: bool
-    median_loss: float | None
-    quartiles_loss: Sequence[float | None]
-    median_test_loss: float | None
-    quartiles_test_loss: Sequence[float | None]
-    trials: float
-    seconds: float
-    ask_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class PairStanding:
-    """A method against another: blocks won and lost, and p of the distance of their ranks."""
-
-    method: str
-    other: str
-    n_won: int
-    n_lost: int
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True)
 class Standings:
-    """Standings of the methods of one or several comparisons, best first.
+    """Standings of the methods of one or several comparisons.
 
     Facts that differ between pooled comparisons are None; several metrics are called `loss`.
 
     Attributes:
         n_blocks: Number of blocks, one per data set and repeat.
+        methods: One row per method, best first, with the columns `method`, `average_rank` (over the
+            blocks), `p_value` (of the distance to the leader), `is_tied_with_best`, medians and
+            quartiles of the losses of incumbents and final models (None if not finite), and
+            medians of `trials` (configurations), `seconds` and `ask_seconds`.
+        pairs: One row per pair: `method`, `other`, blocks won and lost by `method`, and `p_value`
+            of the distance of both ranks.
         untested: Studies without a test loss, which rank last.
     """
 
@@ -87,33 +56,28 @@ class Standings:
     budget_trials: int | None
     repeats: int
     n_blocks: int
-    methods: Sequence[MethodStanding]
-    pairs: Sequence[PairStanding]
+    methods: pd.DataFrame
+    pairs: pd.DataFrame
     untested: Sequence[str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the standings as JSON values."""
-        return to_document(self)
-
-    @property
-    def budget(self) -> str:
-        """Budget of a study as text; empty if the budgets differ."""
-        if self.budget_seconds is not None:
-            return format_seconds(self.budget_seconds)
-        return counted(self.budget_trials, "trial") if self.budget_trials else ""
+        known = self.methods.astype(object).where(self.methods.notna(), None)
+        return to_document(
+            self, methods=known.to_dict("records"), pairs=self.pairs.to_dict("records")
+        )
 
     @property
     def warnings(self) -> list[str]:
         """Reasons to interpret the standings with care, as sentences."""
-        n_methods, found = len(self.methods), []
+        n, found = len(self.methods), list[str]()
         if self.untested:
-            listed = ", ".join(self.untested)
-            found.append(f"Without a test loss, and therefore last: {listed}")
+            found.append(f"Without a test loss, and therefore last: {', '.join(self.untested)}")
         # The smallest p: one method is first and another one last in each block.
-        if n_methods > 1 and (n_methods * (n_methods - 1)) ** (1 - self.n_blocks) > SIGNIFICANCE:
+        if n > 1 and (n * (n - 1)) ** (1 - self.n_blocks) > SIGNIFICANCE:
             found.append(
-                f"With {counted(self.n_blocks, 'block')} no difference between {n_methods} methods "
-                "can be significant: run more repeats"
+                f"With {counted(self.n_blocks, 'block')} no difference between {n} methods can be "
+                "significant: run more repeats"
             )
         return found
 
@@ -127,7 +91,18 @@ def standings(curves: pd.DataFrame, seed: int = 0) -> Standings:
     if curves.empty:
         raise BadInput("nothing to compare: the files contain no study")
     ends = curves.groupby([*_BLOCK, "method"], sort=False).tail(1)
-    methods, pairs = _ranked(ends, seed)
+    losses = _test_losses(ends)
+    ranks, p_values = permutation_test(losses.to_numpy(), np.random.default_rng(seed))
+    by_method = ends.groupby("method")  # in the order of the columns of `losses`
+    methods = by_method[["trials", "seconds", "ask_seconds"]].median().astype(float)
+    for name, column in (("loss", "incumbent_loss"), ("test_loss", "test_loss")):
+        quartiles = by_method[column].apply(_quartiles)
+        methods[f"median_{name}"], methods[f"quartiles_{name}"] = (
+            quartiles.str[1],
+            quartiles.str[::2],
+        )
+    methods = methods.assign(average_rank=ranks, p_value=p_values[ranks.argmin()])
+    methods["is_tied_with_best"] = methods.p_value > SIGNIFICANCE
     facts: dict[str, Any] = {
         name: values[0] if len(values := ends[name].dropna().unique().tolist()) == 1 else None
         for name in ("comparison", "data", "space", "metric", "budget_seconds", "budget_trials")
@@ -135,9 +110,9 @@ def standings(curves: pd.DataFrame, seed: int = 0) -> Standings:
     return Standings(
         **{**facts, "metric": facts["metric"] or "loss"},
         repeats=ends.repeat.nunique(),
-        n_blocks=len(ends[_BLOCK].drop_duplicates()),
-        methods=methods,
-        pairs=pairs,
+        n_blocks=len(losses),
+        methods=methods.sort_values("average_rank", kind="stable").reset_index(),
+        pairs=_pairs(losses, p_values, np.argsort(ranks, kind="stable")),
         untested=ends.study[ends.test_loss.isna()].tolist(),
     )
 
@@ -164,35 +139,16 @@ def permutation_test(
     return average, (1 + as_far) / (1 + n_draws)
 
 
-def _ranked(ends: pd.DataFrame, seed: int) -> tuple[list[MethodStanding], list[PairStanding]]:
-    table = _test_losses(ends)
-    names, losses = list(table.columns), table.to_numpy()
-    ranks, p_values = permutation_test(losses, np.random.default_rng(seed))
-    order = np.argsort(ranks, kind="stable").tolist()
-    methods = []
-    for i in order:
-        mine = ends[ends.method == names[i]]
-        loss, test_loss = _quartiles(mine.incumbent_loss), _quartiles(mine.test_loss)
-        p_value = float(p_values[order[0], i])
-        methods.append(
-            MethodStanding(
-                method=names[i],
-                average_rank=float(ranks[i]),
-                p_value=p_value,
-                is_tied_with_best=p_value > SIGNIFICANCE,
-                median_loss=loss[1],
-                quartiles_loss=loss[::2],
-                median_test_loss=test_loss[1],
-                quartiles_test_loss=test_loss[::2],
-                **mine[["trials", "seconds", "ask_seconds"]].median().to_dict(),
-            )
-        )
-    won = (losses[:, :, None] < losses[:, None, :]).sum(axis=0).tolist()
-    pairs = [
-        PairStanding(names[a], names[b], won[a][b], won[b][a], float(p_values[a, b]))
+def _pairs(
+    losses: pd.DataFrame, p_values: NDArray[np.float64], order: NDArray[np.intp]
+) -> pd.DataFrame:
+    names, values = losses.columns, losses.to_numpy()
+    won = (values[:, :, None] < values[:, None, :]).sum(axis=0)
+    rows = [
+        (names[a], names[b], won[a, b], won[b, a], p_values[a, b])
         for a, b in permutations(order, 2)
     ]
-    return methods, pairs
+    return pd.DataFrame(rows, columns=["method", "other", "n_won", "n_lost", "p_value"])
 
 
 def _test_losses(ends: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Standings of compared methods: enumeration, scipy, and by hand."""
 
-from collections.abc import Iterable
 from itertools import permutations, product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,8 +15,7 @@ from prefect_tune.flows.comparison.curves import read_curves
 from prefect_tune.flows.comparison.standings import (
     CURVE_COLUMNS,
     SIGNIFICANCE,
-    MethodStanding,
-    PairStanding,
+    Standings,
     permutation_test,
     standings,
 )
@@ -48,15 +47,15 @@ def curves(
     return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
 
 
-def by_method(rows: Iterable[MethodStanding]) -> dict[str, MethodStanding]:
-    return {row.method: row for row in rows}
+def by_method(found: Standings) -> dict[str, Any]:
+    return {row.method: row for row in found.methods.itertuples()}
 
 
 def test_a_comparison_worked_by_hand() -> None:
     found = standings(
         curves({"a": [1.0, 2.0, 3.0] * 2, "b": [2.0, 2.0, 2.0] * 2, "c": [9.0, 8.0, 7.0] * 2})
     )
-    methods = by_method(found.methods)
+    methods = by_method(found)
     # Ranks by repeat: a 1, 1.5, 2; b 2, 1.5, 1; c 3, 3, 3; and the same again.
     assert [methods[m].average_rank for m in "abc"] == [1.5, 1.5, 3.0]
     assert [methods[m].is_tied_with_best for m in "abc"] == [True, True, False]
@@ -65,31 +64,32 @@ def test_a_comparison_worked_by_hand() -> None:
     assert (methods["a"].median_loss, methods["a"].quartiles_loss) == (4.5, [3.25, 5.75])
     assert (methods["a"].trials, methods["a"].seconds) == (8, 8)
     assert (found.n_blocks, found.repeats, found.comparison, found.budget_seconds) == (6, 6, "c", 8)
-    assert found.methods[-1].method == "c"
-    pairs = {(pair.method, pair.other): pair for pair in found.pairs}
+    assert found.methods.method.tolist() == ["a", "b", "c"]
+    pairs = {(a, b): numbers for a, b, *numbers in found.pairs.itertuples(index=False)}
     assert list(pairs) == [*permutations("abc", 2)]
-    assert pairs["a", "c"] == PairStanding("a", "c", 6, 0, methods["c"].p_value)
-    assert pairs["b", "a"] == PairStanding("b", "a", 2, 2, 1.0)
-    assert pairs["c", "b"].p_value == pairs["b", "c"].p_value
+    assert pairs["a", "c"] == [6, 0, methods["c"].p_value]
+    assert pairs["b", "a"] == [2, 2, 1.0]
 
 
 def test_one_block_proves_nothing_and_three_may() -> None:
     losses = {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
-    tied = {m.method: m.is_tied_with_best for m in standings(curves(losses)).methods}
+    methods = by_method(standings(curves(losses)))
+    tied = {name: bool(method.is_tied_with_best) for name, method in methods.items()}
     # Each of the 6 orders is as likely; that all three blocks have the same one has p = 6 / 6^3.
     assert tied == {"a": True, "b": True, "c": False}
     once = standings(curves({method: values[:1] for method, values in losses.items()}))
-    assert all(m.is_tied_with_best for m in once.methods)
+    assert once.methods.is_tied_with_best.all()
     assert len(once.warnings) == 1
 
 
 def test_a_study_that_found_nothing_is_last_and_has_no_figures() -> None:
     table = curves({"a": [1.0, 1.0], "b": [None, None]})
     found = standings(table[(table["method"] == "a") | (table["trials"] == 0)])
-    methods = by_method(found.methods)
+    methods = by_method(found)
     assert methods["b"].average_rank == 2.0
-    assert methods["b"].median_test_loss is None
-    assert methods["b"].quartiles_loss == [None, None]
+    document = next(m for m in found.to_json()["methods"] if m["method"] == "b")
+    assert document["median_test_loss"] is None
+    assert document["quartiles_loss"] == [None, None]
     assert found.untested == ["c-0-b", "c-1-b"]
 
 
@@ -140,7 +140,7 @@ def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
     files = [str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet")]
     found = standings(read_curves(files))
     assert (found.n_blocks, found.data, found.metric) == (3, None, "error")
-    assert by_method(found.methods)["a"].average_rank == pytest.approx(4 / 3)
+    assert by_method(found)["a"].average_rank == pytest.approx(4 / 3)
     with pytest.raises(BadInput, match="the same comparison"):
         read_curves([files[0], files[0]])
 
