@@ -148,10 +148,9 @@ def _incumbent(study: Study) -> Trial:
 def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
     """Return whether the stored model is this choice, or has replaced it under the same limits."""
     model, trials = study.facts.model, tuple(trial.number for trial, _ in choice.members)
-    replaced = (
-        model.instead_of.trials if model.instead_of and model.limits == _limits(study) else ()
-    )
-    is_same = model.members == _weights(choice.members) or trials == replaced
+    is_same = model.members == _weights(choice.members)
+    if model.instead_of is not None and model.limits == _limits(study):
+        is_same = is_same or model.instead_of.trials == trials
     is_whole = study.store.records.is_whole(model_record(study.name))
     return is_same and not model.is_of_folds and is_whole
 
@@ -190,19 +189,19 @@ class _Ending:
                 continue
             done = "averaged" if is_of_folds else "fitted"
             self.observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
-            members, losses, nested = (
-                _weights(candidate.members),
-                candidate.losses,
-                candidate.nested,
-            )
-            replaced = [Replaced(one.trials, one.reason, tuple(failures)) for one in failures[:1]]
-            is_compared = len(members) > 1 or losses
+            weights = _weights(candidate.members)
+            ensemble: Ensemble | None = None
+            if len(weights) > 1 or candidate.losses:
+                ensemble = Ensemble(candidate.kind, weights, candidate.losses, candidate.nested)
+            replaced: Replaced | None = None
+            if failures:
+                replaced = Replaced(failures[0].trials, failures[0].reason, tuple(failures))
             return ModelFacts(
-                members=members,
-                ensemble=Ensemble(candidate.kind, members, losses, nested) if is_compared else None,
+                members=weights,
+                ensemble=ensemble,
                 is_of_folds=is_of_folds,
                 refit_seconds=seconds,
-                instead_of=next(iter(replaced), None),
+                instead_of=replaced,
                 limits=_limits(self.study),
             )
         raise StudyFailed(
@@ -270,7 +269,7 @@ class _Ending:
             alone = score_model(self.running, self.context, member)
         losses = LossWords(study.plan.metric)
         if is_tested:
-            text = losses.of(model.loss) if model.loss is not None else "is undefined"
+            text = f"is undefined: {model.undefined}" if model.loss is None else losses.of(model.loss)
             self.observer.note(f"{losses.name} on the test rows {text}")
         return replace(
             facts,

@@ -1,7 +1,7 @@
 """The final model of a study: members fitted on all training rows, then combined.
 
 Test rows are not read until the model is stored. A member without time for a refit on all training
-rows is fitted on a subset, or is the mean of the trial's fold models in the cache.
+rows is the mean of the trial's fold models in the cache.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,20 +41,7 @@ _ROUNDING = 1e-3
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - reads as an outcome
-    """A trial's configuration cannot become the final model; the message names the trial.
-
-    `step` is the failed step, if known; `is_over_limit` is true if the refit exceeded its limit.
-    """
-
-    step: str = ""
-    is_over_limit: bool = False
-
-    @classmethod
-    def at(cls, step: str, message: str) -> "RefitFailed":
-        """Return a failure of a step."""
-        failed = cls(message)
-        failed.step = step
-        return failed
+    """A trial's configuration cannot become the final model; the message names the trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +200,7 @@ def _store_failure(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit)
         for step, estimator in (one for pipeline in member.pipelines for one in pipeline.steps):
             if reason := _store_problem(estimator):
                 message = f"trial {member.member.number} cannot be stored: {step}: {reason}"
-                return RefitFailed.at(step, message)
+                return RefitFailed(message)
     numbers = ", ".join(str(f.member.number) for f in fitted)
     name = f"trial {numbers}" if len(fitted) == 1 else f"the ensemble of trials {numbers}"
     return RefitFailed(f"{name} cannot be stored: {error}")
@@ -246,9 +233,8 @@ def _named(member: Member) -> Iterator[None]:
             raise cause  # noqa: B904 - keeps its own cause
         where = f"{step.step}: " if step else ""
         reason = f"{where}{type(cause).__name__}: {cause}".split("\n", 1)[0]
-        raise RefitFailed.at(
-            step.step if step else "",
-            f"trial {member.number} could not be fitted on all training rows: {reason}",
+        raise RefitFailed(
+            f"trial {member.number} could not be fitted on all training rows: {reason}"
         ) from error
 
 
