@@ -269,8 +269,9 @@ class _Ending:
             alone = score_model(self.running, self.context, member)
         losses = LossWords(study.plan.metric)
         if is_tested:
-            text = f"is undefined: {model.undefined}" if model.loss is None else losses.of(model.loss)
-            self.observer.note(f"{losses.name} on the test rows {text}")
+            undefined = f"is undefined: {model.undefined}"
+            found = undefined if model.loss is None else losses.of(model.loss)
+            self.observer.note(f"{losses.name} on the test rows {found}")
         return replace(
             facts,
             is_scored=model.is_final and alone.is_final,
