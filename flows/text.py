@@ -162,8 +162,7 @@ class FailureGroup:
 class FailureGroups:
     """Failures by kind, step and message; numbers in messages are ignored."""
 
-    def __init__(self, *, has_tracebacks: bool = False) -> None:
-        self._has_tracebacks = has_tracebacks
+    def __init__(self) -> None:
         self._groups: dict[tuple[FailureKind, str | None, str], FailureGroup] = {}
 
     def __len__(self) -> int:
@@ -178,8 +177,7 @@ class FailureGroups:
             message = f"{message[:_LONGEST_MESSAGE]}…"
         key = (failure.kind, failure.step, _NUMBER.sub("#", message))
         if key not in self._groups:
-            traceback = masked(failure.traceback) if self._has_tracebacks else ""
-            traceback = traceback[-_LONGEST_TRACEBACK:]
+            traceback = masked(failure.traceback)[-_LONGEST_TRACEBACK:]
             self._groups[key] = FailureGroup(failure.kind, failure.step, message, traceback)
         self._groups[key].trials.append(number)
         self._groups[key].seconds += failure.cost_seconds

@@ -21,6 +21,8 @@ def reported_errors() -> Iterator[None]:
     """Report a user's mistake with exit code 2, a failure with 1, and signal N with 128 + N."""
     try:
         yield
+    except (click.exceptions.Exit, click.ClickException, click.Abort):  # such as after --help
+        raise
     except (Exception, KeyboardInterrupt) as error:
         if interrupt := interrupt_behind(error):  # an outage may have hindered its handling
             echo("interrupted", err=True)

@@ -130,20 +130,20 @@ def _print_trials(study: "OpenedStudy", *, failed: bool) -> None:
     from prefect_tune.flows.study.plan import documents_of
 
     with documents_of(study.name):
-        trials = [trial.checked() for trial in study.trials()]
-    listed = [trial for trial in trials if trial.state == "failed"] if failed else trials
-    moments = study.moments() if failed and listed and not wants_json() else {}
-    pages = {number: task_run_page(of.task_run_id) for number, of in moments.items()}
-    emit(
-        lambda: [trial.to_json() for trial in listed],
-        lambda: print_trials(
-            listed,
-            study.plan.whole,
-            first=first_trials(trials),
-            links={number: page for number, page in pages.items() if page},
-            empty="no failed trials" if failed else "no trials",
-        ),
-    )
+        trials = list(study.trials())
+        listed = [trial for trial in trials if trial.state == "failed"] if failed else trials
+        moments = study.moments() if failed and listed and not wants_json() else {}
+        pages = {number: task_run_page(of.task_run_id) for number, of in moments.items()}
+        emit(
+            lambda: [trial.to_json() for trial in listed],
+            lambda: print_trials(
+                listed,
+                study.plan.whole,
+                first=first_trials(trials),
+                links={number: page for number, page in pages.items() if page},
+                empty="no failed trials" if failed else "no trials",
+            ),
+        )
 
 
 @click.group()

@@ -114,7 +114,7 @@ def study_report(store: ArtifactStore, name: str) -> StudyReport:
     told = ledger.event_values(name, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",))
     progress, incumbents = progress_of(trials, told)
     algorithms, paths = paths_of(trials, [*views[0].configuration] if views else [])
-    failures = FailureGroups(has_tracebacks=True)
+    failures = FailureGroups()
     for view in views:
         failures.add(view.number, view.failure)
     return StudyReport(

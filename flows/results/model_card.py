@@ -92,15 +92,6 @@ class CardFacts:
     versions: Mapping[str, str]
 
     @property
-    def violated(self) -> list[str]:
-        """Constraints that a member violates, because they were added after its promotion."""
-        return [
-            bounded.constraint.name
-            for bounded in self.plan.options.bounds
-            if any(bounded.constraint.excess(member.quantities) > 0 for member in self.members)
-        ]
-
-    @property
     def columns(self) -> list[tuple[str, str, float, str]]:
         """Name, kind, share of gaps and values of each column of a table; empty for events."""
         X, reader = self.dataset.X, self.dataset.row_reader

@@ -91,14 +91,6 @@ def test_failures_of_one_kind_and_step_are_one_group_whatever_their_numbers() ->
     assert len(groups) == 5
 
 
-def test_tracebacks_are_kept_only_where_they_are_shown() -> None:
-    failure = replace(error("no rows"), traceback="Traceback")
-    for has_tracebacks, kept in ((False, ""), (True, "Traceback")):
-        groups = FailureGroups(has_tracebacks=has_tracebacks)
-        groups.add(0, failure)
-        assert groups.found()[0].traceback == kept
-
-
 def test_passwords_and_endless_messages_are_shown_in_no_group() -> None:
     groups = FailureGroups()
     groups.add(0, error("postgresql://user:s3cret@host/db " + "x" * 10_000))
