@@ -8,11 +8,11 @@ from prefect.runtime import deployment, flow_run
 from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
 from prefect_tune.flows.event_loop import loop_safe_flow
-from prefect_tune.flows.options.caller import for_caller
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.study.study import StudyFailed
+from prefect_tune.tasks.bad_input import for_caller
 
 
 @loop_safe_flow("compare")

@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from prefect import Flow
 
 from prefect_tune.flows.interrupts import INTERRUPTED
-from prefect_tune.flows.options.caller import errors_for_caller
 from prefect_tune.storage.masking import without_signature
+from prefect_tune.tasks.bad_input import errors_for_caller
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
-
-_FORMER = ("eviction",)
-"""Removed flow parameters, ignored in existing deployments."""
 
 
 class LoopSafeFlow(Flow[P, Result]):
@@ -34,12 +31,8 @@ class LoopSafeFlow(Flow[P, Result]):
             return apart_from_loop(partial(super().__call__, *map(plain, args), **kwargs))
 
     def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Validate parameters, ignoring removed ones stored in deployments of earlier versions.
-
-        Paths of `pathlib` become texts, and web addresses lose their signatures.
-        """
-        kept = {name: plain(value) for name, value in parameters.items() if name not in _FORMER}
-        return super().validate_parameters(kept)
+        """Validate parameters; paths become texts, and web addresses lose their signatures."""
+        return super().validate_parameters({n: plain(v) for n, v in parameters.items()})
 
 
 def plain(value: Any) -> Any:

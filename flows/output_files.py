@@ -11,8 +11,6 @@ from prefect_tune.storage.local_files import check_writable
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.location import SUFFIXES
-from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.source_state import source_states
 
 _INPUTS = ("data", "labels", "test", "space", "start")
 """Options that may name files."""
@@ -49,8 +47,10 @@ def check_output(
         for plan in map(StudyPlan.from_stored, found):
             of_study = f"an input of study {plan.options.study}"
             inputs |= dict.fromkeys(_files_of_study(plan), of_study)
-            if _has_content_of(path, plan):  # the path is relative to another working folder
-                inputs[str(path)] = of_study
+            # A relative path may be one of another working folder.
+            relative = {file for file in plan.source.files if not Path(file).is_absolute()}
+            if path.name in {Path(file).name for file in relative}:
+                inputs[str(path)] = f"named like {of_study}"
     for name, what in inputs.items():
         if _would_change(path, Path(name.rpartition("::")[2].removeprefix("file://"))):
             raise BadInput(f"{out} is {what}; name another file")
@@ -80,22 +80,12 @@ def _files_of_store(store: ArtifactStore) -> Iterator[str]:
         yield database
 
 
-def _has_content_of(path: Path, plan: StudyPlan) -> bool:
-    states = plan.source_states
-    known = {state.content for state in (states.data, states.labels, states.test) if state}
-    state = source_states(Source(str(path))).data if known and path.is_file() else None
-    return state is not None and state.content in known
-
-
 def _would_change(path: Path, kept: Path) -> bool:
     """Return whether writing a file changes another file, or a folder of data or of a store."""
     kept = kept.expanduser()
     with suppress(OSError):
-        files: Iterable[Path] = [kept]
         if kept.is_dir():
             is_below = path.resolve().is_relative_to(kept.resolve())
-            if is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES)):
-                return True
-            files = (file for file in kept.rglob("*") if file.name.lower().endswith(SUFFIXES))
-        return path.exists() and any(file.exists() and file.samefile(path) for file in files)
+            return is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES))
+        return path.exists() and kept.exists() and kept.samefile(path)
     return False

@@ -6,7 +6,6 @@ from prefect_tune.flows.event_loop import loop_safe_flow
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.results.predict import violated_constraints
 from prefect_tune.flows.series.champion import (
     copy_model,
     keep_champions,
@@ -58,9 +57,6 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
         is_kept = kept is not None and kept.record == model_copy(store, series, chosen)
         if is_kept and chosen == state.champion:
             return _change(state, chosen, "promote", is_changed=False)
-        about = store.records.get(model_record(chosen), ["about"])["about"]
-        if not is_kept and (why := violated_constraints(store, chosen, about)):
-            raise BadInput(why, remedy="promote another study")
         record = copy_model(store, series, chosen)
         reason = f"promoted by hand, in place of {state.champion or 'no champion'}"
         held.append_champion(chosen, "promote", {"model": record, "reason": reason})

@@ -15,7 +15,6 @@ from prefect_tune.flows.markdown import escaped, table
 from prefect_tune.flows.prefect_events import NewChampion, send_event
 from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.results.predict import violated_constraints
 from prefect_tune.flows.series.champion import (
     Champion,
     Decision,
@@ -129,10 +128,6 @@ class _Promotion:
             metric=plan.metric,
             champion=series.champion,
         )
-        about = store.records.get(model_record(self.candidate), ["about"])["about"]
-        why = violated_constraints(store, self.candidate, about)
-        if why and options.promotion != "never":
-            return replace(undecided, outcome="constraints", reason=f"not promoted: {why}")
         if series.champion is not None:
             return self._compared(undecided, plan, series)
         if options.promotion == "never":

@@ -1,32 +1,27 @@
 """Requests that people make to a running study by setting its flow run's state in Prefect.
 
-Paused: the study waits in its process until the run is resumed. Suspended: the study ends and
-stays resumable; resuming starts its flow run again. Cancelling: the study ends. Runs of deployments
-are cancelled by a signal from their runner or worker, so the study leaves these to them.
+Suspended or paused: the study ends and stays resumable; resuming starts its flow run again.
+Cancelling: the study ends. Runs of deployments are cancelled by a signal from their runner or
+worker, so the study leaves these to them.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
 from threading import Event, Thread
-from time import monotonic, sleep
 from typing import Any, Self
 from uuid import UUID
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import Abort, Pause
 from prefect.settings import get_current_settings
 from prefect.states import Cancelled
 
-from prefect_tune.flows.interrupts import check_interrupted
-
 _LOGGER = logging.getLogger(__name__)
 _LOOK_SECONDS = 3.0
 """Pause between two requests to the server."""
-_TICK_SECONDS = 0.5
 _LEAVE_SECONDS = 1.0
 _MOVED_ON = frozenset({StateType.SCHEDULED, StateType.PENDING, StateType.CANCELLED})
 """States of a flow run that no longer belongs to this process."""
@@ -38,7 +33,7 @@ class RunRequests:
     def __init__(self) -> None:
         self._state: State[Any] | None = None
         self._is_deployed = True
-        self.is_paused = self.is_suspended = self.is_ended = False
+        self.is_suspended = self.is_ended = False
         self._left = Event()
 
     @classmethod
@@ -63,60 +58,43 @@ class RunRequests:
     @property
     def may_ask(self) -> bool:
         """Whether the search may start trials."""
-        return not (self.is_paused or self.is_suspended or self.is_ended)
+        return not (self.is_suspended or self.is_ended)
 
-    def obey(self, tick: Callable[[], None] = lambda: None) -> None:
-        """Wait while the run is paused, calling `tick`; call it when no trial is running.
+    def obey(self) -> None:
+        """Raise `Pause` if the run is suspended, and `Abort` if it is cancelled or has moved on.
 
-        Raises `Pause` if the run is suspended, and `Abort` if it is cancelled or has moved on.
+        Call it when no trial is running.
         """
-        while self.is_paused and not (self.is_suspended or self.is_ended):
-            check_interrupted()
-            tick()
-            sleep(_TICK_SECONDS)
         if self.may_ask:
             return
         if not self._is_deployed and self._state is not None:
             _set_cancelled(self._state)
-        elif self.is_suspended and not self.is_ended:
+        elif not self.is_ended:
             raise Pause("the flow run was suspended", state=self._state)
         raise Abort("the flow run was ended in Prefect")
 
-    def note(self, run: FlowRun, history: Callable[[], Sequence[State[Any]]]) -> None:
-        """Take the requests from a flow run as the server knows it, and from its earlier states."""
-        state, former = run.state, self._state
-        if state is None or (former is not None and state.id == former.id):
+    def note(self, run: FlowRun) -> None:
+        """Take the requests from a flow run as the server knows it."""
+        state = run.state
+        if state is None:
             return
-        was_held = not self.may_ask
         self._state, self._is_deployed = state, run.deployment_id is not None
-        if state.is_paused():
-            leaves = state.state_details.pause_reschedule or state.name == "Suspended"
-            self.is_suspended, self.is_paused = bool(leaves), not leaves
-            return
         is_cancelling = state.is_cancelling() and not self._is_deployed
-        has_expired = was_held and state.is_final()  # nobody resumed the run in time
-        missed = () if former is None else (s for s in history() if s.timestamp > former.timestamp)
-        if is_cancelling or has_expired or any(s.type in _MOVED_ON for s in (state, *missed)):
+        if state.is_paused():
+            self.is_suspended = True
+        elif self.is_suspended or is_cancelling or state.type in _MOVED_ON:
             self.is_ended = True
-        elif not self.is_suspended:  # a suspended run ends, even if it was resumed by force
-            self.is_paused = False
 
     def _watch(self, flow_run_id: UUID) -> None:
         while not self._left.is_set():
             try:
                 with get_client(sync_client=True) as client:
-                    self._follow(client, flow_run_id)
+                    while not self._left.is_set():
+                        self.note(client.read_flow_run(flow_run_id))
+                        self._left.wait(_LOOK_SECONDS)
             except Exception as error:  # a study does not depend on its server
                 _LOGGER.debug(f"the state of flow run {flow_run_id} is unknown: {error}")
                 self._left.wait(_LOOK_SECONDS)
-
-    def _follow(self, client: SyncPrefectClient, flow_run_id: UUID) -> None:
-        while not self._left.is_set():
-            since = monotonic()
-            run = client.read_flow_run(flow_run_id)
-            self.note(run, partial(client.read_flow_run_states, flow_run_id))
-            took = monotonic() - since
-            self._left.wait(_LOOK_SECONDS + took)  # a busy server is asked less often
 
 
 def _set_cancelled(state: State[Any]) -> None:

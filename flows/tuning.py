@@ -16,7 +16,6 @@ from prefect.runtime import deployment, flow_run
 from pydantic import Field, StrictInt
 
 from prefect_tune.flows.event_loop import LoopSafeFlow, apart_from_loop, loop_safe_flow
-from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.preparation.prepare import (
@@ -35,7 +34,7 @@ from prefect_tune.flows.series_run import run_in_series
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, errors_for_caller, for_caller
 from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.table_source import (
     TEST_FRAME,
@@ -44,38 +43,6 @@ from prefect_tune.tasks.data.table_source import (
     frame_name,
     with_target,
 )
-
-
-def prepare_frame(
-    parameters: Mapping[str, Any], validated: Callable[[dict[str, Any]], dict[str, Any]]
-) -> tuple[dict[str, Any], PreparedStudy]:
-    """Check a DataFrame, and enter a study of it in the ledger or find it there.
-
-    Among the parameters of `tune`, `data` and perhaps `test` are DataFrames. `validated` checks
-    plain parameters. Returns plain parameters, which name DataFrames and study, and the study.
-
-    Raises:
-        BadInput, UnknownName, StoreRefused: If an option cannot be used.
-    """
-    frame = checked_frame(parameters["data"])
-    frame, target = with_target(frame, parameters.get("target"))
-    named = {**parameters, "data": frame_name(frame), "target": target}
-    if parameters.get("positive") is not None:  # a class value, not its text
-        named["positive"] = str(parameters["positive"])
-    test = parameters.get("test")
-    if isinstance(test, pd.DataFrame):
-        test = checked_frame(test, TEST_FRAME)
-        named["test"] = frame_name(test)
-    given = validated(named)
-    test_frame = test if isinstance(test, pd.DataFrame) else None
-    request = StudyRequest.parse(given)
-    prepared = prepare(
-        request,
-        request.open_store(),
-        reader=InputReader(lambda source: frame_dataset(source, frame, test_frame)),
-    )
-    return prepared.named(given), prepared
-
 
 P = ParamSpec("P")
 _OF_PREFECT = ("return_state", "wait_for")
@@ -118,7 +85,21 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         Raises:
             BadInput, UnknownName, StoreRefused: If an option cannot be used.
         """
-        given, prepared = prepare_frame(parameters, self._validated)
+        frame, target = with_target(checked_frame(parameters["data"]), parameters.get("target"))
+        named = {**parameters, "data": frame_name(frame), "target": target}
+        if parameters.get("positive") is not None:  # a class value, not its text
+            named["positive"] = str(parameters["positive"])
+        test = None
+        if isinstance(parameters.get("test"), pd.DataFrame):
+            test = checked_frame(parameters["test"], TEST_FRAME)
+            named["test"] = frame_name(test)
+        bound = signature(self.fn).bind(**named)
+        bound.apply_defaults()
+        given = self.validate_parameters(dict(bound.arguments))
+        request = StudyRequest.parse(given)
+        reader = InputReader(lambda source: frame_dataset(source, frame, test))
+        prepared = prepare(request, request.open_store(), reader=reader)
+        given = prepared.named(given)
         try:
             with HANDOVER.offered(given, prepared):
                 yield given, prepared
@@ -128,11 +109,6 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
     def _call_with_frame(self, call: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
         with self.frame_taken(parameters) as (given, _):
             return call(**given)
-
-    def _validated(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        bound = signature(self.fn).bind(**parameters)
-        bound.apply_defaults()
-        return self.validate_parameters(dict(bound.arguments))
 
 
 @partial(TuneFlow, name="tune", persist_result=False, retries=0)
@@ -243,7 +219,7 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     parameters = dict(locals())
     prepared = HANDOVER.take(parameters)
     if prepared is None:
-        prepared = prepare_retry(parameters.pop("study"), parameters.pop("trial"), **parameters)
+        prepared = prepare_retry(study, trial, {**parameters, "study": None})
         for note in prepared.notes:
             current_observer().note(for_caller(str(note)))
     failed = open_study(prepared.store, prepared.name).failed()

@@ -1,6 +1,12 @@
-"""The exception for input that cannot be used."""
+"""The exception for input that cannot be used, and the names of options in messages.
 
-from collections.abc import Iterable
+Messages name options as on the command line, such as `--drop`. In a call from Python, they are
+parameters, such as `drop`. Text in backticks is a command, and stays one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from prefect_tune.optimizers.space.wording import nearest
@@ -8,6 +14,12 @@ from prefect_tune.storage.masking import masked
 
 _SHOWN_COLUMNS = 10
 """Most columns named at each end of a long list."""
+
+
+_OPTION = re.compile(r"""(?<![\w-])--([a-z][a-z-]*)( (?=['"\d]))?""")
+"""An option, and the space before a value in quotes or a number."""
+_n_commands = 0
+"""Number of command-line commands running in this process."""
 
 
 class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
@@ -20,13 +32,16 @@ class BadInput(ValueError):  # noqa: N818 - reads as a diagnosis
         self, reason: str, *, option: str = "", value: Any = None, remedy: str = ""
     ) -> None:
         given = f"--{option}" if value is None else f"--{option} {value}"
-        text = (f"{given}: " if option else "") + reason + (f"; {remedy}" * bool(remedy))
-        super().__init__(masked(text))
+        super().__init__(_message(given if option else "", reason, remedy))
         self.reason, self.option, self.value, self.remedy = reason, option, value, remedy
 
     def with_remedy(self, remedy: str) -> Self:
         """Return the same error with another remedy."""
         return type(self)(self.reason, option=self.option, value=self.value, remedy=remedy)
+
+
+def _message(given: str, reason: str, remedy: str) -> str:
+    return masked((f"{given}: " if given else "") + reason + (f"; {remedy}" if remedy else ""))
 
 
 def need_column(column: str, columns: Iterable[str], where: str) -> None:
@@ -47,3 +62,47 @@ def shown_columns(columns: Iterable[object]) -> str:
         return ", ".join(names)
     first, last = ", ".join(names[:_SHOWN_COLUMNS]), ", ".join(names[-_SHOWN_COLUMNS:])
     return f"{first}, ... ({n_left_out} more) ..., {last}"
+
+
+@contextmanager
+def command_line() -> Iterator[None]:
+    """Name options as on the command line while the body, a command, runs."""
+    global _n_commands  # noqa: PLW0603 - threads of the command are to see it
+    _n_commands += 1
+    try:
+        yield
+    finally:
+        _n_commands -= 1
+
+
+def for_caller(text: str) -> str:
+    """Return a message with the option names of the caller of this process.
+
+    >>> for_caller("use --folds 2 or another --test-size, see `prefect-tune run --help`")
+    'use folds=2 or another test_size, see `prefect-tune run --help`'
+    """
+    if _n_commands:
+        return text
+    parts = text.split("`")
+    parts[::2] = [_OPTION.sub(_parameter, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _parameter(found: re.Match[str]) -> str:
+    return found[1].replace("-", "_") + ("=" if found[2] else "")
+
+
+@contextmanager
+def errors_for_caller() -> Iterator[None]:
+    """Name options in this package's errors from the body as the caller does."""
+    try:
+        yield
+    except Exception as error:
+        is_ours = type(error).__module__.startswith(__name__.split(".", 1)[0])
+        if isinstance(error, BadInput) and error.option and not _n_commands:
+            name, value = error.option.replace("-", "_"), error.value
+            given = name if value is None else f"{name}={value!r}"
+            error.args = (_message(given, for_caller(error.reason), for_caller(error.remedy)),)
+        elif is_ours and len(error.args) == 1 and isinstance(error.args[0], str):
+            error.args = (for_caller(error.args[0]),)
+        raise

@@ -113,7 +113,7 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Parse the remaining words and run the command."""
-        from prefect_tune.flows.options.caller import command_line
+        from prefect_tune.tasks.bad_input import command_line
 
         with _mistakes_shown(), command_line(), reported_errors():
             return super().invoke(ctx)

@@ -144,7 +144,7 @@ def retry(
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.preparation.prepare import prepare_retry
 
-        return prepare_retry(study, numbers, **where)
+        return prepare_retry(study, numbers, where)
 
     def retry_study(prepared: "PreparedStudy") -> dict[str, Any]:
         with quick_imports():

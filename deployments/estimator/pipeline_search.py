@@ -23,7 +23,6 @@ from prefect_tune.deployments.views.live import (
     without_widget_warning,
 )
 from prefect_tune.flows.event_loop import apart_from_loop
-from prefect_tune.flows.options.caller import errors_for_caller, for_caller
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, observed_by
@@ -34,7 +33,7 @@ from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, errors_for_caller, for_caller
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Label, load_dataset
 from prefect_tune.tasks.data.row_reader import as_pandas

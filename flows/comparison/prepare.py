@@ -22,14 +22,14 @@ from prefect_tune.flows.output_files import check_output, input_files
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.prepare import prepare, study_name_from
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.resolve import check_method, evaluation_setup
+from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import (
     CannotContinue,
     check_same_data,
     check_unchanged,
     is_continued,
 )
-from prefect_tune.flows.preparation.study_input import InputReader, Note, StudyInput, read_input
+from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS
@@ -78,10 +78,9 @@ def prepare_comparison(
         request = request.with_options(input=None)
     _check_comparable(request.options)
     if name is None or len(plans) < len(design):
-        found = read_input(request, reader)
-        _check_entrants(request, entrants, found)  # before any study is entered
+        data_name = _check_entrants(request, entrants, store, reader)
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-        name = name or f"{study_name_from(found.dataset.name)}-compare-{now}"
+        name = name or f"{study_name_from(data_name)}-compare-{now}"
     for repeat, entrant in design:
         CompareOptions.parse({"name": entrant.study(name, repeat)})
     named = input_files(vars(request.options))
@@ -99,6 +98,8 @@ def prepare_comparison(
             "seed": (request.options.seed or OPTIONS["seed"].standard) + repeat,
             "study": entrant.study(name, repeat),
             "race": race,
+            # The input was compared once, for all studies.
+            "input": "stored" if entrant.study(name, repeat) in plans else request.options.input,
         }
         try:
             prepared = prepare(
@@ -109,7 +110,8 @@ def prepare_comparison(
         written = {**dict.fromkeys(OPTIONS), **given, **changes, "workers": 1}
         prepared = replace(prepared, is_compared=True)
         replicates.append(Replicate(entrant, repeat, prepared, written))
-    notes += [note for one in replicates for note in one.prepared.notes if note.option != "study"]
+    hidden = {"study", "input"}
+    notes += [note for one in replicates for note in one.prepared.notes if note.option not in hidden]
     if plans:
         text = f"resuming comparison {name}: {len(plans)} of {len(design)} studies exist"
         notes.append(Note(text, "name", name))
@@ -136,7 +138,7 @@ def _stored_reader(
 ) -> tuple[InputReader, list[Note]]:
     """Return a reader of the imported copy, after checking it against the files, and notes."""
     subject, files = "the comparison", InputReader()
-    states, notes = check_same_data(
+    notes = check_same_data(
         subject, plan, request, store, files, is_same_run=is_same_run, another=_ANOTHER
     )
 
@@ -144,7 +146,7 @@ def _stored_reader(
         dataset = load_dataset(store, plan.problem.dataset)
         return replace(dataset, name=plan.data_name, format=plan.options.format or dataset.kind)
 
-    return InputReader(read, lambda *_: states).cached(), notes
+    return InputReader(read).cached(), notes
 
 
 def _check_comparable(options: StudyOptions) -> None:
@@ -158,10 +160,17 @@ def _check_comparable(options: StudyOptions) -> None:
         raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
 
 
-def _check_entrants(request: StudyRequest, entrants: Sequence[Entrant], found: StudyInput) -> None:
-    objective, race = evaluation_setup(request, found).objective, bool(request.options.race)
-    for one in entrants:
-        check_method(
-            one.method, one.options, found.space, objective,
-            option="methods", value=one.label, race=race,
-        )  # fmt: skip
+def _check_entrants(
+    request: StudyRequest, entrants: Sequence[Entrant], store: ArtifactStore, reader: InputReader
+) -> str:
+    """Check all methods before any study is entered; return the name of the data."""
+    name = ""
+    for entrant in entrants:
+        changed = request.with_options(method=entrant.method, option=entrant.options)
+        try:
+            name = resolve(changed, store, reader).plan.data_name
+        except BadInput as error:
+            if error.option != "option":
+                raise
+            raise BadInput(error.reason, option="methods", value=entrant.label) from error
+    return name

@@ -103,7 +103,7 @@ class StudyOptions:
     method: str | None = declare(_method_help, group="Search", metavar="METHOD", default_text=DEFAULT_METHOD, choices=lambda: METHODS, is_open=True, on_resume="same", in_compare=False)
     metric: str | None = declare("Metric to optimize: error (percent), auroc or any scikit-learn scorer. The loss is 1 - score; for neg_ scorers, the error itself.", group="Search", metavar="METRIC", default_text="error for classes, r2 for numbers", choices=lambda: METRICS, is_open=True, examples=("recall",), on_resume="same", is_shared=True)
     positive: str | None = declare("Class that counts as positive in precision, recall, f1 and similar metrics, if the target has two classes.", group="Search", metavar="LABEL", default_text="the rarer class", on_resume="same", is_shared=True)
-    constraint: tuple[QuantityBound, ...] | None = declare("Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, batch_latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION. The value `none` removes all constraints of a study.", group="Search", metavar="CONSTRAINT", examples=("latency_us<=5000",), written=CONSTRAINTS, in_compare=False)
+    constraint: tuple[QuantityBound, ...] | None = declare("Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, batch_latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION.", group="Search", metavar="CONSTRAINT", examples=("latency_us<=5000",), on_resume="same", written=CONSTRAINTS, in_compare=False)
     ensemble: EnsembleRule | None = declare("Kind of the final model. `single` is the best trial. N is a greedy ensemble of up to N trials, selected with replacement by their held-out predictions. `greedy` allows up to 32 trials. `agnostic` weights trials by how often they are best in bootstraps of the held-out rows. `auto` is the best of these kinds on held-out rows. Fitting its members takes at most three times as long as fitting the best trial, or at most one second, whichever is longer.", group="Search", metavar="N|KIND", default_text=_declared_ensembles, choices=lambda: ENSEMBLE_KINDS, or_whole=True, at_least=1, on_resume="changed", written=ENSEMBLE, in_compare=False)
     epochs: int | None = declare("Epochs of a full training. Iterative models train epoch by epoch with checkpoints, and the loss of the best epoch counts.", group="Search", metavar="N", default_text="models are fitted at once", at_least=5, at_most=1000, why="shorter learning curves are not informative", on_resume="same", is_shared=True)
     race: bool | None = declare("Stop a configuration after its first fold if it is clearly behind the best one. On more than 20,000 training rows, the first check uses a part of that fold.", group="Search", default_text=_raced_methods, on_resume="same")
@@ -144,16 +144,12 @@ class StudyOptions:
                     f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
                 )
         if options.series is None and options.study is None:  # a study may belong to a series
-            for name in ("key", "if_unchanged", "promotion", "margin"):
-                if options.is_given(name):
-                    raise BadInput(
-                        "only runs of a series have this option",
-                        option=name.replace("_", "-"),
-                        value=" ".join(
-                            word or "" for _, word in OPTIONS[name].words(getattr(options, name))
-                        ),
-                        remedy="name the series with --series, or omit the option",
-                    )
+            for name in filter(options.is_given, ("key", "if_unchanged", "promotion", "margin")):
+                raise BadInput(
+                    "only runs of a series have this option",
+                    option=OPTIONS[name].flag.removeprefix("--"),
+                    remedy="name the series with --series, or omit the option",
+                )
         return options
 
     def to_json(self) -> dict[str, Any]:
@@ -190,6 +186,11 @@ class StudyOptions:
     def bounds(self) -> tuple[QuantityBound, ...]:
         """The constraints."""
         return self.constraint or ()
+
+    @property
+    def quantity_digests(self) -> dict[str, str]:
+        """Digest of each bounded quantity, by its text."""
+        return {bounded.quantity.text: bounded.quantity.digest for bounded in self.bounds}
 
     @property
     def stop_rule(self) -> StopRule:
@@ -243,22 +244,16 @@ def _parsed(given: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str
 OPTIONS: Mapping[str, Option] = options_of(StudyOptions)
 """Options of `prefect-tune run` by name, in display order."""
 _ONLY_COMPARE = options_of(CompareOptions)
-_FOLLOWED_BY = {
-    "input": ("methods", "repeats"),
-    "trial_memory": ("name",),
-    "task_runs": ("out",),
-}
-"""Options of a comparison, by the study option that they follow in display order."""
 
 
 def _compare_options() -> Mapping[str, Option]:
-    found = {}
-    for name, one in OPTIONS.items():
-        if one.in_compare:
-            text = one.in_compare if isinstance(one.in_compare, str) else one.text
-            found[name] = replace(one, text=text)
-        found |= {follower: _ONLY_COMPARE[follower] for follower in _FOLLOWED_BY.get(name, ())}
-    return {**found, "task_runs": replace(found["task_runs"], default_text="trial")}
+    found = {
+        name: replace(one, text=one.in_compare if isinstance(one.in_compare, str) else one.text)
+        for name, one in OPTIONS.items()
+        if one.in_compare
+    }
+    found["task_runs"] = replace(found["task_runs"], default_text="trial")
+    return {**found, **_ONLY_COMPARE}
 
 
 COMPARE_OPTIONS: Mapping[str, Option] = _compare_options()

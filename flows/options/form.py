@@ -6,11 +6,10 @@ choices, bounds and sections to the JSON schema, checked before a run is created
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from inspect import Parameter, cleandoc, signature
 from typing import Annotated, Any, ParamSpec, TypeVar
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
+from pydantic import Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from prefect_tune.flows.options.declared import OPTIONS
@@ -49,18 +48,7 @@ def _annotated(parameter: Parameter, option: Option) -> Any:
     if is_chosen and option.default_text in option.known:
         shown["default"] = option.default_text  # preselected; equal to omitting the option
     field = Field(json_schema_extra=shown)
-    check = BeforeValidator(partial(_check_truth, option))
-    return Annotated[parameter.annotation, check, _Shown(option, is_optional), field]
-
-
-def _check_truth(option: Option, value: Any) -> Any:
-    """Return a value; raise `ValueError` for true in place of a number, or 1 in place of true."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if isinstance(value, bool) and (option.or_whole or option.kind in {"whole", "number"}):
-        raise ValueError(f"{option.name} takes a number, not true or false; got {value!r}")
-    if is_number and option.kind in {"switch", "choice"}:
-        raise ValueError(f"{option.name} takes true or false; got {value!r}")
-    return value
+    return Annotated[parameter.annotation, _Shown(option, is_optional), field]
 
 
 @dataclass(frozen=True, slots=True)

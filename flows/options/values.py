@@ -40,12 +40,6 @@ class StopRule:
     trials: int | None = None
     seconds: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.trials is not None and self.trials < 1:
-            raise ValueError(f"trials must be >= 1; got {self.trials}")
-        if self.seconds is not None and self.seconds <= 0:
-            raise ValueError(f"seconds must be > 0; got {self.seconds}")
-
     @property
     def is_open(self) -> bool:
         """Whether there is no bound."""
@@ -86,19 +80,13 @@ class EnsembleRule:
 
         Raises `ValueError` if it is neither.
         """
-        kinds = {str(kind): kind for kind in ENSEMBLE_KINDS}
-        if isinstance(value, str) and value in kinds:
-            return cls(kinds[value])
+        for kind in ENSEMBLE_KINDS:
+            if value == kind:
+                return cls(kind)
         try:
             size = int(value)
         except ValueError:
-            size = None
-        if (
-            size is None
-            or isinstance(value, bool)
-            or (not isinstance(value, str) and size != value)
-        ):
-            raise ValueError("neither a number of picks nor a kind of ensemble")
+            raise ValueError("neither a number of picks nor a kind of ensemble") from None
         return cls("single") if size == 1 else cls("greedy", size)
 
     def __str__(self) -> str:
@@ -182,10 +170,10 @@ def _parse_constraints(
     option: Option,  # noqa: ARG001
 ) -> tuple[QuantityBound, ...]:
     from prefect_tune.tasks.objective.constraint import (  # noqa: PLC0415 - loads pandas
-        given_constraints,
+        parse_constraint,
     )
 
-    return given_constraints(texts)
+    return tuple(map(parse_constraint, texts))
 
 
 def _write_constraint(bounded: QuantityBound) -> str:

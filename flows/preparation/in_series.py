@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.preparation.constraints import quantity_digests
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.preparation.resolve import stop_rule
 from prefect_tune.flows.preparation.resume import UNFINISHED, has_grown, has_other_code
@@ -17,6 +16,7 @@ from prefect_tune.flows.series.question import Question, comparable, differing
 from prefect_tune.flows.series.series import Changes, HeldSeries, Series, SeriesRun, find_series
 from prefect_tune.flows.series.warm_start import first_events, reused, warm_start
 from prefect_tune.flows.study.facts import StudyFacts
+from prefect_tune.flows.study.lease import HANDOVER_SECONDS
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -25,13 +25,7 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.row_ids import settled_columns
-from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.source_state import NO_FILES, SourceStates
 from prefect_tune.tasks.objective.metric import metric_named
-
-_HANDOVER_SECONDS = 60.0
-"""Longest time that a resumed flow run waits for its former process to end."""
-_LOCATIONS = tuple(one.name for one in fields(SourceStates))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +109,7 @@ def next_study(
         )
     name = options.series or ""
     is_resumed = flow_run_id is not None and flow_run_id == _last_flow_run(store, name)
-    held = HeldSeries.acquire(store, name, _HANDOVER_SECONDS if is_resumed else 0)
+    held = HeldSeries.acquire(store, name, HANDOVER_SECONDS if is_resumed else 0)
     try:
         series = find_series(store, held.name)
         return _Run(held, series, request, reader, flow_run_id).next_study()
@@ -158,17 +152,9 @@ class _Run:
             return self._resumed(last, plan, f"{last.study} is unfinished and continues")
         if changed:
             return self._new(request, last.number + 1, plan, f"{' and '.join(changed)} changed")
-        if not self._is_same_data(request, plan):
+        if self.reader.read(request.source).digest() != plan.problem.dataset:
             return self._new(request, last.number + 1, plan)
         return self._unchanged(last, plan, stored)
-
-    def _is_same_data(self, request: StudyRequest, plan: StudyPlan) -> bool:
-        """Return whether a study has the same data; files in a known state are not read."""
-        source = request.source
-        states = self.reader.states(source, plan.source_states)
-        if _is_same_input(plan.source, plan.source_states, source, states):
-            return True
-        return self.reader.read(source).digest() == plan.problem.dataset
 
     def _unchanged(self, last: SeriesRun, plan: StudyPlan, stored: StoredStudy) -> NextStudy:
         trials, seconds = stop_rule(self.given.options)
@@ -279,19 +265,6 @@ def _study_name(series: str, number: int) -> str:
     return f"{series}-{number}"
 
 
-def _is_same_input(former: Source, known: SourceStates, source: Source, now: SourceStates) -> bool:
-    """Return whether files have equal contents, whatever their names, and others equal names."""
-    for name in _LOCATIONS:
-        old, new = getattr(known, name), getattr(now, name)
-        given, before = getattr(source, name), getattr(former, name)
-        is_file = given is not None and not given.startswith(NO_FILES)
-        if is_file and (old is None or new is None or old.content != new.content):
-            return False
-        if not is_file and given != before:
-            return False
-    return True
-
-
 def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:
     """Return the flags of options that differ from the last study, also by the code they name."""
     changed = [*differing(last.options, comparable(request.options))]
@@ -303,8 +276,8 @@ def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) ->
             else plan.problem.find_space().digest != plan.problem.space_digest
         )
         changed += [OPTIONS["space"].flag] * has_changed
-    digests = quantity_digests(request.options.bounds)
-    if any(plan.quantity_digests.get(text) != digest for text, digest in digests.items()):
+    known = plan.options.quantity_digests
+    if any(known.get(text) != now for text, now in request.options.quantity_digests.items()):
         changed.append(OPTIONS["constraint"].flag)
     return list(dict.fromkeys(changed))
 

@@ -20,21 +20,15 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
 from prefect_tune.flows.preparation.in_series import NextStudy, next_study
 from prefect_tune.flows.preparation.request import StudyRequest, unfollowed_code
-from prefect_tune.flows.preparation.resolve import resolve
-from prefect_tune.flows.preparation.resume import (
-    check_files,
-    check_options_known,
-    merged,
-    resume,
-)
+from prefect_tune.flows.preparation.resolve import NewStudy, resolve
+from prefect_tune.flows.preparation.resume import check_options_known, merged, resume
 from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.opened_study import open_study, study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.facts import StudyFacts
-from prefect_tune.flows.study.lease import check_not_busy, wait_until_free
+from prefect_tune.flows.study.lease import HANDOVER_SECONDS, check_not_busy, wait_until_free
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import format_bytes
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
@@ -95,8 +89,6 @@ class PreparedStudy:
         return view.to_json() if view.state == "complete" else None
 
 
-_HANDOVER_SECONDS = 60.0
-"""Longest time that a resumed flow run waits for its former process to end."""
 HANDOVER: Handover[PreparedStudy] = Handover()
 """Passes a study from `run`, `retry` and callers with a DataFrame to their flows."""
 
@@ -109,6 +101,7 @@ def prepare(
     *,
     is_compared: bool = False,
     flow_run_id: str | None = None,
+    night: NextStudy | None = None,
 ) -> PreparedStudy:
     """Read and check the input, and enter the study in the ledger or find it there.
 
@@ -123,117 +116,123 @@ def prepare(
             "this process is a daemon, as in multiprocessing.Pool, and daemons start no workers",
             remedy="use concurrent.futures.ProcessPoolExecutor, or name a Dask scheduler (--dask)",
         )
-    if request.options.series is None:
-        name = request.options.study or default_name
-        entered = _enter(request, store, name, reader, is_compared, flow_run_id)
-        return _prepared(request, store, *entered, since)
-    reader = reader.cached()
-    night = next_study(request, store, reader, flow_run_id)
-    with night.released_on_error():
-        if night.action == "skip":
-            entered = night.study, open_study(store, night.study).plan, list[Note]()
-        else:
-            request = night.request
-            entered = _enter(request, store, night.study, reader, False, flow_run_id, night)
-        prepared = _prepared(request, store, *entered, since)
-    notes = (night.note, *prepared.notes) if night.note else prepared.notes
-    return replace(prepared, night=night, notes=notes)
+    if request.options.series is not None and night is None:
+        return _prepare_in_series(request, store, reader.cached(), flow_run_id, since)
+    name = request.options.study or default_name
+
+    def resumed() -> tuple[StudyPlan, list[Note]] | None:
+        return _resumed(request, store, name, reader, flow_run_id)
+
+    fixed_test = None if night is None else night.fixed_test
+    entered = resumed()
+    if entered is None:
+        new = _resolved(request, store, reader, is_compared, fixed_test)
+        events = [] if night is None else night.begin(new.plan, Ledger(store.database))
+        # If another process has just taken the name, its study is resumed.
+        entered = _entered(new, store, name, events, flow_run_id) or resumed()
+    if entered is None:
+        raise BadInput(f"study {name!r} was removed while it was being started")
+    plan, notes = entered
+    if unfollowed := unfollowed_code(plan.problem.behind, plan.options):
+        plan = replace(plan, options=replace(plan.options, no_cache=True))
+        text = f"the cache is off because some code cannot be tracked: {', '.join(unfollowed)}"
+        notes.append(Note(text, "no_cache"))
+    if request.options.cache_budget is not None:
+        store.set_budget(request.options.cache_budget)
+    return PreparedStudy(plan.options.study or "", plan, store, tuple(notes), since)
 
 
-def _enter(  # noqa: PLR0917
+def _resumed(
     request: StudyRequest,
     store: ArtifactStore,
     name: str | None,
     reader: InputReader,
-    is_compared: bool,
     flow_run_id: str | None,
-    night: NextStudy | None = None,
-) -> tuple[str, StudyPlan, list[Note]]:
-    """Enter a study in the ledger or find it there; return its name, plan and notes."""
-    ledger = Ledger(store.database)
-    stored, entered = None if name is None else ledger.study(name), ""
+) -> tuple[StudyPlan, list[Note]] | None:
+    """Return the plan of a study in the ledger and notes; None if there is no such study."""
+    stored = None if name is None else Ledger(store.database).study(name)
     if stored is None:
-        if request.options.input is not None:
-            raise BadInput(
-                "a new study has no stored copy",
-                option="input",
-                value=request.options.input,
-                remedy="name an existing study or comparison, or omit the option",
-            )
-        fixed_test = None if night is None else night.fixed_test
-        plan, notes = resolve(request, store, reader, fixed_test)
-        plan = replace(plan, flow_run_id=flow_run_id)
-        if not is_compared:
-            known = _earlier_seconds(ledger, plan.problem.space_digest)
-            plan = replace(plan, earlier_seconds=known)
-        problem, documented = plan.problem.to_json(), plan.to_json()
-        events = [] if night is None else night.begin(plan, ledger)
-        names = (name,) if name else _default_names(plan)
-        entered = next(
-            (n for n in names if ledger.create_study(n, problem, documented, events)), ""
-        )
-        if not entered:  # another process has just taken the name
-            stored = ledger.study(name or "")
-        else:
-            store.records.link(plan.problem.records, entered)
-            plan = replace(plan, options=replace(plan.options, study=entered))
-    if stored is not None:
-        if flow_run_id is not None and StudyPlan.from_stored(stored).flow_run_id == flow_run_id:
-            wait_until_free(store, stored.name, _HANDOVER_SECONDS)
-        check_not_busy(store, stored.name)
-        plan, notes = resume(stored, request, store, reader, flow_run_id)
-        entered = stored.name
-    elif not entered:
-        raise BadInput(f"study {name!r} was removed while it was being started")
-    return entered, plan, notes
+        return None
+    if flow_run_id is not None and StudyPlan.from_stored(stored).flow_run_id == flow_run_id:
+        wait_until_free(store, stored.name, HANDOVER_SECONDS)
+    check_not_busy(store, stored.name)
+    return resume(stored, request, store, reader, flow_run_id)
 
 
-def _prepared(  # noqa: PLR0917
+def _resolved(
     request: StudyRequest,
     store: ArtifactStore,
-    name: str,
-    plan: StudyPlan,
-    notes: list[Note],
+    reader: InputReader,
+    is_compared: bool,
+    fixed_test: tuple[str, ...] | None,
+) -> NewStudy:
+    """Return a new study, whose data is imported."""
+    if request.options.input is not None:
+        raise BadInput(
+            "a new study has no stored copy",
+            option="input",
+            value=request.options.input,
+            remedy="name an existing study or comparison, or omit the option",
+        )
+    new = resolve(request, store, reader, fixed_test)
+    new.import_into(store)
+    if is_compared:
+        return new
+    known = _earlier_seconds(Ledger(store.database), new.plan.problem.space_digest)
+    return replace(new, plan=replace(new.plan, earlier_seconds=known))
+
+
+def _entered(
+    new: NewStudy,
+    store: ArtifactStore,
+    name: str | None,
+    events: Sequence[tuple[str, Mapping[str, Any]]],
+    flow_run_id: str | None,
+) -> tuple[StudyPlan, list[Note]] | None:
+    """Enter a new study in the ledger; return its plan and notes, or None if the name is taken."""
+    plan, ledger = replace(new.plan, flow_run_id=flow_run_id), Ledger(store.database)
+    documents = plan.problem.to_json(), plan.to_json(), events
+    for each in (name,) if name else _default_names(plan):
+        if ledger.create_study(each, *documents):
+            store.records.link(plan.problem.records, each)
+            return replace(plan, options=replace(plan.options, study=each)), list(new.notes)
+    return None
+
+
+def _prepare_in_series(
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    flow_run_id: str | None,
     since: float,
 ) -> PreparedStudy:
-    if unfollowed := unfollowed_code(plan.problem.behind, plan.options):
-        plan = replace(plan, options=replace(plan.options, no_cache=True))
-        text = f"the cache is off because some code cannot be tracked: {', '.join(unfollowed)}"
-        notes = [*notes, Note(text, "no_cache")]
-    notes = [*notes, *_set_cache(request.options, store)]
-    return PreparedStudy(name, plan, store, tuple(notes), since)
+    night = next_study(request, store, reader, flow_run_id)
+    with night.released_on_error():
+        if night.action == "skip":
+            plan = open_study(store, night.study).plan
+            prepared = PreparedStudy(night.study, plan, store)
+        else:
+            prepared = prepare(
+                night.request.with_options(study=night.study),
+                store,
+                reader=reader,
+                flow_run_id=flow_run_id,
+                night=night,
+            )
+    notes = (night.note, *prepared.notes) if night.note else prepared.notes
+    return replace(prepared, since=since, night=night, notes=notes)
 
 
 def prepare_retry(
-    study: str,
-    trials: Sequence[int] | None,
-    *,
-    workers: int | None = None,
-    dask: str | None = None,
-    store: str | None = None,
-    database: str | None = None,
-    task_runs: str | None = None,
-    trial_timeout: str | None = None,
-    trial_memory: str | None = None,
+    study: str, trials: Sequence[int] | None, parameters: Mapping[str, Any]
 ) -> PreparedStudy:
     """Find a study and check that its failed trials (all by default) can be rerun.
 
-    `study` may name a series, whose newest study is meant.
-    Options are as for `tune`; None keeps the study's value or the default. Raises `UnknownName`,
-    `BadInput` or `StoreRefused` if the study or a failed trial does not exist, or another process
-    runs the study.
+    `study` may name a series, whose newest study is meant. `parameters` are as for `tune`; None
+    keeps the study's value or the default. Raises `UnknownName`, `BadInput` or `StoreRefused` if
+    the study or a failed trial does not exist, or another process runs the study.
     """
-    given = StudyOptions.parse(
-        {
-            "workers": workers,
-            "dask": dask,
-            "store": store,
-            "database": database,
-            "task_runs": task_runs,
-            "trial_timeout": trial_timeout,
-            "trial_memory": trial_memory,
-        }
-    )
+    given = StudyOptions.parse(parameters)
     opened = open_store(store_address(given.store, given.database))
     found = study_or_newest(opened, study)
     study, plan, failed = found.name, found.plan, found.failed()
@@ -247,8 +246,7 @@ def prepare_retry(
     check_options_known(study, plan)
     no_cache = plan.options.no_cache  # `retry` has no such option
     options = replace(merged(plan.options, given), study=study, no_cache=no_cache)
-    _, notes = check_files(f"study {study!r}", plan, InputReader(), is_same_run=True)
-    return PreparedStudy(study, replace(plan, options=options), opened, tuple(notes))
+    return PreparedStudy(study, replace(plan, options=options), opened)
 
 
 _EARLIER_STUDIES, _EARLIER_READ = 5, 20
@@ -263,16 +261,14 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
         with suppress(DatabaseDamaged), documents_of(name):
             if stored and Problem.from_json(stored.problem).space_digest == space_digest:
                 known.append(StudyFacts.from_stored(stored).algorithm_seconds)
-    known = [seconds for seconds in known if seconds][:_EARLIER_STUDIES]
-    fits, held_out = (defaultdict[tuple[str, str], list[float]](list) for _ in range(2))
-    for step, algorithm, of_fit, of_held_out in chain(*known):
-        fits[step, algorithm].append(of_fit)
-        if of_held_out is not None:
-            held_out[step, algorithm].append(of_held_out)
-    return tuple(
-        (*pair, fmean(levels), fmean(held_out[pair]) if held_out[pair] else None)
-        for pair, levels in fits.items()
-    )
+    found = defaultdict[tuple[str, str], list[tuple[float, float | None]]](list)
+    for step, algorithm, fit, held_out in chain(*list(filter(None, known))[:_EARLIER_STUDIES]):
+        found[step, algorithm].append((fit, held_out))
+    means = []
+    for pair, seconds in found.items():
+        held = [of_held_out for _, of_held_out in seconds if of_held_out is not None]
+        means.append((*pair, fmean(fit for fit, _ in seconds), fmean(held) if held else None))
+    return tuple(means)
 
 
 def study_name_from(text: str) -> str:
@@ -288,17 +284,6 @@ def name_of_flow_run(store: ArtifactStore, flow_run: str, flow_run_id: str) -> s
     with_id, stored = f"{name}-{flow_run_id[:8]}", ledger.study(name)
     is_taken = stored is not None and StudyPlan.from_stored(stored).flow_run_id != flow_run_id
     return with_id if is_taken or ledger.study(with_id) else name
-
-
-def _set_cache(options: StudyOptions, store: ArtifactStore) -> Iterator[Note]:
-    if options.cache_budget is not None:
-        before, after = store.index.budget_bytes(), options.cache_budget
-        store.set_budget(after)
-        if before != after:
-            text = f"the cache budget of the store is now {format_bytes(after)}"
-            yield Note(
-                f"{text}, previously {format_bytes(before)}", "cache_budget", format_bytes(after)
-            )
 
 
 def _default_names(plan: StudyPlan) -> Iterator[str]:

@@ -8,17 +8,13 @@ from typing import Any, Literal, Self
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.store_location import home, store_address
-from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import Metric, metric_named
-from prefect_tune.tasks.plugins import check_plugins
-from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.user_space import SpaceCode, find_space
 
 
@@ -47,14 +43,8 @@ class StudyRequest:
     @classmethod
     def of(cls, options: StudyOptions) -> Self:
         """Look up the metric and space of options; `BadInput` or `UnknownName` on failure."""
-        try:
-            metric = None if options.metric is None else metric_named(options.metric)
-            space, code = (
-                (None, SpaceCode()) if options.space is None else find_space(options.space)
-            )
-        except UnknownName:
-            _check_plugins(options)  # a study to resume may name a plugin that is missing here
-            raise
+        metric = None if options.metric is None else metric_named(options.metric)
+        space, code = (None, SpaceCode()) if options.space is None else find_space(options.space)
         if unfollowed_code(code.behind, options):
             options = replace(options, no_cache=True)
         return cls(options, metric, space, *code)
@@ -88,15 +78,3 @@ def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:
     """Return modules used by a space or its constraints that cannot be tracked, with reasons."""
     behinds = (behind, *(bounded.quantity.behind for bounded in options.bounds))
     return sorted({entry for one in behinds for entry in one.unfollowed})
-
-
-def _check_plugins(options: StudyOptions) -> None:
-    """Raise `BadInput` if a plugin of the named study is missing here or differs."""
-    address = store_address(options.store, options.database)
-    if options.study is None or not ArtifactStore.exists(address):
-        return
-    stored = Ledger(open_store(address).database).study(options.study)
-    if stored is not None:
-        with documents_of(stored.name):
-            used = Problem.from_json(stored.problem).plugins
-        check_plugins(used)

@@ -1,17 +1,14 @@
 """Resumes a study in the ledger: merges options that may change, checks that others have not."""
 
+import shlex
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Any
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.preparation.constraints import (
-    constraint_notes,
-    quantity_digests,
-)
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.resolve import gap_seconds
+from prefect_tune.flows.preparation.resolve import split_of
 from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.study.plan import StudyPlan
@@ -23,12 +20,9 @@ from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.forward_split import study_split
-from prefect_tune.tasks.data.row_ids import FixedTestRows
+from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
-from prefect_tune.tasks.data.split import import_split, load_split
-from prefect_tune.tasks.objective.constraint import check_constraints
+from prefect_tune.tasks.data.split import import_split
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.user_space import is_user_space, load_user_space
 
@@ -57,32 +51,23 @@ def resume(
     `flow_run_id` is None for a command, which prepares before its flow run. Raises
     `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or cannot be used.
     """
-    plan = StudyPlan.from_stored(stored)
+    plan, given = StudyPlan.from_stored(stored), request.options
     check_options_known(stored.name, plan)
-    given = request.options
     same = (name for name, option in OPTIONS.items() if option.on_resume == "same")
     subject = f"study {stored.name!r}"
     check_unchanged(subject, plan, request, filter(given.is_given, same))
     is_same_run = is_continued(stored, plan, given, flow_run_id)
-    states, remarks = check_same_data(
-        subject, plan, request, store, reader, is_same_run=is_same_run
-    )
-    options = replace(merged(plan.options, given), study=stored.name)
-    plan = replace(plan, options=options, source_states=states)
-    notes = [Note(f"resuming study {stored.name}", "study", stored.name), *remarks]
-    if given.constraint is None:
-        return plan, notes
-    plan, more = _with_constraints(stored.name, plan, given, store)
-    return plan, notes + more
+    remarks = check_same_data(subject, plan, request, store, reader, is_same_run=is_same_run)
+    plan = replace(plan, options=replace(merged(plan.options, given), study=stored.name))
+    return plan, [Note(f"resuming study {stored.name}", "study", stored.name), *remarks]
 
 
 def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
     """Return the options of a study, updated by given options that may change."""
-    rules = {name: option.on_resume for name, option in OPTIONS.items()}
     changes = {
         name: getattr(given, name)
-        for name, rule in rules.items()
-        if rule == "anew" or (rule == "changed" and given.is_given(name))
+        for name, option in OPTIONS.items()
+        if option.on_resume == "anew" or (option.on_resume == "changed" and given.is_given(name))
     }
     if not given.stop_rule.is_open:  # a new bound replaces both old ones
         changes |= {"trials": given.trials, "budget": given.budget}
@@ -120,56 +105,27 @@ def check_unchanged(
     of its studies.
     """
     for name in names:
-        flag, current = OPTIONS[name].flag, getattr(plan.options, name)
-        given: Any = getattr(request.options, name)
-        known, offered = "", "with it"
-        if name == "space" and is_user_space(given):
-            if has_other_code(plan, request):
-                known = f"was started with a different version of {given}"
-        elif given is True and not current:
-            known = f"was started without {flag}"
-        elif given is False and current is True:
-            known, offered = f"was started with {flag}", "without it"
-        elif given != current:
-            offered = f"with {given}"
-            if name == "option":
-                known = (
-                    f"has {f'method options {dict(current)}' if current else 'no method options'}"
-                )
-            else:
-                known = f"has no {flag}" if current is None else f"has {flag} {current}"
-        if known:
-            text = f"{subject} {known} and cannot be resumed {offered}"
-            raise CannotContinue(text, remedy=remedy)
+        given, current = (_written(options, name) for options in (request.options, plan.options))
+        if given != current:
+            text = f"{subject} has {current} and cannot be resumed with {given}"
+        elif name == "space" and is_user_space(plan.space) and has_other_code(plan, request):
+            text = f"{subject} was started with a different version of {plan.space}"
+        elif (
+            name == "constraint"
+            and request.options.quantity_digests != plan.options.quantity_digests
+        ):
+            text = f"{subject} was started with a different version of the function in {given}"
+        else:
+            continue
+        if name == "constraint":
+            remedy += f" and begin with the best trials by --start {plan.options.study}"
+        raise CannotContinue(text, remedy=remedy)
 
 
-def _with_constraints(
-    name: str, plan: StudyPlan, given: StudyOptions, store: ArtifactStore
-) -> tuple[StudyPlan, list[Note]]:
-    """Return the plan with new constraints, and notes; raise `BadInput` if one is unusable."""
-    problem, bounds = plan.problem, given.bounds
-    dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
-    for column in replace(plan.options, constraint=bounds).source.aside:
-        if dataset.columns is not None and column not in dataset.columns:
-            raise BadInput(
-                f"--constraint of column {column!r}: study {name!r} excluded it with --drop and "
-                "stored no values",
-                remedy="start another --study with the constraint",
-            )
-    check_constraints(bounds, dataset, split)
-    digests = quantity_digests(bounds)
-    for text, digest in digests.items():
-        if plan.quantity_digests.get(text, digest) != digest:
-            raise BadInput(
-                f"the function's file has changed since study {name!r} measured it",
-                option="constraint",
-                value=text,
-                remedy=f"give the function another name, or {_ANOTHER}",
-            )
-    known = {**plan.quantity_digests, **digests}
-    notes = constraint_notes(bounds, dataset, split, plan.method)
-    options = replace(plan.options, constraint=bounds)
-    return replace(plan, options=options, quantity_digests=known), notes
+def _written(options: StudyOptions, name: str) -> str:
+    option = OPTIONS[name]
+    words = (word for pair in option.words(getattr(options, name)) for word in pair if word)
+    return shlex.join(words) or f"no {option.flag}"
 
 
 def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
@@ -218,21 +174,20 @@ def check_same_data(
     *,
     is_same_run: bool,
     another: str = _ANOTHER,
-) -> tuple[SourceStates, list[Note]]:
-    """Check that the input is unchanged; return file states to record, and notes on files.
+) -> list[Note]:
+    """Check that the input has the data of the study, and return notes on it.
 
-    Damaged records of the imported copy are restored. Files with unchanged states are not read, and
-    with `--input stored`, no file is accessed. If the same run continues, changed files are only
-    noted. `another` is the remedy in errors: how to start a new study. Raises `CannotContinue` if
-    the data have changed, `BadInput` if the stored copy is requested and damaged, and
-    `RecordDamaged` if the split cannot be restored.
+    The input is read, and the digest of its rows is compared. Damaged records of the imported copy
+    are restored. With `--input stored`, no file is accessed. If the same run continues, changed
+    rows are only noted. `another` is the remedy in errors: how to start a new study. Raises
+    `CannotContinue` if the data have changed, `BadInput` if the stored copy is requested and
+    damaged, and `RecordDamaged` if the split cannot be restored.
     """
     former, options = plan.source, request.options
     named = {name for name in _OF_SOURCE if name == "data" or options.is_given(name)}
     # Options that are left out keep the values of the study.
     given = replace(former, **{name: getattr(options, name) for name in named})
-    is_whole = store.records.is_whole(plan.problem.records[0])
-    states, notes = plan.source_states, list[Note]()
+    is_whole, notes = store.records.is_whole(plan.problem.records[0]), list[Note]()
     if options.input == "stored":
         check_unchanged(subject, plan, request, filter(options.is_given, _HOW_READ), another)
         if not is_whole:
@@ -243,85 +198,69 @@ def check_same_data(
                 remedy="omit the option to import the data again",
             )
         notes = [Note(f"using the stored copy of {former.data}", "input", "stored")]
-    elif given != former or not is_whole:
-        _import_again(subject, plan, given, store, reader, another)
-    else:
-        remedy = f"{another}, or {_STORED}"
-        states, notes = check_files(subject, plan, reader, is_same_run=is_same_run, remedy=remedy)
+    elif is_whole and given == former and not given.files:
+        pass  # generated data is always the same
+    elif is_whole and given == former and (lost := _unreachable(given)):
+        notes = [Note(f"{lost} cannot be found or reached; {subject} uses its stored copy")]
+    elif changed := _read_again(subject, plan, given, store, reader):
+        if not (is_same_run and is_whole and given == former):
+            differing = {
+                name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)
+            }
+            has_copy = is_whole and differing.isdisjoint(_HOW_READ)
+            remedy = f"{another}, or {_STORED}" if has_copy else another
+            raise CannotContinue(changed, remedy=remedy)
+        notes = [Note(f"{changed}; the study continues on its stored copy")]
     _restore_split(plan, store)
-    return states, notes
+    return notes
 
 
-def _import_again(  # noqa: PLR0917
-    subject: str,
-    plan: StudyPlan,
-    given: Source,
-    store: ArtifactStore,
-    reader: InputReader,
-    another: str,
-) -> None:
-    """Import the input again; raise `CannotContinue` if the plan has another data set."""
+def _unreachable(source: Source) -> str:
+    """Return the first file of a source that is gone or cannot be reached; empty if none."""
+    for file in source.files:
+        with suppress(BadInput):
+            if Location.at(file).exists() or Location.at(source.data).below(file).exists():
+                continue
+        return file
+    return ""
+
+
+def _differing(given: Source, former: Source) -> list[str]:
+    return [name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)]
+
+
+def _read_again(
+    subject: str, plan: StudyPlan, given: Source, store: ArtifactStore, reader: InputReader
+) -> str:
+    """Read the input and restore a damaged copy; if the rows differ, return how they do."""
+    former, cause = plan.source, ""
     check_plugins(plan.problem.plugins)
-    dataset, former = reader.read(given), plan.source
-    if dataset.digest() != plan.problem.dataset:
-        differing = [name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)]
-        flags = " and ".join(OPTIONS[name].flag for name in differing)
-        is_whole = store.records.is_whole(plan.problem.records[0])
-        has_copy = is_whole and not set(differing) & set(_HOW_READ)
-        raise CannotContinue(
-            f"{subject} was started with other data ({former.data}) than {given.data} contains"
-            + (f" with this {flags}" if flags and given.data == former.data else ""),
-            remedy=f"{another}, or {_STORED}" if has_copy else another,
-        )
-    import_dataset(dataset, store)
+    try:
+        dataset = reader.read(given)
+        if dataset.digest() == plan.problem.dataset:
+            if not store.records.is_whole(plan.problem.records[0]):
+                import_dataset(dataset, store)
+            return ""
+    except (BadInput, UnknownName) as error:
+        if given != former:
+            raise
+        cause = f", and cannot be used: {error}"
+    if given == former:
+        files = " or ".join(given.files)
+        return f"the content of {files} has changed since {subject} was started{cause}"
+    flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
+    text = f"{subject} was started with other data ({former.data}) than {given.data} contains"
+    return f"{text} with this {flags}" if given.data == former.data else text
 
 
 def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
     """Restore a damaged split; raise `RecordDamaged` if this version splits differently."""
-    problem, options = plan.problem, plan.options
-    _, split = problem.records
-    if store.records.is_whole(split):
+    problem = plan.problem
+    _, record = problem.records
+    if store.records.is_whole(record):
         return
-    dataset = load_dataset(store, problem.dataset)
-    gap = gap_seconds(options, dataset)
-    fixed = None if plan.fixed_test is None else FixedTestRows(plan.fixed_test)
-    again = study_split(
-        dataset, options.folds, options.test_size, plan.seed, options.holdout, gap, fixed
-    )
-    if again.digest() != problem.split:
-        raise RecordDamaged(f"record {split} is damaged, and this version splits differently")
-    import_split(again, store)
-
-
-def check_files(
-    subject: str, plan: StudyPlan, reader: InputReader, *, is_same_run: bool, remedy: str = ""
-) -> tuple[SourceStates, list[Note]]:
-    """Check that the files still contain the data; return file states to record, and notes.
-
-    If the same run continues, changed files are only noted, not read. Plans of earlier versions
-    have no file states and pass. Raises `CannotContinue` if the files contain other data.
-    """
-    known, source = plan.source_states, plan.source
-    if known == NOTHING_KNOWN:
-        return known, []
-    found = reader.states(source, known)
-    changed, lost = (
-        " and ".join(dict.fromkeys(str(getattr(source, name)) for name in names))
-        for names in (found.changed_since(known), found.lost_since(known))
-    )
-    notes = []
-    if lost:
-        notes.append(Note(f"{lost} cannot be found or reached; {subject} uses its stored copy"))
-    if not changed:
-        return found.completed_by(known), notes
-    text = f"the content of {changed} has changed since {subject} was started"
-    if is_same_run:
-        return known, [*notes, Note(f"{text}; the study continues on its stored copy")]
-    check_plugins(plan.problem.plugins)
-    try:
-        digest = reader.read(source).digest()
-    except (BadInput, UnknownName) as error:
-        raise CannotContinue(f"{text}, and cannot be used: {error}", remedy=remedy) from error
-    if digest != plan.problem.dataset:
-        raise CannotContinue(text, remedy=remedy)
-    return found.completed_by(known), notes
+    options = replace(plan.options, seed=plan.seed)
+    split = split_of(options, load_dataset(store, problem.dataset), plan.fixed_test)
+    if split.digest() != problem.split:
+        raise RecordDamaged(f"record {record} is damaged, and this version splits differently")
+    import_split(split, store)

@@ -1,7 +1,8 @@
 """`--start`: initial configurations of a study."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 
@@ -18,12 +19,11 @@ from prefect_tune.tasks.catalogue.modern import portfolio_of
 
 _BEST = 10
 """Maximum number of configurations taken from an earlier study."""
-_SHOWN = 60
-"""Maximum characters of an entry shown in an error."""
 _NONE, _PORTFOLIO = "none", "portfolio"
 _WRITTEN = (
     'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
-    '"hyperparameters": {...}}, ...}], or the output of `prefect-tune trials STUDY --json`'
+    '"hyperparameters": {...}}, ...}], or the output of `prefect-tune trials STUDY --json`, '
+    "or name a study"
 )
 
 
@@ -37,77 +37,55 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     if start == _NONE:
         return []
     if start == _PORTFOLIO:
-        return _portfolio(space)
+        if not (portfolio := portfolio_of(space)):
+            raise _refused(start, f"space {space.name!r} has no portfolio")
+        return portfolio
     if Path(start).is_file():
-        return list(_of_file(Path(start), start, space))
+        return list(_of_file(start, space))
     ledger = Ledger(store.database)
     if (stored := ledger.study(start)) is None:
-        reason = f"no such file, and {UnknownName('study', start, ledger.study_names())}"
-        raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
+        known = UnknownName("study", start, ledger.study_names())
+        raise _refused(start, f"no such file, and {known}")
     with documents_of(start):
         plan = StudyPlan.from_documents(stored)
         trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
-    return _best_of(trials, start, space, plan)
-
-
-def _portfolio(space: Space) -> list[Configuration]:
-    if not (found := portfolio_of(space)):
-        raise BadInput(
-            f"space {space.name!r} has no portfolio",
-            option="start",
-            value=_PORTFOLIO,
-            remedy="omit it, or name a file or a study",
-        )
+    found = _best_of(trials, space, plan)
+    if not found and plan.space != space.name:
+        raise _refused(start, f"its trials do not fit; use the study's --space {plan.space}")
+    if not found:
+        raise _refused(start, "the study has no full trial that meets its constraints")
     return found
 
 
-def _of_file(path: Path, start: str, space: Space) -> Iterator[Configuration]:
+def _refused(start: str, reason: str) -> BadInput:
+    return BadInput(reason, option="start", value=start, remedy=_WRITTEN)
+
+
+def _of_file(start: str, space: Space) -> Iterator[Configuration]:
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(Path(start).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(str(error), option="start", value=start, remedy=_WRITTEN) from error
-    if entries == []:
-        raise BadInput("the list is empty", option="start", value=start, remedy=_WRITTEN)
-    if not isinstance(entries, list):
-        raise BadInput("the file has no list", option="start", value=start, remedy=_WRITTEN)
+        raise _refused(start, str(error)) from error
+    if not isinstance(entries, list) or not entries:
+        raise _refused(start, "the file has no list of configurations")
     for number, entry in enumerate(entries, 1):
-        if not isinstance(entry, Mapping):
-            reason = f"entry {number} is not a configuration: {json.dumps(entry)[:_SHOWN]}"
-            raise BadInput(reason, option="start", value=start, remedy=_WRITTEN)
         try:
             query = entry.get("query", entry)  # the entry may be a trial
             yield Configuration.from_json(query.get("configuration", query), space)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise BadInput(
-                f"entry {number}: {reason}", option="start", value=start, remedy=_WRITTEN
-            ) from error
+            raise _refused(start, f"entry {number}: {reason}") from error
 
 
-def _best_of(
-    trials: Sequence[TrialView], start: str, space: Space, plan: StudyPlan
-) -> list[Configuration]:
+def _best_of(trials: Sequence[TrialView], space: Space, plan: StudyPlan) -> list[Configuration]:
     """Return the configurations of a study's best trials within the space, best first."""
     found: dict[Configuration, float] = {}
-    reason = "the study has no full trial"
     constraints = [bound.constraint for bound in plan.options.bounds]
     for trial in trials:
-        if not trial.has_loss:
+        if not trial.has_loss or violation(constraints, trial.quantities) > 0:
             continue
-        try:
+        with suppress(UnknownName, ValueError):  # of another space
             query = Query.from_json(trial.query, space)
-        except (UnknownName, ValueError) as error:
-            reason = f"no trial belongs to space {space.name!r}: {str(error).rstrip('.')}"
-            continue
-        if not query.is_full:
-            continue
-        if violation(constraints, trial.quantities) <= 0:
-            found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
-        else:
-            reason = "no full trial of the study meets its constraints"
-    if not found:
-        remedy = "name another study, or a file"
-        if plan.space != space.name:
-            remedy = f"use the study's --space {plan.space}, or {remedy}"
-        raise BadInput(reason, option="start", value=start, remedy=remedy)
+            if query.is_full:
+                found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
     return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

@@ -103,8 +103,7 @@ def exported_model(
     """Return the final model of a study as `export` writes it, and its description.
 
     `record` is as in `final_model`. Raises `UnknownName` if the study does not exist, `BadInput` if
-    it has no model or the study's own model violates constraints added later, and `RecordDamaged`
-    if the model's record is damaged.
+    it has no model, and `RecordDamaged` if the model's record is damaged.
     """
     model, about = final_model(store, study, record)
     dataset = load_dataset(store, about["dataset"])

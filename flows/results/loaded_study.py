@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.options.caller import errors_for_caller
 from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.opening import StoreAddress
 from prefect_tune.storage.store import ArtifactStore
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, errors_for_caller
 
 if TYPE_CHECKING:
     import optuna
@@ -118,8 +117,7 @@ class LoadedStudy:
         """Return the final model, the estimator that `prefect-tune export` writes.
 
         With `matrix`, the model has no step that reads rows, as with `export --matrix`. Raises
-        `BadInput` if there is no model yet, or a model that is no champion violates constraints
-        added later, and `RecordDamaged` if the model's record is damaged.
+        `BadInput` if there is no model yet, and `RecordDamaged` if the model's record is damaged.
         """
         from prefect_tune.flows.results.exported import exported_model  # noqa: PLC0415 - heavy
 

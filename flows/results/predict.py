@@ -35,14 +35,13 @@ def final_model(
 ) -> tuple[Any, dict[str, Any]]:
     """Return the final model of a study and its description, with trials and test loss.
 
-    `record` is the copy of the model as a champion, whose constraints were checked when it was
-    promoted; None for the study's own model. Raises `UnknownName` if the study does not exist,
-    `BadInput` if it has no model, a package is missing or the study's own model violates
-    constraints added later, and `RecordDamaged` if its record is damaged.
+    `record` is the copy of the model as a champion; None for the study's own model. Raises
+    `UnknownName` if the study does not exist, `BadInput` if it has no model or a package is
+    missing, and `RecordDamaged` if its record is damaged.
     """
     opened = open_study(store, study)
     space = opened.plan.problem.find_space()  # may bring code
-    is_champion, record = record is not None, record or model_record(study)
+    record = record or model_record(study)
     if not store.records.exists(record):
         raise BadInput(
             f"study {study!r} has no final model yet; resume the study with "
@@ -59,9 +58,6 @@ def final_model(
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
     about = {name: value for name, value in parts["about"].items() if name != ARTIFACTS}
-    if not is_champion and (reason := violated_constraints(store, study, about)):
-        remedy = "resume the study, or restore its earlier constraints"
-        raise BadInput(reason, remedy=remedy)
     facts = opened.facts.model if _is_current(store, study, record) else ModelFacts()
     tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}
@@ -216,18 +212,3 @@ def _with_prior(
         prior = (1 - balanced) * shares + balanced / n_classes
         score = np.where(rows[:, None], prior, score)
     return Predictions(label, score)
-
-
-def violated_constraints(store: ArtifactStore, study: str, about: Mapping[str, Any]) -> str:
-    """Return which constraints, added later, a member of a model violates; empty if none."""
-    opened = open_study(store, study)
-    constraints = [bounded.constraint for bounded in opened.plan.options.bounds]
-    members = {about["trial"], *(member["trial"] for member in about["members"])}
-    for number in sorted(members) if constraints else ():
-        quantities = opened.trial(number).quantities
-        if above := [c.name for c in constraints if c.excess(quantities) > 0]:
-            return (
-                f"the final model of study {study!r} comes from trial {number}, which violates "
-                f"constraints added later ({', '.join(above)}), and no other trial replaced it"
-            )
-    return ""

@@ -12,6 +12,8 @@ from prefect_tune.tasks.bad_input import BadInput
 _BEAT_SECONDS = 5.0
 """Interval at which a session's time is recorded; a killed process loses at most this much."""
 _LOOK_SECONDS = 0.5
+HANDOVER_SECONDS = 60.0
+"""Longest time that a resumed flow run waits for its former process to end."""
 
 
 class StudyBusy(BadInput):
@@ -67,8 +69,6 @@ class StudyClock:
     def __init__(self, ledger: Ledger, study: str, spent_seconds: float) -> None:
         self._ledger, self._study, self.spent_seconds = ledger, study, spent_seconds
         self._started: float | None = None
-        self._stopped_at: float | None = None
-        self._stopped_seconds = 0.0
 
     def seconds(self) -> float:
         """Return the study time so far, including earlier sessions."""
@@ -91,18 +91,5 @@ class StudyClock:
             heartbeat.stop()
             note()
 
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Count no time during the body."""
-        self._stopped_at = monotonic()
-        try:
-            yield
-        finally:
-            self._stopped_seconds += monotonic() - self._stopped_at
-            self._stopped_at = None
-
     def _elapsed(self) -> float:
-        if self._started is None:
-            return 0.0
-        now = monotonic() if self._stopped_at is None else self._stopped_at
-        return now - self._started - self._stopped_seconds
+        return 0.0 if self._started is None else monotonic() - self._started

@@ -7,12 +7,12 @@ from threading import Lock
 
 from prefect.logging import get_run_logger
 
-from prefect_tune.flows.options.caller import for_caller
 from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.tasks.bad_input import for_caller
 
 _MOST = 100
 """Maximum number of warnings of a study."""

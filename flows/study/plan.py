@@ -5,7 +5,7 @@ Cheap to import, because every command that shows a study needs it.
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from prefect_tune.flows.options.declared import StudyOptions
@@ -16,7 +16,6 @@ from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import as_written
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.source_state import NOTHING_KNOWN, SourceStates
 from prefect_tune.tasks.problem import Problem
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class StudyPlan:
         options: Resolved options; only options of the session are as given.
         predicts: Kind of the target; None if only the data decided it.
         aside: Dropped columns whose values are stored for the groups of a constraint.
-        quantity_digests: Digest of each quantity ever bounded, by its text.
         earlier_seconds: Seconds of algorithms in earlier studies, as in `Objective`.
         fixed_test: Columns of the ids that fix the test rows of a series, empty for groups and
             patients; None if the seed or the time decides.
@@ -57,11 +55,9 @@ class StudyPlan:
     chance_loss: float | None
     predicts: Literal["classes", "numbers"] | None = None
     aside: tuple[str, ...] = ()
-    quantity_digests: Mapping[str, str] = field(default_factory=dict)
     start_configurations: tuple[Mapping[str, Any], ...] = ()
     earlier_seconds: tuple[PortableSeconds, ...] = ()
     flow_run_id: str | None = None
-    source_states: SourceStates = NOTHING_KNOWN
     fixed_test: tuple[str, ...] | None = None
     texts: tuple[tuple[str, int], ...] = ()
 

@@ -98,5 +98,5 @@ def _check_memory(address: str, worker: Mapping[str, Any], limits: TrialLimits) 
         raise BadInput(
             f"worker {address} has a memory limit of {memory_bytes / 1e9:.3g} GB, below "
             f"--trial-memory {limits.memory_bytes / 1e9:.3g} GB; start it with a larger "
-            "--memory-limit"
+            "`--memory-limit`"
         )

@@ -7,7 +7,6 @@ of numbers in texts. A `row_reader` reads rows accordingly, `row_times` reads th
 `table` has the target. For patient `events` and their labels (`event_tables`, `ids`, `timestamps`),
 `reading` makes the data set, with a `code_table` of descriptions and ancestors; `label_faults` are
 labels that cannot be right. `code_coverage` counts the patients of each code. A study keeps its
-`dataset` and `split`, and `source_state` detects changes of its input. A `forward_split` holds out
-newer rows than it trains on, `row_ids` fix the test rows of a series, and `equal_rows` finds copies
-of rows.
+`dataset` and `split`. A `forward_split` holds out newer rows than it trains on, `row_ids` fix the
+test rows of a series, and `equal_rows` finds copies of rows.
 """

@@ -140,6 +140,10 @@ class Dataset:
 
     def digest(self) -> str:
         """Return the digest of the content, independent of its file; order counts."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         return content_digest(f"dataset {self.kind}", self._content())
 
     def _content(self) -> Iterator[bytes | memoryview]:

@@ -103,16 +103,6 @@ def holdout_share(
     return share if is_enough_held_out(dataset, split.held_out(0)) else None
 
 
-def unseen_classes(split: Split, y: NDArray[Any]) -> dict[int, int]:
-    """Return, by class, the rows held out by forward folds that no row trained on has."""
-    found: dict[int, int] = {}
-    for fold in range(split.n_folds if split.trains is not None else 0):
-        held_out = y[split.held_out(fold)]
-        for unseen in np.setdiff1d(held_out, y[split.training(fold, y)]).tolist():
-            found[unseen] = found.get(unseen, 0) + int((held_out == unseen).sum())
-    return found
-
-
 def _forward_split(  # noqa: PLR0917 - as above
     dataset: Dataset,
     n_folds: int | None,

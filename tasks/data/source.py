@@ -7,6 +7,10 @@ GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 """Texts that count as missing by default, in any kind of file."""
 
 
+_NO_FILES = ("cohort:", "sklearn:", "dataframe:")
+"""Prefixes of inputs that are not files."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """Origin of the data, as options with the names they have on the command line.
@@ -52,6 +56,12 @@ class Source:
     predicts: Literal["classes", "numbers"] | None = None
     keeps_ids: bool = False
     texts: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Files and folders of the data, the labels and the test rows."""
+        named = filter(None, (self.data, self.labels, self.test))
+        return tuple(dict.fromkeys(name for name in named if not name.startswith(_NO_FILES)))
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ discriminants, Gaussian processes and single trees have no epochs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,21 +127,6 @@ def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
         for algorithm in step.algorithms
         if any(training_of(how) for how in _recipes(algorithm, n_classes))
     )
-
-
-def reasons_at_once(step: Step, n_classes: int) -> dict[str, str]:
-    """Return why algorithms whose kind trains in epochs do not, with some values or always.
-
-    The reasons are by algorithm id, without algorithms whose kind has no epochs.
-    """
-    reasons: dict[str, str] = {}
-    for algorithm in step.algorithms:
-        for how in _recipes(algorithm, n_classes):
-            with suppress(Exception):  # an estimator that cannot be built reports why when fitted
-                model = how.model_in(build(how, seed=0))
-                if _path_of(model) and (why := why_at_once(model)):
-                    reasons.setdefault(algorithm.id, why)
-    return reasons
 
 
 def _recipes(algorithm: Algorithm, n_classes: int) -> Iterator[Recipe]:

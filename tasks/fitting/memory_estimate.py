@@ -71,10 +71,6 @@ _ORDERED_EVENT = 40
 """Bytes per event for position, code, time, age and cell while features are constructed."""
 
 
-LIBRARIES_BYTES = 300_000_000
-"""Approximate memory of a worker that has loaded its libraries."""
-
-
 class WillNotFit(MemoryError):  # noqa: N818 - reads as an outcome
     """A step was not started because it needs more memory than is available."""
 
@@ -125,17 +121,6 @@ def check_memory(
             f"{name} was not started: {largest.what} takes at least "
             f"{largest.size_bytes / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB are available"
         )
-
-
-def least_memory(models: Iterable[Algorithm], rows: int, columns: int) -> MemoryEstimate:
-    """Return the least memory that any of the models needs for a table of that size."""
-    table = MatrixSummary(rows, columns, "dense", "float32")
-    estimates = []
-    for algorithm in models:
-        arguments = {h.name: h.default_value for h in algorithm.hyperparameters.values()}
-        rule = memory_rule(algorithm, algorithm.import_path)
-        estimates.append(_largest([rule], {**arguments, **algorithm.fixed}, table))
-    return min(estimates, key=attrgetter("size_bytes"))
 
 
 def _largest(

@@ -50,22 +50,6 @@ def parse_constraint(text: str) -> QuantityBound:
     return QuantityBound(_parse_quantity(text, name, arguments), bound)
 
 
-def given_constraints(texts: Sequence[str]) -> tuple[QuantityBound, ...]:
-    """Parse the values of `--constraint`; `none` alone gives no constraints.
-
-    Raises:
-        BadInput, UnknownName: If a constraint cannot be parsed, or `none` is combined with others.
-    """
-    if "none" in texts and list(texts) != ["none"]:
-        raise BadInput(
-            "none removes all constraints",
-            option=_OPTION,
-            value="none",
-            remedy="drop none, or the other constraints",
-        )
-    return tuple(parse_constraint(text) for text in texts if text != "none")
-
-
 def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: Split) -> None:
     """Raise BadInput or UnknownName if a quantity cannot be measured or is bounded twice."""
     for position, bounded in enumerate(bounds):

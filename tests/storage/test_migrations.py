@@ -244,7 +244,6 @@ def test_studies_of_schema_3_have_their_options_and_damaged_ones_stay(
     })  # fmt: skip
     assert (plan.predicts, plan.aside, plan.data_name) == ("classes", ("a",), "table")
     assert (plan.chance_loss, plan.flow_run_id) == (0.5, "f")
-    assert plan.quantity_digests == {"latency_us": "d"}
     assert plan.start_configurations == ({"fit model": {"algorithm": "lda"}},)
 
 

@@ -14,7 +14,6 @@ from worlds import evaluation
 from prefect_tune.flows import series_run
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy
-from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.series.question import Question
 from prefect_tune.flows.series.series import Changes, HeldSeries, SeriesBusy, find_series
 from prefect_tune.flows.study.facts import ModelFacts
@@ -78,13 +77,6 @@ def test_more_new_rows_than_the_table_has_grown_by_are_noted(night) -> None:
     note = night().night.note.reason
     assert "100 of 100 rows are new" in note
     assert "--key" in note
-
-
-def test_unchanged_data_is_not_read_and_the_run_is_skipped(night, monkeypatch) -> None:
-    end(night())
-    unread = InputReader(read=lambda source: pytest.fail(f"{source.data} was read"))
-    monkeypatch.setattr(InputReader, "cached", lambda _: unread)
-    assert action(night()) == ("skip", "n-1")
 
 
 def test_the_same_rows_in_another_file_are_unchanged(night) -> None:

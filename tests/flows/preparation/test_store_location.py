@@ -64,7 +64,7 @@ def test_a_password_is_what_the_driver_takes_for_one(password) -> None:
 
 def test_a_retry_takes_no_password_either(tmp_path) -> None:
     with pytest.raises(BadInput, match="--dask"):
-        prepare_retry("s", None, store=str(tmp_path), database=None, dask="tls://ann:hidden@host:1")
+        prepare_retry("s", None, {"store": str(tmp_path), "dask": "tls://ann:hidden@host:1"})
 
 
 @pytest.mark.parametrize(

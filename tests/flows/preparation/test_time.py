@@ -11,9 +11,9 @@ from prefect_tune.flows.comparison.prepare import prepare_comparison
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.resolve import evaluation_setup, resolve
+from prefect_tune.flows.preparation.resolve import resolve
 from prefect_tune.flows.preparation.resume import CannotContinue, resume
-from prefect_tune.flows.preparation.study_input import InputReader, read_input
+from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.tuning import tune
@@ -66,7 +66,6 @@ def test_folds_of_a_study_look_forward_and_the_newest_rows_are_test_rows(timed) 
     for fold in (0, 1, 2, REFIT):
         training = times[split.training(fold, np.zeros(150, dtype=np.int32))]
         assert times[split.held_out(fold)].min() - training.max() > np.timedelta64(5, "D")
-    assert any("5 rows of the gap" in str(note) for note in study.notes)
     assert study.plan.looks_forward
 
 
@@ -141,7 +140,9 @@ def fixed_plan(study: str, fixed: tuple[str, ...], **options: object) -> Prepare
     parameters = {"data": "train.csv", "target": "target", "series": "s"}
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **parameters, **QUICK, **options})
     store = request.open_store()
-    plan, _ = resolve(request, store, InputReader(), fixed)
+    new = resolve(request, store, InputReader(), fixed)
+    new.import_into(store)
+    plan = new.plan
     assert Ledger(store.database).create_study(study, plan.problem.to_json(), plan.to_json())
     return PreparedStudy(study, plan, store)
 
@@ -167,10 +168,10 @@ def test_fixed_test_rows_stay_when_a_study_is_resumed(group) -> None:
 def test_later_data_without_a_column_of_the_ids_is_refused() -> None:
     options = {"data": "train.csv", "target": "target", "drop": ["a"]}
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **options})
-    found = read_input(request, InputReader())
+    store = request.open_store()
     with pytest.raises(BadInput, match="'a'"):
-        evaluation_setup(request, found, ("a", "b"))
-    assert evaluation_setup(request, found, ("b",)).fixed_test == ("b",)
+        resolve(request, store, InputReader(), ("a", "b"))
+    assert resolve(request, store, InputReader(), ("b",)).plan.fixed_test == ("b",)
 
 
 def test_the_seed_chooses_test_rows_of_studies_outside_a_series(prepared) -> None:

@@ -96,7 +96,6 @@ plans = st.builds(
     chance_loss=seconds,
     predicts=st.sampled_from([None, "classes", "numbers"]),
     aside=st.lists(names, max_size=2).map(tuple),
-    quantity_digests=st.dictionaries(names, names, max_size=2),
     start_configurations=st.lists(st.dictionaries(names, names, max_size=1), max_size=2).map(tuple),
     flow_run_id=st.none() | names,
 )

@@ -35,7 +35,6 @@ from prefect_tune.tasks.fitting.memory_estimate import (
     MatrixSummary,
     WillNotFit,
     check_memory,
-    least_memory,
 )
 from prefect_tune.tasks.fitting.recipe import build, effective_value, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
@@ -269,14 +268,6 @@ def test_a_matrix_that_is_larger_than_the_memory_is_refused() -> None:
         check_memory("Ridge", None, {}, wide, limit_bytes=10**9)
     for fits in (replace(wide, layout="sparse", density=1e-3), replace(wide, layout="frame")):
         check_memory("Ridge", None, {}, fits, limit_bytes=10**9)
-
-
-def test_the_least_memory_comes_from_the_smallest_model() -> None:
-    kernel = Algorithm(id="kernel", estimator="x.Kernel", memory="kernel_matrix")
-    plain = Algorithm(id="plain", estimator="x.Plain")
-    least = least_memory([kernel, plain], 100_000, 50)
-    assert least.size_bytes == 100_000 * 50 * 4
-    assert least_memory([kernel], 100_000, 50).size_bytes == 2 * 100_000**2 * 8
 
 
 def test_the_limit_is_the_machines_memory_when_none_is_given() -> None:
