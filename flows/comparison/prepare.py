@@ -111,7 +111,9 @@ def prepare_comparison(
         prepared = replace(prepared, is_compared=True)
         replicates.append(Replicate(entrant, repeat, prepared, written))
     hidden = {"study", "input"}
-    notes += [note for one in replicates for note in one.prepared.notes if note.option not in hidden]
+    notes += [
+        note for one in replicates for note in one.prepared.notes if note.option not in hidden
+    ]
     if plans:
         text = f"resuming comparison {name}: {len(plans)} of {len(design)} studies exist"
         notes.append(Note(text, "name", name))
