@@ -31,7 +31,7 @@ def folder(request, tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_a_study_of_an_earlier_schema_is_read_and_resumed(folder, request) -> None:
+def test_a_study_of_an_earlier_schema_is_read_and_resumed(folder) -> None:
     store = ArtifactStore(StoreAddress(str(folder / "store")))
     stored = Ledger(store.database).study("before")
     assert stored is not None
