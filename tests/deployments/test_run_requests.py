@@ -90,17 +90,13 @@ def test_a_run_that_is_resumed_at_once_waits_for_its_former_process(served) -> N
     assert served.n_told("twice") == 12
 
 
-def test_a_paused_run_waits_in_its_process(served) -> None:
+@pytest.mark.full
+def test_a_paused_run_ends_too(served) -> None:
     run = started(served, "paused")
     served.set_state(run, Paused(timeout_seconds=600))
-    wait_for(lambda: served.n_running("paused") == 0)
-    process = {p.pid for p in served.family()}
-    n_told = served.n_told("paused")
-    assert n_told == len(served.trials("paused")) < 12
-    served.resume(run)
-    wait_for(lambda: served.n_told("paused") == 12)
-    assert process & {p.pid for p in served.family()}  # no other process has taken over
-    wait_for(lambda: state_name(served, run) == "Completed")
+    assert_ended(served, "paused")
+    assert state_name(served, run) == "Paused"
+    assert len(served.trials("paused")) == served.n_told("paused") < 12
 
 
 def test_a_cancelled_run_leaves_a_study_that_is_resumed_as_it_was(served) -> None:

@@ -38,7 +38,7 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "methods": ("random,tpe", "flash:r=5,flash"),
     "metric": ("auroc", "f1"),
     "positive": ("yes",),
-    "constraint": ("none", "latency_us<=50", "disparate_impact(count, bins=3:6)<=60"),
+    "constraint": ("latency_us<=50", "disparate_impact(count, bins=3:6)<=60"),
     "ensemble": ("3", "auto"),
     "option": ("r=5", "variant=paper"),
     "epochs": ("10",),

@@ -27,7 +27,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "method": ("flash", "random", "admm", "smac", "tpe", "fabolas", "hyperband", "bapi", "esmbo"),
     "metric": ("auroc", "f1", "r2", "neg_log_loss", "neg_mean_squared_error", "top_k_accuracy"),
     "positive": ("yes", "no"),
-    "constraint": (["none"], ["latency_us<=50"], ["disparate_impact(count, bins=3:6)<=60"]),
+    "constraint": (["latency_us<=50"], ["disparate_impact(count, bins=3:6)<=60"]),
     "ensemble": ("single", "auto", "agnostic", 3),
     "epochs": (10,),
     "option": ({"variant": "paper"}, {"r": 5}, {"eta": 3}),
