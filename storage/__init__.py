@@ -1,15 +1,36 @@
 """Storage of artifacts, records and studies, independent of estimators and mostly of Prefect.
 
-`key` names artifacts and records. `codec` turns values into bytes: `matrices` have one canonical
-form, pickles are signed, and `arrow_files` can be memory-mapped. `files` publishes folders of bytes
-under a URL, `mapped_files` reads mapped ones, and `local_files` writes files that users name.
-`store` is the artifact store: `writer` fills its bounded `cache`, `journal` lists unfinished
-writes, `inspection` serves the commands, and `opening` ties folder and database together. `records`
-are never evicted. `ledger` stores the studies, `series` logs series of studies, and `lease` records
-which process makes or runs what. `schema` declares the tables of the one `database`, and
-`migrations` upgrade them. `masking` hides passwords, `waiting` waits for unreachable stores, and
-`notices` are warnings to the user. Only `blocks` and the signing key of `codec` use Prefect. Names
-are imported on first use, because SQLAlchemy would delay every command.
+Bytes:
+    key: Names of artifacts and records.
+    codec: Values as bytes; pickles are signed.
+    matrices: The canonical form of matrices.
+    arrow_files: Matrices that can be memory-mapped.
+    mapped_files: Reading of mapped files.
+    local_files: Files that users name.
+    files: Folders of bytes under a URL.
+Artifacts:
+    store: The artifact store.
+    writer: Writing of artifacts.
+    cache: The bounded area of artifacts.
+    journal: Unfinished writes.
+    inspection: What the commands on artifacts show.
+    records: Files that are never evicted.
+    blocks: The Prefect block of a store.
+Database:
+    schema: All tables.
+    database: Connections to SQLite or PostgreSQL.
+    opening: The claim that ties folder and database together, and upgrades.
+    ledger: Studies and their events.
+    series: Series of studies.
+    lease: Which process makes or runs what.
+    processes: Identities of processes.
+Faults:
+    masking: Hiding of passwords.
+    waiting: Waiting for unreachable stores, and deferred signals.
+    notices: Warnings to the user.
+
+Only `blocks` and the signing key of `codec` use Prefect. Names are imported on first use, because
+SQLAlchemy would delay every command.
 """
 
 from importlib import import_module

@@ -30,7 +30,6 @@ from prefect_tune.storage.waiting import (
     Cause,
     DiskFull,
     ProcessExhausted,
-    StoreForbidden,
     StoreLost,
     cause_of,
     lost_for,
@@ -80,7 +79,7 @@ class FilesLost(StoreLost):
     """The files of a store do not answer."""
 
 
-RAISED = (FilesLost, DiskFull, StoreForbidden, ProcessExhausted)
+RAISED = (FilesLost, DiskFull, ProcessExhausted)
 """Errors that fail a trial. Other errors only keep its result out of the store."""
 
 Answer = TypeVar("Answer")
@@ -329,8 +328,8 @@ class Files:
     def _reach(self, call: Callable[[], Answer]) -> Answer:
         """Make an idempotent call, waiting for the end of outages.
 
-        Raises FilesLost after a long outage, FileNotFoundError in a reachable store, and DiskFull,
-        StoreForbidden or ProcessExhausted (see `storage.waiting`).
+        Raises FilesLost after a long outage, FileNotFoundError in a reachable store, and DiskFull
+        or ProcessExhausted (see `storage.waiting`).
         """
         try:
             answer = through_outage(
@@ -343,7 +342,7 @@ class Files:
                 self._answered = False
                 raise FilesLost(f"the store {self.url} does not answer: {error}") from error
             cause = cause_of(error)
-            if cause is None or (cause == Cause.FORBIDDEN and not self.is_local):
+            if cause is None:
                 raise
             raise lost_for(cause, f"the store {self.url}", error) from error
         self._answered = True

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, insert, select
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, epoch, in_chunks
-from prefect_tune.storage.lease import ProcessIdentity
+from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.storage.schema import publication_table
 
 _LONGEST_SECONDS = 86_400.0

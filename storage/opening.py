@@ -1,28 +1,45 @@
-"""Opening a store: its folder, its database, and the claim that ties them together."""
+"""Opening of a store: its folder, its database, and the claim that ties them together.
+
+The tables of a new database are created with the claim, and those of an older one are upgraded. To
+change the tables, change them in `storage.schema`, raise `SCHEMA` there to N, and add a function to
+`_UPGRADES` that makes schema N from N - 1 with Alembic's operations:
+
+    def _to_n(op: "Operations") -> None:
+        op.add_column("trials", Column("loss", Double, nullable=True))
+
+Add columns and tables rather than drop them, because running processes of the previous version
+fail without a column they use. Likewise keep the keys of documents.
+"""
 
 import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from fsspec.utils import get_protocol
-from sqlalchemy import URL, insert, select
+from sqlalchemy import URL, Row, func, insert, inspect, select, update
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused, as_written
+from prefect_tune.storage.database import Database, DatabaseLost, as_written
 from prefect_tune.storage.files import CLAIM_FILE, RECORDS, Files, StoreAway, StoreRefused
 from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
-from prefect_tune.storage.local_files import atomic_file, make_private
+from prefect_tune.storage.local_files import atomic_file, make_private, make_private_file
 from prefect_tune.storage.masking import masked
-from prefect_tune.storage.migrations import bring_up_to_date, lock_tables
-from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, store_table
+from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, metadata, store_table
 from prefect_tune.storage.waiting import Cause, cause_of, lost_for
 
+if TYPE_CHECKING:
+    from alembic.operations import Operations
+
+_UPGRADES: dict[int, Callable[["Operations"], None]] = {}
+"""Function that makes each schema from the previous one."""
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
-"""Query for columns that all schemas have, so that a newer schema can be refused by its number."""
-_IN_MEMORY: dict[str, Database] = {}
-"""Indexes of stores in the memory of this process, by URL."""
+"""Query for columns that all schemas have, so that another schema can be refused by its number."""
+_LOCK = 0x7072_7475
+"""PostgreSQL advisory lock for changes of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +69,26 @@ def opened(
             newer version; or if a remote URL has no database.
         StoreAway: If folder or database do not answer.
     """
-    _check_remote_has_database(address)
+    if not files.is_local and not address.database:
+        raise StoreRefused(
+            f"the store {address.url} is remote, so its index needs a database that all workers "
+            "can reach; name a PostgreSQL database with --database"
+        )
     if files.is_local and address.id:
         _check_same(address, files)
     elif files.is_local and not (is_read and is_there(address, files)):
         _make_folder(address, files)
+    index = str(Path(files.root) / "index.sqlite")  # in a URL as text, `?` would end it
+    database = Database(address.database or URL.create("sqlite", database=index))
+    database.belong_to(address.id)
     try:
-        database = _database(address, files)
-        database.belong_to(address.id)
-        try:
-            return database, _claimed(address, files, database, budget_bytes)
-        except BaseException:
-            database.close()
-            raise
-    except DatabaseRefused as error:
-        is_away = isinstance(error.__cause__, DatabaseLost)
-        raise (StoreAway if is_away else StoreRefused)(str(error)) from error
+        return database, _claimed(address, files, database, budget_bytes)
+    except DatabaseLost as error:
+        database.close()
+        raise StoreAway(f"{error}; name another database with --database") from error
+    except BaseException:
+        database.close()
+        raise
 
 
 def is_there(address: StoreAddress, files: Files) -> bool:
@@ -78,11 +99,6 @@ def is_there(address: StoreAddress, files: Files) -> bool:
         raise StoreAway(f"the store {address.url} cannot be read: {error}") from error
 
 
-def lives_in_memory(database: Database) -> bool:
-    """Return whether a database is the index of an in-memory store of this process."""
-    return database in _IN_MEMORY.values()
-
-
 def _claimed(address: StoreAddress, files: Files, database: Database, budget_bytes: int) -> str:
     """Tie folder and index together, or check that they belong together; return the store's id."""
     if not address.id and database.is_missing_file() and is_there(address, files):
@@ -91,22 +107,13 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
             "the database with --database, or name a new folder with --store"
         )
     database.keep_private()
-    try:
-        schema = bring_up_to_date(database)
-    except DatabaseLost as error:
-        raise DatabaseRefused(f"{error}; name another database with --database") from error
-    if schema < FIRST_SCHEMA:
-        raise StoreRefused(
-            f"the store {address.url} has schema {schema}, from before version 0.2, but this "
-            f"version reads schemas from {FIRST_SCHEMA} on; name a new folder with --store and "
-            "start its studies there"
-        )
+    claimed = _read_claim(files)
     with database.read() as connection:
-        claimed, row = _read_claim(files), connection.execute(_ROW).first()
+        row = _row(connection)
     if row is None or claimed is None:  # new, or another process is claiming it
         with database.write() as connection:
-            lock_tables(connection)
-            claimed, row = _read_claim(files), connection.execute(_ROW).first()
+            _lock_tables(connection)
+            claimed, row = _read_claim(files), _row(connection)
             # A claim without contents and without a row: the commit of the first start failed.
             if row is None and (claimed is None or not _has_contents(files)):
                 store_id = uuid4().hex if claimed is None else claimed["index"]
@@ -117,6 +124,11 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
         with as_written(f"the schema of {database.url}"):
             schema = int(row.schema)
         _check_format(f"the database {database.url}", schema, SCHEMA)
+        if schema < FIRST_SCHEMA:
+            raise StoreRefused(
+                f"the store {address.url} was made by an older version of prefect-tune; name a new "
+                "folder with --store and start its studies there"
+            )
     if row is None or claimed is None or row.id != claimed["index"]:
         whose = f"the store at {row.url}" if row else "no store"
         raise StoreRefused(
@@ -124,17 +136,52 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
             f"database is the index of {whose}); name the database of this store with --database, "
             "or a new folder with --store"
         )
+    if schema < SCHEMA:
+        _upgrade(database)
     return str(row.id)
+
+
+def _row(connection: Connection) -> Row[tuple[str, int, str]] | None:
+    """Return the row of the database's store; None if there is none yet."""
+    if not inspect(connection).has_table(store_table.name):
+        return None
+    return connection.execute(_ROW).first()
+
+
+def _lock_tables(connection: Connection) -> None:
+    """Lock tables against other processes until a writing transaction has ended."""
+    if connection.dialect.name == "postgresql":  # SQLite has one writing transaction at a time
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
+def _upgrade(database: Database) -> None:
+    """Upgrade the tables of a store in one transaction, after copying a SQLite database."""
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext
+
+    with database.write() as connection:
+        _lock_tables(connection)
+        schema = connection.execute(select(store_table.c.schema)).scalar_one()
+        if schema == SCHEMA:  # upgraded by another process
+            return
+        if file := connection.engine.url.database if database.is_of_one_machine else None:
+            copy = Path(f"{file}.schema-{schema}")
+            make_private_file(copy)
+            with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+                source.backup(target)
+        operations = Operations(MigrationContext.configure(connection))
+        for later in range(schema + 1, SCHEMA + 1):
+            _UPGRADES[later](operations)
+        connection.execute(update(store_table).values(schema=SCHEMA))
 
 
 def _claim(
     address: StoreAddress, files: Files, connection: Connection, budget_bytes: int, store_id: str
 ) -> str:
-    connection.execute(
-        insert(store_table).values(
-            id=store_id, schema=SCHEMA, url=masked(address.url), budget_bytes=budget_bytes
-        )
-    )
+    """Create the tables, enter the store, and write its claim."""
+    metadata.create_all(connection)
+    row = {"id": store_id, "schema": SCHEMA, "url": masked(address.url)}
+    connection.execute(insert(store_table).values(**row, budget_bytes=budget_bytes))
     claim = canonical_json({"format": ARTIFACT_FORMAT, "index": store_id})
     try:
         if files.is_local:  # other processes read the claim without waiting for the lock
@@ -198,22 +245,3 @@ def _make_folder(address: StoreAddress, files: Files) -> None:
             f"the store {address.url} cannot be written: {error}; name a writable folder with "
             "--store"
         ) from error
-
-
-def _database(address: StoreAddress, files: Files) -> Database:
-    if address.database:
-        return Database(address.database)
-    if files.is_local:
-        index = str(Path(files.root) / "index.sqlite")  # in a URL as text, `?` would end it
-        return Database(URL.create("sqlite", database=index))
-    if address.url not in _IN_MEMORY:
-        _IN_MEMORY[address.url] = Database("sqlite://")
-    return _IN_MEMORY[address.url]
-
-
-def _check_remote_has_database(address: StoreAddress) -> None:
-    if get_protocol(address.url) not in ("file", "local", "memory") and not address.database:
-        raise StoreRefused(
-            f"the store {address.url} is remote, so its index needs a database that all workers "
-            "can reach; name a PostgreSQL database with --database"
-        )

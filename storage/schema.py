@@ -1,6 +1,6 @@
 """All tables of the database: JSON documents, and times in seconds since 1970.
 
-`storage.migrations` creates the tables and explains how to change one.
+`storage.opening` creates the tables and explains how to change one.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,10 @@ from sqlalchemy import (
     Table,
 )
 
-SCHEMA = 7
-"""Number of the schema. A newer version writes a higher number.
-
-`storage.migrations` upgrades lower numbers, from `FIRST_SCHEMA` on.
-"""
-FIRST_SCHEMA = 2
+SCHEMA = 8
+"""Number of the schema, in the row of the store. A newer version writes a higher number."""
+FIRST_SCHEMA = 8
+"""Oldest schema that is upgraded; earlier ones were those of development."""
 
 metadata = MetaData()
 
@@ -49,9 +47,6 @@ store_table = Table(
     Column("cache_bytes", BigInteger, nullable=False, default=0),
 )
 """The database's store: one row, locked to change the cache's totals."""
-
-revision_table = Table("alembic_version", metadata, *_keys(version_num=String(32)))
-"""The number of the schema: Alembic's table with one row, created here without Alembic."""
 
 artifact_table = Table(
     "artifacts",

@@ -21,7 +21,7 @@ from prefect_tune.storage.files import RAISED, Damaged, Files, StoreRefused, new
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.lease import HeldLease, LeaseBook
 from prefect_tune.storage.notices import warn
-from prefect_tune.storage.opening import StoreAddress, is_there, lives_in_memory, opened
+from prefect_tune.storage.opening import StoreAddress, is_there, opened
 from prefect_tune.storage.records import Records
 from prefect_tune.storage.writer import (
     DEFAULT_MEMORY_BYTES,
@@ -84,8 +84,7 @@ class ArtifactStore:
         """Write the collected usage and close the database."""
         self.index.usage.stop()
         self.leases.close()
-        if not lives_in_memory(self.database):
-            self.database.close()
+        self.database.close()
 
     def set_budget(self, budget_bytes: int) -> None:
         """Change the cache's byte budget for all processes."""

@@ -1,7 +1,7 @@
 """Outages of databases, buckets and folders: their causes, and waiting for their end.
 
-Only an unreachable store may come back by itself. Full disks and permissions need a person; file
-handles and memory belong to the process. One policy retries after growing random pauses of some
+An unreachable store may come back by itself, a full disk needs a person, and file handles belong to
+the process. Other errors are raised as they are. One policy retries after growing pauses of some
 seconds, for five minutes at most. These waits do not count as a trial's time.
 
 A signal must not interrupt an open transaction, which would block all other processes. Handlers
@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -48,89 +48,80 @@ def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator
         _WAITS.reset(token)
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """Start of a piece of work: the `monotonic` time, and the seconds waited before it."""
+class Stopwatch:
+    """Measures the seconds of work since its creation, without waits."""
 
-    at: float
-    waited: float
+    def __init__(self) -> None:
+        self.since, self.waited = monotonic(), _waited_seconds()
 
-    def own_seconds(self) -> float:
-        """Return the seconds since the start, without waits."""
-        waits = _WAITS.get()
-        waited = 0.0 if waits is None else waits.seconds - self.waited
-        return monotonic() - self.at - waited
+    def seconds(self) -> float:
+        """Return the seconds so far."""
+        return monotonic() - self.since - (_waited_seconds() - self.waited)
 
 
-def begin() -> Begun:
-    """Return the present moment."""
+def _waited_seconds() -> float:
     waits = _WAITS.get()
-    return Begun(monotonic(), 0.0 if waits is None else waits.seconds)
+    return 0.0 if waits is None else waits.seconds
 
 
 @contextmanager
-def waiting(since: Begun | None = None) -> Iterator[None]:
+def waiting(since: Stopwatch | None = None) -> Iterator[None]:
     """Count the time of the body as one wait; with `since`, the failed work before it, too."""
     waits = _WAITS.get()
     if waits is None or waits.since is not None:
         yield
         return
-    since = since or begin()
-    waits.seconds, waits.since = since.waited, since.at
+    since = since or Stopwatch()
+    waits.seconds, waits.since = since.waited, since.since
     waits.changed(waits)
     try:
         yield
     finally:
-        waits.seconds += monotonic() - since.at
+        waits.seconds += monotonic() - since.since
         waits.since = None
         waits.changed(waits)
 
 
 class _State:
-    """Nesting of `deferred_signals` in the main thread, and interrupts deferred there."""
+    """Whether signals are deferred in the main thread, and the interrupt deferred there."""
 
-    depth = 0
+    is_deferred = False
     put_off: Callable[[], None] | None = None
 
 
-@contextmanager
-def deferred_signals() -> Iterator[None]:
+def deferred_signals() -> AbstractContextManager[None]:
     """Defer signals during the body, in the main thread (the only one that gets signals)."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    _State.depth += 1
-    try:
-        yield
-    finally:
-        _State.depth -= 1
-        _raise_put_off()
+    return _deferring(is_deferred=True)
+
+
+def interruptible() -> AbstractContextManager[None]:
+    """Allow signals in a body that may take long and is safe to interrupt."""
+    return _deferring(is_deferred=False)
 
 
 @contextmanager
-def interruptible() -> Iterator[None]:
-    """Allow signals in a body that may take long and is safe to interrupt."""
+def _deferring(*, is_deferred: bool) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    depth, _State.depth = _State.depth, 0
+    former, _State.is_deferred = _State.is_deferred, is_deferred
     try:
         _raise_put_off()
         yield
     finally:
-        _State.depth = depth
+        _State.is_deferred = former
+        _raise_put_off()
 
 
 def is_put_off(interrupt: Callable[[], None]) -> bool:
     """Return whether an interrupt (a function that raises) is deferred."""
-    if _State.depth == 0:
-        return False
-    _State.put_off = interrupt
-    return True
+    if _State.is_deferred:
+        _State.put_off = interrupt
+    return _State.is_deferred
 
 
 def _raise_put_off() -> None:
-    if _State.depth == 0 and _State.put_off is not None:
+    if not _State.is_deferred and _State.put_off is not None:
         interrupt, _State.put_off = _State.put_off, None
         interrupt()
 
@@ -140,7 +131,6 @@ class Cause(StrEnum):
 
     AWAY = auto()
     FULL = auto()
-    FORBIDDEN = auto()
     PROCESS = auto()
 
 
@@ -151,7 +141,6 @@ _BY_NAME = {
         "ECONNREFUSED", "ECONNRESET", "ENOLINK", "ECOMM", "EAGAIN",
     ),
     Cause.FULL: ("ENOSPC", "EDQUOT"),
-    Cause.FORBIDDEN: ("EROFS", "EACCES", "EPERM"),
     Cause.PROCESS: ("EMFILE", "ENFILE", "ENOMEM"),
 }  # fmt: skip
 _BY_ERRNO = {
@@ -161,24 +150,20 @@ _BY_ERRNO = {
     if hasattr(errno, name)  # EREMOTEIO is missing on some systems
 }
 _BY_SQLITE_CODE = {
-    sqlite3.SQLITE_FULL: Cause.FULL,
-    sqlite3.SQLITE_PERM: Cause.FORBIDDEN,
-    sqlite3.SQLITE_READONLY: Cause.FORBIDDEN,
-    sqlite3.SQLITE_READONLY_DBMOVED: Cause.AWAY,
-    sqlite3.SQLITE_NOMEM: Cause.PROCESS,
-    sqlite3.SQLITE_IOERR_NOMEM: Cause.PROCESS,
+    sqlite3.SQLITE_BUSY: Cause.AWAY,
     sqlite3.SQLITE_IOERR: Cause.AWAY,
     sqlite3.SQLITE_CANTOPEN: Cause.AWAY,
+    sqlite3.SQLITE_PROTOCOL: Cause.AWAY,
+    sqlite3.SQLITE_FULL: Cause.FULL,
+    sqlite3.SQLITE_NOMEM: Cause.PROCESS,
 }
-"""Causes by extended or primary result code; `SqliteFile.cause_of` resolves the last two."""
-_POSTGRES_FULL = "53100"
-_STATUS_FULL = 507
+"""Causes by primary result code."""
 _CODES_FULL = {
     "EntityTooLargeForQuota", "InsufficientStorage", "QuotaExceeded", "QuotaExceededException",
     "StorageQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull",
-    "storageQuotaExceeded", "507",
+    "storageQuotaExceeded", "507", "53100",
 }  # fmt: skip
-"""Error codes of object stores without room."""
+"""Codes of object stores, HTTP and PostgreSQL for lack of room."""
 
 
 def cause_of(error: BaseException) -> Cause | None:
@@ -187,24 +172,18 @@ def cause_of(error: BaseException) -> Cause | None:
     if any(map(_says_full, _chain(error))):
         return Cause.FULL
     if isinstance(error, sqlite3.Error):
-        code = getattr(error, "sqlite_errorcode", 0)
-        return _BY_SQLITE_CODE.get(code) or _BY_SQLITE_CODE.get(code & 0xFF)
-    if isinstance(error, OSError):
-        return _BY_ERRNO.get(error.errno or 0)
-    return None
+        return _BY_SQLITE_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    return _BY_ERRNO.get(error.errno or 0) if isinstance(error, OSError) else None
 
 
 def _says_full(error: BaseException) -> bool:
-    if getattr(error, "sqlstate", None) == _POSTGRES_FULL:
-        return True
+    names = ("code", "error_code", "status", "status_code", "sqlstate")
+    codes = [getattr(error, name, None) for name in names]
     response = getattr(error, "response", None)
-    codes = [getattr(error, name, None) for name in ("code", "error_code", "status", "status_code")]
     if isinstance(response, dict):  # from botocore
         codes.append(response.get("Error", {}).get("Code"))
         codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    return any(
-        code == _STATUS_FULL or (isinstance(code, str) and code in _CODES_FULL) for code in codes
-    )
+    return not _CODES_FULL.isdisjoint(map(str, codes))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -224,38 +203,23 @@ class DiskFull(StoreLost):
     """The store has no room left; waiting does not help."""
 
 
-class StoreForbidden(StoreLost):
-    """The store may no longer be read or written."""
-
-
 class ProcessExhausted(RuntimeError):  # noqa: N818 - the name states the event
-    """This process or machine has no file handles or memory left; the store is fine."""
+    """This process lacks file handles or memory, or lost its own; the store is fine."""
 
 
 def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | ProcessExhausted:
     """Return the error to raise for a cause other than `Cause.AWAY`, naming the store."""
-    why = _named(getattr(error, "orig", None) or error)
+    why = str(getattr(error, "orig", None) or error).split("\n", 1)[0]
     if cause == Cause.FULL:
         return DiskFull(
             f"{where} has no room left ({why}); free space there, for example with `prefect-tune "
             "artifacts prune` or a smaller --cache-budget, or name another --store; the same "
             "command then resumes the study"
         )
-    if cause == Cause.FORBIDDEN:
-        return StoreForbidden(
-            f"{where} can no longer be read or written ({why}); mount it writable or give this "
-            "user access again; the same command then resumes the study"
-        )
     return ProcessExhausted(
         f"process {os.getpid()} has no file handles or memory left ({why}); close files that an "
         "algorithm leaves open, or raise the limit with `ulimit -n`"
     )
-
-
-def _named(error: BaseException) -> str:
-    number = error.errno if isinstance(error, OSError) else None
-    name = "" if number is None else f"{errno.errorcode.get(number, number)}: "
-    return f"{name}{error}".split("\n", 1)[0]
 
 
 OUTAGE_VARIABLE = "PREFECT_TUNE_OUTAGE_SECONDS"
@@ -292,48 +256,25 @@ def through_outage(
     """
     if interrupt_behind(sys.exception()) is not None:
         return call()
-
-    def is_waited_out(error: BaseException) -> bool:
-        notes = (getattr(one, "__notes__", ()) for one in _chain(error))
-        return is_outage(error) and not any(_WAITED_OUT in some for some in notes)
-
-    begun = begin()
-    try:
-        return call()
-    except Exception as error:
-        if not is_waited_out(error):
-            raise
-        why = masked(str(error).split("\n", 1)[0])
-        warn("outage", f"waiting at most {outage_seconds():g} s: {why}", masked(what))
-    from tenacity import (  # noqa: PLC0415 - needed only during an outage
-        Retrying,
-        retry_if_exception,
-        stop_after_delay,
-        wait_random_exponential,
-    )
-
-    def pause(seconds: float) -> None:
-        with waiting(begun), interruptible():
-            sleep(seconds)
-
-    def again() -> Result:
-        nonlocal begun
-        begun = begin()
-        return call()
-
-    pause(_FIRST_PAUSE_SECONDS)
-    try:
-        return Retrying(
-            retry=retry_if_exception(is_waited_out),
-            wait=wait_random_exponential(_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS),
-            stop=stop_after_delay(outage_seconds()),
-            sleep=pause,
-            reraise=True,
-        )(again)
-    except Exception as error:
-        if is_waited_out(error):
-            error.add_note(_WAITED_OUT)
-        raise
+    pause, until = _FIRST_PAUSE_SECONDS, 0.0
+    while True:
+        stopwatch = Stopwatch()
+        try:
+            return call()
+        except Exception as error:
+            notes = [note for one in _chain(error) for note in getattr(one, "__notes__", ())]
+            if not is_outage(error) or _WAITED_OUT in notes:
+                raise
+            if not until:
+                until = monotonic() + outage_seconds()
+                why = str(error).split("\n", 1)[0]
+                warn("outage", f"waiting at most {outage_seconds():g} s: {why}", what)
+            elif monotonic() > until:
+                error.add_note(_WAITED_OUT)
+                raise
+        with waiting(stopwatch), interruptible():
+            sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
 
 OWN_THREAD = "prefect-tune"

@@ -84,9 +84,9 @@ def _check_environment(
             continue
         if name == INDEX_MACHINE:
             raise BadInput(
-                f"worker {address} runs on {environment[name].name}, but the store's index is a "
-                f"SQLite file, which only processes on {here.name} can share; use a database that "
-                "all workers reach, with --database postgresql+psycopg://user@host/name"
+                f"worker {address} runs on another machine, but the store's index is a SQLite "
+                "file, which only processes of one machine can share; use a database that all "
+                "workers reach, with --database postgresql+psycopg://user@host/name"
             )
         raise BadInput(f"worker {address} has {name} {environment[name]}; the flow has {here}")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from prefect_tune.storage.masking import MaskedStream
+from prefect_tune.storage.masking import masked_output
 
 _MOST_BYTES = 8_000_000
 """Size of the file at which its beginning is dropped."""
@@ -72,8 +72,7 @@ class Output:
         if is_cut:
             data = data[-_KEPT_BYTES:]
             data = data[data.find(b"\n", 0, _LONGEST_LINE) + 1 :]
-        masks = MaskedStream(secrets)
-        return Printed(masks.feed(data) + masks.finish(), is_cut)
+        return Printed(masked_output(data, secrets), is_cut)
 
     def _size(self) -> int:
         return os.fstat(self._file).st_size

@@ -9,8 +9,8 @@ import sklearn
 
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.storage.codec import key_fingerprint
-from prefect_tune.storage.lease import Machine
-from prefect_tune.storage.waiting import begin
+from prefect_tune.storage.processes import machine
+from prefect_tune.storage.waiting import Stopwatch
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -37,7 +37,7 @@ def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
     Raises:
         StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.
     """
-    begun = begin()
+    stopwatch = Stopwatch()
     with loading(), one_thread():
         store, problem = open_store(context.store), context.problem
         load_dataset(store, problem.dataset)
@@ -47,7 +47,7 @@ def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
                 if path:
                     with suppress(Exception):
                         imported(path)
-    return begun.own_seconds()
+    return stopwatch.seconds()
 
 
 def worker_environment(context: StudyContext) -> dict[str, Any]:
@@ -74,5 +74,5 @@ def worker_environment(context: StudyContext) -> dict[str, Any]:
         "scikit-learn": sklearn.__version__,
         "prefect-tune": version("prefect-tune"),
         "signing key with the fingerprint": key_fingerprint(),
-        INDEX_MACHINE: Machine.this_one() if store.database.is_of_one_machine else None,
+        INDEX_MACHINE: machine() if store.database.is_of_one_machine else None,
     }

@@ -14,11 +14,9 @@ from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import (
-    Begun,
     DiskFull,
-    StoreForbidden,
     StoreLost,
-    begin,
+    Stopwatch,
     through_outage,
     waits_counted,
 )
@@ -98,7 +96,7 @@ def _evaluated(
     space: Space | None,
     pilot_seconds: float | None,
 ) -> Evaluation | Failure:
-    begun, load_seconds = begin(), 0.0
+    stopwatch, load_seconds = Stopwatch(), 0.0
     path_run: PathRun | None = None
     shown: Pilot | None = None
     try:
@@ -106,14 +104,14 @@ def _evaluated(
             space = space or context.problem.find_space()
             pipeline = space.pipeline(query.configuration.path)
             load_seconds = load(context, (algorithm for _, algorithm in pipeline))
-            begun = begin()
+            stopwatch = Stopwatch()
             path_run = PathRun(context, query, space=space)
             is_served = path_run.is_served(len(path_run.steps) - 1)
             if pilot_seconds is not None and not is_served and context.epochs is None:
                 shown = _pilot(path_run, space, pilot_seconds)
             with path_run.pinned() if context.use_cache else nullcontext():
                 path_run.run_all()
-                evaluation = _evaluation(path_run, begun)
+                evaluation = _evaluation(path_run, stopwatch)
                 return replace(evaluation, load_seconds=load_seconds, pilot=shown)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
@@ -126,7 +124,7 @@ def _evaluated(
             traceback=masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,
             fold=failed.fold if failed else None,
-            cost_seconds=begun.own_seconds(),
+            cost_seconds=stopwatch.seconds(),
             steps=path_run.costs() if path_run else (),
             load_seconds=load_seconds,
             pilot=cause.pilot if isinstance(cause, WillNotEnd) else shown,
@@ -141,18 +139,18 @@ def _kind(cause: BaseException) -> FailureKind:
 
 def _pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | None:
     """Return the result of a pilot, or None if the pilot fails; raise WillNotEnd if too slow."""
-    begun = begin()
+    stopwatch = Stopwatch()
     try:
         shown = pilot(path_run, space, limit_seconds)
     except Exception:  # a pilot may fail for lack of rows
         return None
-    shown = replace(shown, own_seconds=begun.own_seconds())
+    shown = replace(shown, own_seconds=stopwatch.seconds())
     if shown.is_over_limit:
         raise WillNotEnd(shown)
     return shown
 
 
-def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
+def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
     learning = path_run.learning
     models = [path_run.nodes(fold)[-1] for fold in path_run.folds]
     if learning is None:
@@ -164,7 +162,7 @@ def _evaluation(path_run: PathRun, begun: Begun) -> Evaluation:
     constraints = measure(path_run, path_run.context.quantities)
     risks = measure_risks(path_run, models)
     path_run.store.index.flush()
-    cost_seconds = begun.own_seconds()
+    cost_seconds = stopwatch.seconds()
     steps = path_run.costs()
     saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)
     saved += sum(model.earlier_seconds for model in models if not model.hit)
@@ -210,8 +208,7 @@ def run_trial(
     try:
         came = evaluate_query(context, asked, space, pilot_seconds)
     except StoreLost as error:
-        is_final = isinstance(error, DiskFull | StoreForbidden)
-        return TrialOutcome(lost=str(error), is_lost_to_all=is_final)
+        return TrialOutcome(lost=str(error), is_lost_to_all=isinstance(error, DiskFull))
     if isinstance(came, Evaluation):
         return TrialOutcome(came)
     return TrialOutcome(failure=came)

@@ -15,8 +15,8 @@ from prefect_tune.storage.cache.bounded import CHEAP, NO_ROOM
 from prefect_tune.storage.cache.entry import Entry, Selection
 from prefect_tune.storage.inspection import part_of, repair, verify
 from prefect_tune.storage.key import artifact_folder
-from prefect_tune.storage.lease import ProcessIdentity
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.storage.schema import publication_table
 
 POSTGRES_IN_FULL = pytest.mark.parametrize(
@@ -201,7 +201,7 @@ class StoreContract:
         store.files.publish(folder, "place", store.files.encode(folder, {"x": 1}))
         assert verify(store).is_sound  # its writer may still live
         assert store.sweep() == 0
-        dead = replace(ProcessIdentity.this_process(), started=0.0).to_text()
+        dead = ProcessIdentity.this_process()._replace(started=0.0).to_text()
         with store.database.write() as connection:
             connection.execute(update(publication_table).values(holder=dead))
         assert store.sweep() == 1

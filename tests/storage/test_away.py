@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import sleep
@@ -19,6 +19,7 @@ from prefect_tune.storage.database import DatabaseLost
 from prefect_tune.storage.files import Damaged, FilesLost, StoreAway, new_place
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by, warn
 from prefect_tune.storage.waiting import OUTAGE_VARIABLE
@@ -58,10 +59,7 @@ class Folder:
             # Moved at once: a thread may write to its database while its files are removed.
             self.path.rename(self.path.with_name("other"))
         assert not self.path.exists()
-        if self.kind == "copied":
-            shutil.copytree(self.hidden, self.path)
-        else:
-            self.hidden.rename(self.path)
+        self.hidden.rename(self.path)
 
     @contextmanager
     def away_for_a_while(self, seconds: float = AWAY_SECONDS) -> Iterator[None]:
@@ -91,7 +89,7 @@ def _hear_earlier_warnings() -> None:
         pass
 
 
-OTHER_KINDS = ("empty", "a file", "another store", "copied")
+OTHER_KINDS = ("empty", "a file", "another store")
 
 
 @pytest.fixture(params=["moved", *(pytest.param(k, marks=pytest.mark.full) for k in OTHER_KINDS)])
@@ -167,23 +165,26 @@ OPERATIONS: list[Callable[[ArtifactStore], Any]] = [
 def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, work) -> None:
     heard: list[Notice] = []
     with noticed_by(heard.append), folder.away_for_a_while():
+        store.database.close()  # as at the renewal of a lease
         assert work(store)
     assert {notice.kind for notice in heard} - {"usage"} == {"outage"}  # uses are written meanwhile
     assert not verify(store).missing or work is clear
 
 
-def test_nothing_is_written_to_the_folder_that_was_moved_away(store, folder) -> None:
-    ledger = Ledger(store.database)
-    assert ledger.create_study("before", {}, {})  # there is an open connection
-    with folder.away_for_a_while(3 * AWAY_SECONDS):
+def test_nothing_is_written_to_a_folder_that_was_moved_away_before_a_renewal(store, folder) -> None:
+    ledger, book = Ledger(store.database), LeaseBook(store.database, lease_seconds=0.6)
+    assert book.acquire("study before")
+    assert ledger.create_study("before", {}, {})
+    with folder.away_for_a_while(4 * AWAY_SECONDS):
+        sleep(AWAY_SECONDS)  # for a renewal
         late = threading.Thread(target=ledger.create_study, args=("late", {}, {}))
         late.start()
         sleep(AWAY_SECONDS)
-        with sqlite3.connect(folder.hidden / "index.sqlite") as hidden:
+        with closing(sqlite3.connect(folder.hidden / "index.sqlite")) as hidden:
             assert hidden.execute("SELECT name FROM studies").fetchall() == [("before",)]
-        hidden.close()
     late.join()
     assert set(ledger.study_names()) == {"before", "late"}
+    book.close()
 
 
 def test_a_worker_that_opens_a_known_store_does_not_make_another(store, folder) -> None:
@@ -201,6 +202,7 @@ def test_a_store_that_stays_away_is_lost_and_later_calls_do_not_wait(
 ) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
     folder.take_away()
+    store.database.close()
     heard: list[Notice] = []
     with noticed_by(heard.append):  # in any thread: the one that counts uses may wait first
         with pytest.raises(FilesLost):

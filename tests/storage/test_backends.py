@@ -26,9 +26,3 @@ class TestS3WithPostgres(StoreContract):
     @pytest.fixture
     def address(self, bucket: str, postgres) -> Iterator[StoreAddress]:
         return StoreAddress(f"s3://{bucket}/{uuid4().hex}", postgres.new_database())
-
-
-class TestMemory(StoreContract):
-    @pytest.fixture
-    def address(self) -> StoreAddress:
-        return StoreAddress(f"memory://{uuid4().hex}")

@@ -7,13 +7,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Barrier, Event
-from time import sleep
+from threading import Barrier
 
 import pytest
 from contracts.store import POSTGRES_IN_FULL, made, put
@@ -274,28 +272,6 @@ def test_publications_are_finished(either_store) -> None:
         connection.execute(insert(publication_table).values(started=epoch()), rows)
     either_store.index.journal.finish(KEYS)
     assert either_store.index.journal.under_way() == []
-
-
-def test_threads_take_turns_at_a_database_in_memory() -> None:
-    database = Database("sqlite://")
-    entered = Event()
-
-    def add(number: int) -> None:
-        with database.write() as connection:
-            entered.set()
-            sleep(0.02)
-            connection.execute(text("INSERT INTO seen VALUES (:n)"), {"n": number})
-
-    with database.write() as connection:
-        connection.execute(text("CREATE TABLE seen (n INTEGER)"))
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(add, 1)
-        assert entered.wait(10)
-        second = pool.submit(add, 2)
-        first.result()
-        second.result()
-    with database.read() as connection:
-        assert set(connection.execute(text("SELECT n FROM seen")).scalars()) == {1, 2}
 
 
 @pytest.mark.slow

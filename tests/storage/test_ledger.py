@@ -17,7 +17,8 @@ from sqlalchemy import event, text, update
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage import ledger as module
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.lease import LeaseBook, LeaseLost, ProcessIdentity
+from prefect_tune.storage.lease import LeaseBook, LeaseLost
+from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.storage.schema import lease_table
 
 
@@ -83,7 +84,7 @@ def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(store) -> None:
     ledger = Ledger(store.database, lease="study s")
     ledger.append("s", "ask", {}, {"number": 0, "state": "waiting"})
     with store.database.write() as connection:  # as another process takes over what has expired
-        other = replace(ProcessIdentity.this_process(), pid=1).to_text()
+        other = ProcessIdentity.this_process()._replace(pid=1).to_text()
         connection.execute(update(lease_table).values(holder=other))
     for change in CHANGES.values():
         with pytest.raises(LeaseLost, match="study s"):
@@ -188,8 +189,8 @@ class OtherProcess:
             import sys
             from prefect_tune.storage import Ledger
             from prefect_tune.storage.database import Database
-            from prefect_tune.storage.lease import ProcessIdentity
             from prefect_tune.storage.lease import LeaseBook
+            from prefect_tune.storage.processes import ProcessIdentity
             # As on another machine, where nobody knows whether the holder lives.
             ProcessIdentity.is_alive = ProcessIdentity.is_dead = lambda self: False
             database = Database({url!r})

@@ -4,19 +4,18 @@ import json
 import re
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused
-from prefect_tune.storage.database import Database, DatabaseLost, DatabaseRefused
+from prefect_tune.storage.database import Database, DatabaseLost
 from prefect_tune.storage.masking import (
-    MaskedStream,
     has_password,
     masked,
+    masked_output,
     masked_values,
     passwords_in,
 )
-from prefect_tune.storage.migrations import bring_up_to_date
 from prefect_tune.tasks.bad_input import BadInput
 
 URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"
@@ -29,25 +28,6 @@ LETTERS = st.characters(categories=("Lu", "Ll", "Nd"), include_characters="-_.!$
 def test_a_password_is_never_shown(word: str) -> None:
     shown = masked(f"at x://ann:{word}@db.example/tune now")
     assert shown == "at x://ann:***@db.example/tune now"
-
-
-FORMER_USER = re.compile(
-    r"""(?P<before>\b[a-z][a-z0-9+.-]*://[^\s:/@"']*:)(?!\d{1,5}[/?#])(?P<password>[^\s"']+)(?=@)""",
-    re.IGNORECASE,
-)
-"""What finds users' passwords in one pattern, in a time that grows with the square of a word."""
-
-PARTS = ["://", "Ab", *":@/?#a1_.+-\u017f '\""]
-
-
-@pytest.mark.slow
-@given(st.lists(st.sampled_from(PARTS), max_size=24).map("".join))
-@example("1a://b:c@d").via("no scheme")
-@example("a.1://b:c@d a://b:1/c://d:e@@f@g")
-@settings(max_examples=300)
-def test_users_passwords_match_one_pattern(text: str) -> None:
-    assert masked(text) == FORMER_USER.sub(r"\g<before>***", text)
-    assert has_password(f"{text} ") >= (FORMER_USER.search(text) is not None)
 
 
 @pytest.mark.slow
@@ -94,7 +74,7 @@ def test_all_texts_of_a_document_are_masked() -> None:
 
 
 def test_addresses_and_errors_do_not_show_it() -> None:
-    errors = [error(f"no {URL}") for error in (StoreRefused, StoreLost, DatabaseRefused, BadInput)]
+    errors = [error(f"no {URL}") for error in (StoreRefused, StoreLost, BadInput)]
     errors.append(BadInput("cannot be used", option="database", value=URL))
     address = StoreAddress("ftp://ann:se:cret@files.example/store", URL)
     shown = [repr(address), *map(str, errors)]
@@ -105,49 +85,30 @@ def test_addresses_and_errors_do_not_show_it() -> None:
 
 def test_a_database_that_does_not_answer_is_named_without_it() -> None:
     database = Database("postgresql+psycopg://ann:se:cret@127.0.0.1:1/tune")
-    with pytest.raises(DatabaseLost) as refused:
-        bring_up_to_date(database)
+    with pytest.raises(DatabaseLost) as refused, database.read():
+        pytest.fail("nobody answers")
     assert "cret" not in str(refused.value)
     assert "ann:***@127.0.0.1" in str(refused.value)
 
 
-STREAMED_URL = "postgresql://me:gehéim@host/db"
-
-TEXT = f"step 1\n{STREAMED_URL} and ?password=geheim\r100 %"
-
-
-def through(stream: MaskedStream, *pieces: bytes) -> bytes:
-    return b"".join(map(stream.feed, pieces)) + stream.finish()
+def test_passwords_in_printed_bytes_are_masked() -> None:
+    printed = "step 1\npostgresql://me:gehéim@host/db and ?password=geheim\r100 %"
+    shown = "step 1\npostgresql://me:***@host/db and ?password=***\r100 %"
+    assert masked_output(printed.encode()) == shown.encode()
 
 
-def test_a_password_is_masked_wherever_the_stream_is_cut() -> None:
-    data, expected = TEXT.encode(), masked(TEXT).encode()
-    assert b"geh" not in expected
-    for cut in range(len(data)):
-        assert through(MaskedStream(), data[:cut], data[cut:]) == expected
-    assert through(MaskedStream(), *(bytes([byte]) for byte in data)) == expected
-
-
-def test_nothing_of_a_password_is_shown_before_its_end_is_known() -> None:
-    stream = MaskedStream()
-    assert stream.feed(b"to postgresql://me:geh") == b"to "
-    assert stream.finish() == b"postgresql://me:***"  # its writer was killed
+def test_a_password_that_was_cut_while_it_was_printed_is_masked() -> None:
+    assert masked_output(b"to postgresql://me:geh") == b"to postgresql://me:***"
+    assert masked_output(b"at http://host:4200") == b"at http://host:4200"
 
 
 def test_a_known_password_is_masked_outside_urls() -> None:
     secrets = list(passwords_in("postgresql://me:p%40ss%2Fword@host/db?password=other"))
     data = b"I know p@ss/word, p%40ss%2Fword and other"
-    assert through(MaskedStream(secrets), data[:10], data[10:]) == b"I know ***, *** and ***"
+    assert masked_output(data, secrets) == b"I know ***, *** and ***"
     assert not list(passwords_in("postgresql://me:abc@host/db"))  # too many words would go
 
 
 @pytest.mark.parametrize("data", [bytes(range(128, 256)), b"\xff\xfe\n\x00", "é".encode() * 3])
 def test_bytes_that_are_no_text_pass_unchanged(data) -> None:
-    assert through(MaskedStream(), data[:1], data[1:]) == data
-
-
-def test_a_word_without_end_is_not_withheld_for_ever() -> None:
-    stream, data = MaskedStream(), b"x" * 1000
-    shown = sum(len(stream.feed(data)) for _ in range(1000))
-    assert shown > 900_000
-    assert shown + len(stream.finish()) == 1_000_000
+    assert masked_output(data) == data

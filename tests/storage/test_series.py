@@ -9,7 +9,8 @@ from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage import series as module
-from prefect_tune.storage.lease import LeaseLost, ProcessIdentity
+from prefect_tune.storage.lease import LeaseLost
+from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.series import SeriesLog, series_lease
 
@@ -58,7 +59,7 @@ def test_a_process_without_the_lease_changes_nothing(either_store) -> None:
     assert either_store.leases.acquire(series_lease("n"))
     log.append("n", "run", "n-1", {})
     with either_store.database.write() as connection:  # as another process takes over
-        other = replace(ProcessIdentity.this_process(), pid=1).to_text()
+        other = ProcessIdentity.this_process()._replace(pid=1).to_text()
         connection.execute(update(lease_table).values(holder=other))
     for change in (lambda: log.append("n", "run", "n-2", {}), lambda: log.delete("n")):
         with pytest.raises(LeaseLost, match="series n"):

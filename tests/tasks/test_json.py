@@ -13,7 +13,7 @@ from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.storage.lease import ProcessIdentity
+from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary

@@ -1,0 +1,92 @@
+"""Identities of processes across machines, with the standard library and `psutil` alone."""
+
+import json
+import os
+import socket
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+_PROC = Path("/proc")
+_STARTTIME = 19
+"""Index of `starttime` among the fields after the name in parentheses; see proc(5)."""
+
+
+class ProcessIdentity(NamedTuple):
+    """A process, unique over time: the boot of its machine, its id, and its start."""
+
+    boot: str
+    pid: int
+    started: float
+    host: str
+    """Name of the machine, for messages."""
+
+    @classmethod
+    def this_process(cls) -> "ProcessIdentity":
+        """Return the identity of this process."""
+        return _identity(os.getpid())
+
+    def is_dead(self) -> bool:
+        """Return whether the process certainly ended; False for other machines."""
+        return self.boot == _boot() and not is_running(self.pid, self.started)
+
+    def is_alive(self) -> bool:
+        """Return whether the process certainly runs; False for other machines."""
+        return self.boot == _boot() and is_running(self.pid, self.started)
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+    def to_text(self) -> str:
+        """Return all fields as JSON."""
+        return json.dumps(self)
+
+    @classmethod
+    def from_text(cls, text: str) -> "ProcessIdentity":
+        """Invert `to_text`."""
+        return cls(*json.loads(text))
+
+
+@cache
+def _identity(pid: int) -> ProcessIdentity:
+    return ProcessIdentity(_boot(), pid, process_start(pid), socket.gethostname())
+
+
+@cache
+def machine() -> str:
+    """Return the id of this machine's boot, which its containers share; else its name."""
+    boot = _PROC / "sys/kernel/random/boot_id"
+    return boot.read_text().strip() if boot.exists() else socket.gethostname()
+
+
+@cache
+def _boot() -> str:
+    """Return `machine`, and the namespace of this container's process ids."""
+    namespace = _PROC / "self/ns/pid"
+    return f"{machine()} {namespace.readlink()}" if namespace.is_symlink() else machine()
+
+
+def process_start(pid: int) -> float:
+    """Return a number that identifies a process among all with the same id since the boot.
+
+    On Linux, it is clock ticks since the boot, because psutil derives start times from the wall
+    clock, which is corrected now and then. Raises psutil.NoSuchProcess.
+    """
+    if not (_PROC / "self/stat").exists():
+        return psutil.Process(pid).create_time()
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        raise psutil.NoSuchProcess(pid) from None
+    return float(stat.rpartition(")")[2].split()[_STARTTIME])
+
+
+def is_running(pid: int, started: float) -> bool:
+    """Return whether the process that started then runs; a zombie has ended."""
+    try:
+        is_same = process_start(pid) == started
+        return is_same and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
