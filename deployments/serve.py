@@ -5,9 +5,9 @@ A restart keeps each schedule active or paused, as set in Prefect.
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from importlib.resources import files
 from typing import Any
@@ -24,9 +24,7 @@ from prefect.types.entrypoint import EntrypointType
 
 from prefect_tune.deployments.server.embedded import launched_server
 from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
-from prefect_tune.optimizers.converter import from_document
 
-_START_SECONDS = 30.0
 _WITHOUT_EVENTS = (
     "this server records no events, so automations do not fire: other runs use it, and it was "
     "started without event services. To get them, restart serve when these runs have ended"
@@ -41,8 +39,8 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
         if not server.has_events:
             say(_WITHOUT_EVENTS)
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
-        for declared in declared_deployments():
-            deployment = _deployment(declared)
+        for flow, declared in declared_deployments():
+            deployment = _deployment(flow, declared)
             runner.add_deployment(deployment)
             say(f"serving {deployment.full_name}")
         say(
@@ -61,25 +59,18 @@ async def _run_until_signal(runner: Runner) -> None:
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     numbers: list[int] = []
 
-    def end(number: int) -> None:
+    def end(number: int, *_: Any) -> None:
         numbers.append(number)
-        came.set()
-
-    def end_by_sigterm(*_: Any) -> None:
-        loop.call_soon_threadsafe(end, signal.SIGTERM)
+        loop.call_soon_threadsafe(came.set)
 
     # The runner handles SIGTERM from its start, and would end without an error.
-    runner.handle_sigterm = end_by_sigterm  # type: ignore[method-assign]
+    runner.handle_sigterm = end  # type: ignore[method-assign]
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             loop.add_signal_handler(number, end, number)
     running = asyncio.create_task(runner.start())
     ended = asyncio.create_task(came.wait())
     await asyncio.wait((running, ended), return_when=asyncio.FIRST_COMPLETED)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_START_SECONDS):
-            while not (runner.started or running.done()):  # noqa: ASYNC110 - the runner has no such event
-                await asyncio.sleep(0.05)
     if runner.started:
         await runner.astop()  # cancelling would leave its temporary folder
     else:
@@ -90,44 +81,24 @@ async def _run_until_signal(runner: Runner) -> None:
         raise EndedBySignal(numbers[0])
 
 
-@dataclass(frozen=True)
-class DeclaredDeployment:
-    """A deployment of `prefect.yaml`, with Prefect's field names."""
-
-    name: str
-    description: str
-    tags: list[str]
-    parameters: dict[str, Any]
-    schedules: list[dict[str, Any]]
-    concurrency_limit: dict[str, Any]
-    entrypoint: str
-
-    @property
-    def flow(self) -> Flow[..., Any]:
-        """The flow that the entry point names."""
-        module, _, name = self.entrypoint.partition(":")
-        found: Flow[..., Any] = getattr(import_module(module), name)
-        return found
-
-
-def declared_deployments() -> list[DeclaredDeployment]:
-    """Return the deployments of `prefect.yaml`."""
+def declared_deployments() -> list[tuple[Flow[..., Any], dict[str, Any]]]:
+    """Return the deployments of `prefect.yaml`, each with its flow."""
     text = files("prefect_tune.deployments").joinpath("prefect.yaml").read_text()
-    return from_document(list[DeclaredDeployment], yaml.safe_load(text)["deployments"])
+    found = []
+    for declared in yaml.safe_load(text)["deployments"]:
+        module, _, name = declared["entrypoint"].partition(":")
+        found.append((getattr(import_module(module), name), declared))
+    return found
 
 
-def _deployment(declared: DeclaredDeployment) -> RunnerDeployment:
-    flow = declared.flow
-    active = _active_schedules(f"{flow.name}/{declared.name}")
-    schedules = [Schedule(**schedule) for schedule in declared.schedules]
+def _deployment(flow: Flow[..., Any], declared: Mapping[str, Any]) -> RunnerDeployment:
+    active = _active_schedules(f"{flow.name}/{declared['name']}")
+    schedules = [Schedule(**schedule) for schedule in declared["schedules"]]
     deployment = flow.to_deployment(
-        name=declared.name,
-        description=declared.description,
-        tags=declared.tags,
-        parameters=declared.parameters,
+        **{key: declared[key] for key in ("name", "description", "tags", "parameters")},
         entrypoint_type=EntrypointType.MODULE_PATH,
         schedules=[replace(s, active=active.get(s.slug or "", s.active)) for s in schedules],
-        concurrency_limit=ConcurrencyLimitConfig(**declared.concurrency_limit),
+        concurrency_limit=ConcurrencyLimitConfig(**declared["concurrency_limit"]),
     )
     assert isinstance(deployment, RunnerDeployment)  # noqa: S101 - a coroutine only in async code
     return deployment

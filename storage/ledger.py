@@ -23,7 +23,6 @@ from prefect_tune.storage.schema import (
     trial_table,
 )
 
-_EVENTS = select(event_table.c.sequence, event_table.c.kind, event_table.c.body, event_table.c.at)
 _ROWS_AT_ONCE = 500
 """Documents in memory at a time when streaming."""
 
@@ -58,7 +57,6 @@ class Ledger:
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
-        self._last_sequence: dict[str, int] = {}
 
     def create_study(
         self,
@@ -129,7 +127,10 @@ class Ledger:
             if "sequence" in event:  # an attempt before an outage may have been committed
                 insert_new(connection, event_table, event, at=epoch())
             else:
-                event["sequence"] = self._next_sequence(connection, study)
+                sequence = event_table.c.sequence
+                last_one = select(func.max(sequence)).where(event_table.c.study == study)
+                last = connection.execute(last_one).scalar()
+                event["sequence"] = 0 if last is None else last + 1
                 connection.execute(insert(event_table).values(**event, at=epoch()))
             self._set_trial(connection, study, trial)
             if memo is not None:
@@ -139,15 +140,6 @@ class Ledger:
                 connection.execute(of_study.values(result=dict(result)))
 
         self._change(change)
-        self._last_sequence[study] = event["sequence"]
-
-    def _next_sequence(self, connection: Connection, study: str) -> int:
-        """Return the place of the next event; only the holder of the lease appends."""
-        last = self._last_sequence.get(study) if self._lease else None
-        if last is None:
-            query = select(func.max(event_table.c.sequence)).where(event_table.c.study == study)
-            last = connection.execute(query).scalar()
-        return 0 if last is None else last + 1
 
     def memo(self, study: str) -> Mapping[str, Any] | None:
         """Return the latest memo of a study; None if it has none."""
@@ -159,10 +151,7 @@ class Ledger:
 
     def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
         """Return the events of a study in order, optionally of one kind."""
-        query = _EVENTS.where(event_table.c.study == study).order_by(event_table.c.sequence)
-        if kind is not None:
-            query = query.where(event_table.c.kind == kind)
-        return [LedgerEvent(*row) for row in self._database.rows(query)]
+        return list(self.each_event(study, kind=kind))
 
     def asking_seconds(self, study: str) -> float:
         """Return the total duration of all asks of a study in seconds."""
@@ -183,12 +172,17 @@ class Ledger:
         query = query.where(table.study == study, table.kind == kind).order_by(table.sequence)
         return [tuple(row) for row in self._database.rows(query)]
 
-    def each_event(self, study: str, number: int | None = None) -> Iterator[LedgerEvent]:
-        """Yield the events of a study, or of one of its trials, in order and in bounded memory."""
-        query = _EVENTS.where(event_table.c.study == study)
+    def each_event(
+        self, study: str, number: int | None = None, *, kind: str | None = None
+    ) -> Iterator[LedgerEvent]:
+        """Yield the events of a study in order, in bounded memory, of one trial or kind if given."""
+        table = event_table.c
+        query = select(table.sequence, table.kind, table.body, table.at).where(table.study == study)
         if number is not None:
-            query = query.where(event_table.c.body["number"].as_integer() == number)
-        for row in self._each(query, event_table.c.sequence):
+            query = query.where(table.body["number"].as_integer() == number)
+        if kind is not None:
+            query = query.where(table.kind == kind)
+        for row in self._each(query, table.sequence):
             yield LedgerEvent(*row)
 
     def trial(self, study: str, number: int) -> Mapping[str, Any] | None:
@@ -198,10 +192,16 @@ class Ledger:
             select(table.body).where(table.study == study, table.number == number)
         )
 
-    def each_trial(self, study: str) -> Iterator[Mapping[str, Any]]:
-        """Yield all trials of a study by number, in bounded memory."""
+    def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
+        """Return the trials of a study by number, optionally in some states only."""
+        return list(self.each_trial(study, *states))
+
+    def each_trial(self, study: str, *states: str) -> Iterator[Mapping[str, Any]]:
+        """Yield the trials of a study by number, in bounded memory."""
         table = trial_table.c
         query = select(table.number, table.body).where(table.study == study)
+        if states:
+            query = query.where(table.state.in_(states))
         for row in self._each(query, table.number):
             yield row.body
 
@@ -214,14 +214,6 @@ class Ledger:
             if len(rows) < _ROWS_AT_ONCE:
                 return
             last = rows[-1][0]
-
-    def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
-        """Return the trials of a study by number, optionally in some states only."""
-        table = trial_table.c
-        query = select(table.body).where(table.study == study).order_by(table.number)
-        if states:
-            query = query.where(table.state.in_(states))
-        return self._database.scalars(query)
 
     def start_session(self, study: str) -> int:
         """Begin to count a process's time on a study; return the session's id."""

@@ -54,7 +54,10 @@ def relay(notice: Notice) -> None:
         if not listeners:
             _EARLY.append(notice)
     for listener in listeners:
-        _tell(listener, notice)
+        try:
+            listener(notice)
+        except Exception:  # a warning must not fail the work it is about
+            _LOGGER.debug("a warning could not be delivered", exc_info=True)
 
 
 @contextmanager
@@ -65,16 +68,9 @@ def noticed_by(listener: Listener) -> Iterator[None]:
         early = tuple(_EARLY)
         _EARLY.clear()
     for notice in early:
-        _tell(listener, notice)
+        relay(notice)
     try:
         yield
     finally:
         with _LOCK:
             _LISTENERS.remove(listener)
-
-
-def _tell(listener: Listener, notice: Notice) -> None:
-    try:
-        listener(notice)
-    except Exception:  # a warning must not fail the work it is about
-        _LOGGER.debug("a warning could not be delivered", exc_info=True)

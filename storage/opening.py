@@ -29,7 +29,6 @@ from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.local_files import atomic_file, make_private, make_private_file
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, metadata, store_table
-from prefect_tune.storage.waiting import Cause, cause_of, lost_for
 
 if TYPE_CHECKING:
     from alembic.operations import Operations
@@ -216,8 +215,6 @@ def _read_claim(files: Files) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if cause_of(error) == Cause.PROCESS:
-            raise lost_for(Cause.PROCESS, where, error) from error
         raise StoreAway(f"{where} cannot be read: {error!r}") from error
     except (KeyError, TypeError, ValueError) as error:
         raise StoreRefused(

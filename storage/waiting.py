@@ -240,11 +240,6 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
     return error
 
 
-def outage_seconds() -> float:
-    """Return the longest outage to wait for, in seconds."""
-    return float(os.environ.get(OUTAGE_VARIABLE) or _OUTAGE_SECONDS)
-
-
 def through_outage(
     call: Callable[[], Result], is_outage: Callable[[BaseException], bool], what: str = ""
 ) -> Result:
@@ -256,6 +251,7 @@ def through_outage(
     """
     if interrupt_behind(sys.exception()) is not None:
         return call()
+    longest = float(os.environ.get(OUTAGE_VARIABLE) or _OUTAGE_SECONDS)
     pause, until = _FIRST_PAUSE_SECONDS, 0.0
     while True:
         stopwatch = Stopwatch()
@@ -266,9 +262,9 @@ def through_outage(
             if not is_outage(error) or _WAITED_OUT in notes:
                 raise
             if not until:
-                until = monotonic() + outage_seconds()
+                until = monotonic() + longest
                 why = str(error).split("\n", 1)[0]
-                warn("outage", f"waiting at most {outage_seconds():g} s: {why}", what)
+                warn("outage", f"waiting at most {longest:g} s: {why}", what)
             elif monotonic() > until:
                 error.add_note(_WAITED_OUT)
                 raise

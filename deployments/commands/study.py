@@ -77,7 +77,7 @@ def _print_output(found: "TrialOutput") -> None:
 
 
 def _explain(store: "ArtifactStore", study: str, number: int) -> None:
-    from prefect_tune.deployments.server.task_run_page import task_run_page
+    from prefect_tune.deployments.server.embedded import task_run_page
     from prefect_tune.deployments.views.trial import print_trial
     from prefect_tune.flows.reading.trial_detail import explained_trial
 
@@ -125,7 +125,7 @@ def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None)
 
 
 def _print_trials(study: "OpenedStudy", *, failed: bool) -> None:
-    from prefect_tune.deployments.server.task_run_page import task_run_page
+    from prefect_tune.deployments.server.embedded import task_run_page
     from prefect_tune.deployments.views.trial import first_trials, print_trials
     from prefect_tune.flows.study.plan import documents_of
 

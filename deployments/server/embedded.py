@@ -8,11 +8,11 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shlex import quote
-from threading import Event, Thread
 from time import monotonic, sleep
 
 from prefect_tune.deployments.server.locks import (
@@ -21,10 +21,9 @@ from prefect_tune.deployments.server.locks import (
     read_secret,
     secret_file,
     set_kept,
-    using,
+    users_file,
 )
 from prefect_tune.deployments.server.process import (
-    START_SECONDS,
     noted_server,
     running_server,
     start_server,
@@ -32,16 +31,19 @@ from prefect_tune.deployments.server.process import (
 )
 from prefect_tune.flows.store_location import home
 from prefect_tune.storage.local_files import make_private
+from prefect_tune.storage.waiting import Heartbeat
 
 _CONFIGURING_VARIABLES = ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 _CONFIGURING_FILES = {
-    ".env": "prefect",
-    "prefect.toml": "prefect",
-    "pyproject.toml": "tool.prefect",
+    Path(".env"): "prefect",
+    Path("prefect.toml"): "prefect",
+    Path("pyproject.toml"): "tool.prefect",
 }
 """Files of the working folder that Prefect reads, and the contents to look for."""
 _LOOK_SECONDS = 2.0
 """Pause between two checks that the server runs."""
+_START_SECONDS = 180.0
+"""Longest time until a new server answers."""
 
 
 class ServerFailed(RuntimeError):  # noqa: N818 - the name states the event
@@ -71,28 +73,24 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
     `with_events` asks for one that records events and fires automations. A running embedded server
     without them is restarted if nobody uses it; see `Launched.has_events`.
     """
-    with ExitStack() as embedded:
-        own = _embedded(keep=keep, with_events=with_events)
-        early = None if may_be_configured() else embedded.enter_context(own)
+    if "prefect.settings" in sys.modules or may_be_configured():
+        from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
+
+        if configured := get_current_settings().api.url:
+            yield Launched(configured)
+            return
+    with _embedded(keep=keep, with_events=with_events) as server:
         # The server starts during the import of Prefect, which takes seconds.
         from prefect.settings import (  # noqa: PLC0415
             PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-            get_current_settings,
             temporary_settings,
         )
 
-        configured = get_current_settings().api.url
-        if configured:
-            embedded.close()
-            yield Launched(configured)
-            return
-        server = early or embedded.enter_context(own)
-        secret = read_secret(home() / "server")
         ours = {
             PREFECT_API_URL: server.url,
-            PREFECT_API_AUTH_STRING: secret,
+            PREFECT_API_AUTH_STRING: read_secret(home() / "server"),
             # Nothing on this server waits for it, and it would delay each flow run by a second.
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None,
         }
@@ -125,7 +123,7 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
             f"the home of prefect-tune, {home()}, cannot be written: {error}; set "
             "PREFECT_TUNE_HOME to a writable folder"
         ) from error
-    with _loopback_without_proxy(), using(folder) as users:
+    with _loopback_without_proxy(), users_file(folder) as users:
         with exclusive(folder):
             server = running_server(folder)
             if server is not None and with_events and not server.has_events and is_unused(users):
@@ -135,11 +133,13 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
             server = server or start_server(folder, with_events=with_events)
             if keep:
                 set_kept(folder, kept=True)
-        guard = _Guard(folder)
+        restart = partial(_restart_if_killed, folder)
+        guard = Heartbeat("server", restart, _LOOK_SECONDS, "the Prefect server is not restarted")
+        guard.start()
         try:
-            yield Launched(server.url, folder, guard, has_events=server.has_events)
+            yield Launched(server.url, folder, has_events=server.has_events)
         finally:
-            guard.end()
+            guard.stop()
             with exclusive(folder):
                 fcntl.flock(users, fcntl.LOCK_UN)
                 if not keep and is_unused(users):
@@ -162,35 +162,14 @@ def _loopback_without_proxy() -> Iterator[None]:
             os.environ.pop(name, None) if value is None else os.environ.update({name: value})
 
 
-class _Guard:
-    """Restarts a killed server at its address; clients retry for a minute."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._ended = folder, Event()
-        self._thread = Thread(target=self._keep_up, daemon=True, name="server guard")
-
-    def start(self) -> None:
-        if not self._thread.is_alive():
-            self._thread.start()
-
-    def end(self) -> None:
-        self._ended.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _keep_up(self) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
-            with suppress(Exception):  # such as a full disk; the loop retries
-                _restart_if_killed(self._folder)
-
-
 def _restart_if_killed(folder: Path) -> None:
+    """Restart a killed server at its address; clients retry for a minute."""
     server = noted_server(folder)
-    if server is None or server.find() is not None:
+    if server is None or server.runs():
         return
     with exclusive(folder):
         server = noted_server(folder)
-        if server is not None and server.find() is None:
+        if server is not None and not server.runs():
             start_server(folder, server.port, with_events=server.has_events)
 
 
@@ -199,22 +178,19 @@ def may_be_configured() -> bool:
     if any(os.environ.get(name) for name in _CONFIGURING_VARIABLES):
         return True
     prefect_home = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
-    return _mentions(prefect_home / "profiles.toml", "prefect") or any(
-        _mentions(Path(file), word) for file, word in _CONFIGURING_FILES.items()
+    named = {prefect_home / "profiles.toml": "prefect", **_CONFIGURING_FILES}
+    return any(
+        file.is_file() and word in file.read_text("utf-8", "replace").lower()
+        for file, word in named.items()
     )
-
-
-def _mentions(file: Path, word: str) -> bool:
-    return file.is_file() and word in file.read_text("utf-8", "replace").lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A server that may still be starting; `folder` and `guard` are None unless it is embedded."""
+    """A server that may still be starting; `folder` is None unless it is embedded."""
 
     url: str
     folder: Path | None = None
-    guard: _Guard | None = None
     has_events: bool = True  # what other servers do is not known here
 
     @property
@@ -236,14 +212,12 @@ class Launched:
 
     def wait(self) -> None:
         """Wait until the server answers; raises ServerFailed if it died or needs over 3 minutes."""
-        since = monotonic()
+        until = monotonic() + _START_SECONDS
         while self.folder is not None:
-            server = noted_server(self.folder)
+            server = running_server(self.folder)
             if server is not None and server.answers():
-                if self.guard is not None:
-                    self.guard.start()
                 return
-            if server is None or server.find() is None or monotonic() - since > START_SECONDS:
+            if server is None or monotonic() > until:
                 log = self.folder / "server.log"
                 raise ServerFailed(
                     f"the Prefect server did not start; its log {log} ends with:\n"
@@ -259,3 +233,20 @@ def _drain() -> None:
         from prefect_tune.tasks.sandbox.dask_runner import drain_events  # noqa: PLC0415 - heavy
 
         apart_from_loop(drain_events)
+
+
+def task_run_page(task_run_id: str | None) -> str | None:
+    """Return a task run's page, as far as known without a request; None if unknown."""
+    if not task_run_id:
+        return None
+    pages = os.environ.get("PREFECT_UI_URL")
+    if not pages and may_be_configured():
+        from prefect.settings import get_current_settings  # noqa: PLC0415 - takes seconds
+
+        settings = get_current_settings()
+        pages = settings.ui_url or settings.api.url
+    if not pages and (server := running_server(home() / "server")):
+        pages = server.url
+    return (
+        f"{pages.rstrip('/').removesuffix('/api')}/runs/task-run/{task_run_id}" if pages else None
+    )

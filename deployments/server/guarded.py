@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from time import sleep
 
-from prefect_tune.deployments.server.locks import exclusive, is_kept, is_unused, using
+from prefect_tune.deployments.server.locks import exclusive, is_kept, is_unused, users_file
 
 _LOOK_SECONDS = 1.0
 _START_SECONDS = 10.0
@@ -33,17 +33,13 @@ def main() -> None:
     from prefect.server.api.server import create_app  # noqa: PLC0415 - after gc.disable()
     from prefect.settings import get_current_settings  # noqa: PLC0415 - after gc.disable()
 
-    settings = get_current_settings().server
     app = create_app()  # may build the UI in the installation, which other users share
     os.umask(0o077)  # the database contains parameters of runs
     uvicorn.run(
         app,
         host="127.0.0.1",
         port=port,
-        timeout_keep_alive=settings.api.keepalive_timeout,
-        ws_ping_interval=settings.api.websocket_ping_interval,
-        ws_ping_timeout=settings.api.websocket_ping_timeout,
-        log_level=settings.logging_level.lower(),
+        log_level=get_current_settings().server.logging_level.lower(),
     )
 
 
@@ -60,11 +56,10 @@ def _end_when_unused(folder: Path) -> None:
             _end()
         with (
             suppress(Exception),  # the thread must survive
-            exclusive(folder, wait=False) as is_ours,
-            using(folder) as users,
+            exclusive(folder),  # nobody starts a server until this one has ended
+            users_file(folder) as users,
         ):
-            # The lock keeps others from starting a server until this one has ended.
-            if is_ours and not is_kept(folder) and is_unused(users):
+            if not is_kept(folder) and is_unused(users):
                 _end()
 
 

@@ -17,23 +17,17 @@ from typing import IO
 _KEPT = "kept"
 
 
-@contextmanager
-def using(folder: Path) -> Iterator[IO[str]]:
+def users_file(folder: Path) -> IO[str]:
     """Open the file for the users' lock (`fcntl.flock`)."""
-    with private_file(folder / "users.lock") as users:
-        yield users
+    return private_file(folder / "users.lock")
 
 
 @contextmanager
-def exclusive(folder: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Lock starting and stopping the server; yield whether the lock was acquired."""
+def exclusive(folder: Path) -> Iterator[None]:
+    """Lock starting and stopping the server."""
     with private_file(folder / "start.lock") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def is_unused(users: IO[str]) -> bool:

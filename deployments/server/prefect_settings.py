@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 _SERVER_SETTINGS: dict[str, str] = {
@@ -11,6 +11,9 @@ _SERVER_SETTINGS: dict[str, str] = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "100",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_READ_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "50",
+    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "50",
     # No worker polls this server, and a pause that expires fails when it is resumed. The checks
     # would take half a second at the first request.
     "PREFECT_SERVER_SERVICES_FOREMAN_ENABLED": "false",
@@ -30,25 +33,9 @@ _WITHOUT_EVENTS = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_ENABLED": "false",
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
 }
-_WITH_EVENTS = {
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_BATCH_SIZE": "200",
-    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "50",
-    "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "50",
-}
 
 _DATABASE = "sqlite+aiosqlite:///prefect.db"
 """Database in the working folder; in a URL, characters of a folder's name could mean something."""
-
-_OF_ANOTHER_SERVER = (
-    "PREFECT_API_",
-    "PREFECT_SERVER_API_",
-    "PREFECT_SERVER_CORS_",
-    "PREFECT_SERVER_DATABASE_",
-    "PREFECT_LOGGING_",
-    "PREFECT_PROFILE",
-    "PREFECT_UI_",
-)
-"""Prefixes of variables that would point our server to another address or database."""
 
 QUIET_CONSOLE: Mapping[str, str] = {
     # The command line reports studies itself; Prefect's log lines go to the server only.
@@ -78,14 +65,12 @@ def mute_prefect_console() -> Iterator[None]:
     def is_not_of_prefect(record: logging.LogRecord) -> bool:  # a new function per thread
         return not record.name.startswith(_PREFECT_LOGGERS)
 
-    consoles = [h for h in logging.getLogger().handlers if isinstance(h, PrefectConsoleHandler)]
-    for console in consoles:
-        console.addFilter(is_not_of_prefect)
-    try:
+    with ExitStack() as stack:
+        for handler in logging.getLogger().handlers:
+            if isinstance(handler, PrefectConsoleHandler):
+                handler.addFilter(is_not_of_prefect)
+                stack.callback(handler.removeFilter, is_not_of_prefect)
         yield
-    finally:
-        for console in consoles:
-            console.removeFilter(is_not_of_prefect)
 
 
 def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, str]:
@@ -93,7 +78,8 @@ def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, 
 
     `with_events` turns on the services that record events and fire automations.
     """
-    ours = {k: v for k, v in os.environ.items() if not k.startswith(_OF_ANOTHER_SERVER)}
-    events = _WITH_EVENTS if with_events else _WITHOUT_EVENTS
+    # Prefect's variables are for other servers.
+    ours = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
+    events = {} if with_events else _WITHOUT_EVENTS
     own = {"PREFECT_HOME": str(folder), "PREFECT_API_DATABASE_CONNECTION_URL": _DATABASE}
     return ours | _SERVER_SETTINGS | events | own

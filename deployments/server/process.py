@@ -6,11 +6,10 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic, sleep
-from urllib.error import URLError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
@@ -24,13 +23,10 @@ from prefect_tune.deployments.server.empty_database import (
 from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
 from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.local_files import atomic_file
+from prefect_tune.storage.processes import is_running, process_start
 
-START_SECONDS = 180.0
-"""Longest time until a new server answers."""
 _STOP_SECONDS = 30.0
 _TICK_SECONDS = 0.02
-_LOOKS = 3
-"""Number of checks without an answer after which a server is replaced."""
 _NOTE = "server.json"
 _COMMAND = (sys.executable, "-m", "prefect_tune.deployments.server.guarded")
 _WITHOUT_BLOCK_TYPES = {
@@ -58,22 +54,16 @@ class ServerProcess:
         """The port of the API."""
         return urlsplit(self.url).port or 0
 
-    def find(self) -> psutil.Process | None:
-        """Return the process; None if it has ended."""
-        from prefect_tune.storage.lease import process_start  # noqa: PLC0415 - see `start_server`
-
-        try:
-            process = psutil.Process(self.pid)
-            is_same = process_start(self.pid) == self.started
-        except psutil.NoSuchProcess:
-            return None
-        return process if is_same and process.status() != psutil.STATUS_ZOMBIE else None
+    def runs(self) -> bool:
+        """Return whether the process runs."""
+        return is_running(self.pid, self.started)
 
     def answers(self) -> bool:
         """Return whether this process answers at its URL; an impostor would learn the secret."""
-        process = self.find()
+        if not self.runs():
+            return False
         try:
-            found = process.net_connections("tcp4") if process else []
+            found = psutil.Process(self.pid).net_connections("tcp4")
         except psutil.NoSuchProcess:
             return False
         listens = any(c.status == psutil.CONN_LISTEN and c.laddr.port == self.port for c in found)
@@ -89,16 +79,9 @@ def noted_server(folder: Path) -> ServerProcess | None:
 
 
 def running_server(folder: Path) -> ServerProcess | None:
-    """Return the running server of a folder; stop one that does not answer in time."""
+    """Return the running server of a folder, which may still be starting."""
     server = noted_server(folder)
-    if server is None or server.find() is None:
-        return None
-    from prefect_tune.storage.lease import process_age  # noqa: PLC0415 - see `start_server`
-
-    if process_age(server.pid) < START_SECONDS or any(server.answers() for _ in range(_LOOKS)):
-        return server
-    stop_server(folder)
-    return None
+    return server if server is not None and server.runs() else None
 
 
 def start_server(
@@ -126,9 +109,6 @@ def start_server(
             start_new_session=True,
         )
     _STARTED_HERE[process.pid] = process
-    # Importing SQLAlchemy would delay the start.
-    from prefect_tune.storage.lease import process_start  # noqa: PLC0415
-
     server = ServerProcess(process.pid, process_start(process.pid), url, with_events)
     with atomic_file(folder / _NOTE) as aside, private_file(aside) as note:
         note.write(json.dumps(asdict(server)))
@@ -138,42 +118,21 @@ def start_server(
 def stop_server(folder: Path) -> None:
     """Stop the server of a folder and its child processes, gracefully first."""
     server = noted_server(folder)
-    process = server.find() if server else None
-    if server is not None and process is not None:
-        family = [process, *process.children(recursive=True)]
+    if server is not None and server.runs():
         answers = server.answers()
         if answers:
             note_block_types(folder)  # created before the server listens
         # A server that does not answer yet has nothing to finish.
-        os.killpg(process.pid, signal.SIGTERM if answers else signal.SIGKILL)
-        alive = _still_running(family)
-        for survivor in alive:
-            survivor.kill()
-        _still_running(alive)
-        if started := _STARTED_HERE.pop(process.pid, None):
+        os.killpg(server.pid, signal.SIGTERM if answers else signal.SIGKILL)
+        until = monotonic() + _STOP_SECONDS
+        while server.runs() and monotonic() < until:
+            sleep(_TICK_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        if started := _STARTED_HERE.pop(server.pid, None):
             started.wait()
     (folder / _NOTE).unlink(missing_ok=True)
     set_kept(folder, kept=False)
-
-
-def _still_running(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Wait for processes to end; return those still running after a timeout.
-
-    A zombie has ended: its parent may be a notebook that lives for days.
-    """
-    until = monotonic() + _STOP_SECONDS
-    alive = list(filter(_runs, processes))
-    while alive and monotonic() < until:
-        sleep(_TICK_SECONDS)
-        alive = list(filter(_runs, alive))
-    return alive
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 _WITHOUT_PROXY = build_opener(ProxyHandler({}))
@@ -183,7 +142,7 @@ def _is_healthy(url: str) -> bool:
     try:
         with _WITHOUT_PROXY.open(f"{url}/health", timeout=10) as response:
             return bool(response.status == 200)
-    except (URLError, OSError):
+    except OSError:
         return False
 
 

@@ -15,8 +15,8 @@ from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import (
     DiskFull,
-    StoreLost,
     Stopwatch,
+    StoreLost,
     through_outage,
     waits_counted,
 )

@@ -157,11 +157,11 @@ def test_serving_from_a_clean_home_starts_a_server_and_says_how_to_use_it(tmp_pa
 
 
 def test_parameters_of_deployments_are_those_of_their_flows() -> None:
-    for deployment in declared_deployments():
-        assert deployment.flow.name == deployment.entrypoint.partition(":")[2]
-        for schedule in deployment.schedules:
+    for flow, deployment in declared_deployments():
+        assert flow.name == deployment["entrypoint"].partition(":")[2]
+        for schedule in deployment["schedules"]:
             assert not schedule["active"]
-            given = deployment.parameters | schedule.get("parameters", {})
-            bound = signature(deployment.flow.fn).bind(**given)  # a schedule lacks none
+            given = deployment["parameters"] | schedule.get("parameters", {})
+            bound = signature(flow.fn).bind(**given)  # a schedule lacks none
             assert set(bound.arguments) == set(given)
-    assert len(list(declared_deployments())) == len(SERVED)
+    assert len(declared_deployments()) == len(SERVED)

@@ -32,7 +32,7 @@ from processes import (
     stop_server as stop_server_of,
 )
 
-from prefect_tune.deployments.server import embedded, empty_database
+from prefect_tune.deployments.server import empty_database
 from prefect_tune.deployments.server.embedded import (
     launched_server,
     local_server,
@@ -51,7 +51,7 @@ from prefect_tune.deployments.server.process import (
     running_server,
     stop_server,
 )
-from prefect_tune.storage.lease import process_start
+from prefect_tune.storage.processes import process_start
 
 
 @pytest.fixture
@@ -223,21 +223,6 @@ def test_a_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch)
     assert stat.S_IMODE((folder / "prefect.db").stat().st_mode) == 0o600
 
 
-def test_the_guard_of_a_server_survives_any_error(tmp_path, monkeypatch) -> None:
-    looks = []
-
-    def look(folder: Path) -> None:
-        looks.append(folder)
-        raise psutil.AccessDenied
-
-    monkeypatch.setattr(embedded, "_restart_if_killed", look)
-    monkeypatch.setattr(embedded, "_LOOK_SECONDS", 0.001)
-    guard = embedded._Guard(tmp_path)
-    guard.start()
-    wait_for(lambda: len(looks) > 2)
-    guard.end()
-
-
 @pytest.mark.slow
 def test_the_server_of_a_home_with_an_odd_name_keeps_its_files_there(
     no_address, monkeypatch
@@ -270,9 +255,9 @@ def this_process(started: float | None = None) -> ServerProcess:
 
 
 def test_a_process_is_found_by_its_id_and_start() -> None:
-    assert this_process().find() == psutil.Process()
+    assert this_process().runs()
     assert this_process().port == 4242
-    assert this_process(started=1.0).find() is None  # another process of that id
+    assert not this_process(started=1.0).runs()  # another process of that id
 
 
 def test_a_note_that_cannot_be_read_is_none(tmp_path) -> None:
@@ -280,12 +265,6 @@ def test_a_note_that_cannot_be_read_is_none(tmp_path) -> None:
     (tmp_path / "server.json").write_text('{"pid": 1')
     assert noted_server(tmp_path) is None
     assert running_server(tmp_path) is None
-
-
-def test_a_step_of_the_clock_makes_no_server_another_one(monkeypatch) -> None:
-    noted, create_time = this_process(), psutil.Process.create_time
-    monkeypatch.setattr(psutil.Process, "create_time", lambda self: create_time(self) - 5)
-    assert noted.find() is not None
 
 
 STARTER = """

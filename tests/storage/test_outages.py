@@ -34,7 +34,6 @@ from prefect_tune.storage.waiting import (
     deferred_signals,
     interruptible,
     is_put_off,
-    outage_seconds,
     through_outage,
     waiting,
     waits_counted,
@@ -329,13 +328,6 @@ def test_a_wait_is_known_while_it_lasts() -> None:
     assert (first, ended) == (0.0, None)
     assert began is not None
     assert twice > same == once > 0.0
-
-
-def test_the_longest_outage_is_five_minutes_or_the_users_choice(monkeypatch) -> None:
-    monkeypatch.delenv(OUTAGE_VARIABLE, raising=False)
-    assert outage_seconds() == 300
-    monkeypatch.setenv(OUTAGE_VARIABLE, "12")
-    assert outage_seconds() == 12
 
 
 class Interrupted(BaseException):

@@ -1,7 +1,6 @@
 """The log of a series: events in order and once, appended only by the holder of its lease."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from services import Postgres

@@ -20,7 +20,7 @@ from finished.ended import Ended
 from finished.programs import built_from, parameters, run_without_prefect_tune
 from processes import run_python
 
-from prefect_tune.deployments.server import task_run_page
+from prefect_tune.deployments.server import embedded
 from prefect_tune.flows.reading.opened_study import Moments, OpenedStudy
 from prefect_tune.flows.results import exported
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
@@ -272,7 +272,7 @@ def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> N
     assert ended.run.json("show", "s", "--trial", "1")["task_run_url"] == page
     assert page in ended.run("show", "s", "--trial", "1").stdout
     monkeypatch.delenv("PREFECT_UI_URL")
-    monkeypatch.setattr(task_run_page, "may_be_configured", lambda: False)
+    monkeypatch.setattr(embedded, "may_be_configured", lambda: False)
     assert "task run abc" in ended.run("show", "s", "--trial", "1").stdout
 
 
