@@ -63,8 +63,16 @@ def started_pool(
     `NoWorkers` if no local worker could be started.
     """
     if scheduler:
-        with _external_pool(context, limits, n_workers, scheduler) as pool:
-            yield pool
+        connecting = {"timeout": _CONNECT_SECONDS}
+        with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
+            client = connected(runner, scheduler)
+            check = WorkerCheck(scheduler, context, limits, worker_environment(context))
+            workers = Workers(client, check=check, note=current_observer().note)
+            workers.check_all()
+            try:
+                yield WorkerPool(runner, n_workers, workers)
+            finally:
+                workers.close()
         return
     n_slots = n_workers or CPU_COUNT
     with local_cluster(n_slots) as (cluster, processes), LeanDaskTaskRunner(cluster) as runner:
@@ -118,19 +126,3 @@ def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecC
     # Read when scheduler and workers are made; the program may make others meanwhile.
     with _SETTING, dask.config.set({**_SETTINGS, "temporary-directory": folder}):
         return SpecCluster(scheduler=scheduler, **options)
-
-
-@contextmanager
-def _external_pool(
-    context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str
-) -> Iterator[WorkerPool]:
-    connecting = {"timeout": _CONNECT_SECONDS}
-    with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
-        client = connected(runner, scheduler)
-        check = WorkerCheck(scheduler, context, limits, worker_environment(context))
-        workers = Workers(client, check=check, note=current_observer().note)
-        workers.check_all()
-        try:
-            yield WorkerPool(runner, n_workers, workers)
-        finally:
-            workers.close()

@@ -13,12 +13,11 @@ from uuid import UUID
 
 import distributed
 from dask.system import CPU_COUNT
-from prefect.client.schemas.objects import State
 
 from prefect_tune.flows.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
-from prefect_tune.flows.workers.pool import EndedTask, SubmittedTask, TasksUnderWay, WorkerPool
+from prefect_tune.flows.workers.pool import EndedTask, TasksUnderWay, WorkerPool
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
@@ -147,8 +146,14 @@ class DaskTrials:
     @property
     def running_trials(self) -> tuple[RunningTrial, ...]:
         """Progress of each running trial."""
-        now = monotonic()
-        return tuple(self._running_trial(task, now) for task in self._under_way)
+        now, running = monotonic(), []
+        for task in self._under_way:
+            none = "", None, task.started
+            step, fold, started = self._steps.started.get(str(task.future.task_run_id), none)
+            trial, limit_seconds = task.subject.trial, task.subject.limit_seconds
+            path, seconds = trial.query.configuration.path, max(now - started, 0.0)
+            running.append(RunningTrial(trial.number, path, seconds, limit_seconds, step, fold))
+        return tuple(running)
 
     def has_room(self) -> bool:
         """Return whether a slot is free; `NoWorkers` after a long time without a worker."""
@@ -213,41 +218,24 @@ class DaskTrials:
     ) -> list[Any]:
         """Run tasks that are not trials while no trial is running; they share all cores."""
         n_at_once = min(len(jobs), self._pool.n_slots)
-        results = run_jobs(
-            self._pool,
-            [self._job_sharing_cores(job, n_at_once) for job in jobs],
-            limit_seconds=limit_seconds,
-            check=check,
-        )
+        shared = [
+            replace(
+                job, parameters={**job.parameters, "context": self._sharing_cores(c, n_at_once)}
+            )
+            if (c := job.parameters.get("context"))
+            else job
+            for job in jobs
+        ]
+        results = run_jobs(self._pool, shared, limit_seconds=limit_seconds, check=check)
         self.n_task_runs += sum(result.n_task_runs for result in results)
         return [getattr(result, "value", result) for result in results]
-
-    def _job_sharing_cores(self, job: Job, n_at_once: int) -> Job:
-        if "context" not in job.parameters:
-            return job
-        context = self._sharing_cores(job.parameters["context"], n_at_once)
-        return replace(job, parameters={**job.parameters, "context": context})
 
     def _sharing_cores(self, context: StudyContext, n_at_once: int) -> StudyContext:
         return replace(context, most_threads=max(self._cores // max(n_at_once, 1), 1))
 
-    def _running_trial(self, task: SubmittedTask[_Run], now: float) -> RunningTrial:
-        run = task.subject
-        step, fold, started = self._steps.started.get(
-            str(task.task_run_id), ("", None, task.started)
-        )
-        return RunningTrial(
-            number=run.trial.number,
-            path=run.trial.query.configuration.path,
-            seconds=max(now - started, 0.0),
-            limit_seconds=run.limit_seconds,
-            step=step,
-            fold=fold,
-        )
-
     def _end(self, ended: EndedTask[_Run]) -> Ended:
         task, trial = ended.task, ended.task.subject.trial
-        task_run_id, seconds = str(task.task_run_id), monotonic() - task.started
+        task_run_id, seconds = str(task.future.task_run_id), monotonic() - task.started
         self._steps.started.pop(task_run_id, None)
         if ended.fault:
             self.n_task_runs += 1
@@ -255,15 +243,11 @@ class DaskTrials:
         if ended.state is None:
             failure = Failure(FailureKind.CRASHED, DIED, cost_seconds=seconds)
             return Ended(trial, None, failure, task_run_id)
-        outcome = _outcome(ended.state, seconds)
+        outcome = getattr(ended.state.data, "result", ended.state.data)
+        if not isinstance(outcome, TrialOutcome):  # an error of Prefect
+            message = masked(str(ended.state.message))
+            outcome = TrialOutcome(
+                failure=Failure(FailureKind.ERROR, message, cost_seconds=seconds)
+            )
         self.n_task_runs += outcome.n_task_runs
         return Ended(trial, outcome, task_run_id=task_run_id, printed=outcome.printed)
-
-
-def _outcome(state: State[Any], seconds: float) -> TrialOutcome:
-    """Return the outcome in the state of a trial's task run; an error of Prefect is a failure."""
-    data = getattr(state.data, "result", state.data)
-    if isinstance(data, TrialOutcome):
-        return data
-    failure = Failure(FailureKind.ERROR, masked(str(state.message)), cost_seconds=seconds)
-    return TrialOutcome(failure=failure)

@@ -55,7 +55,13 @@ class WorkerCheck:
             if isinstance(environment, CommClosedError):  # it has left, and may come back
                 continue
             _check_environment(address, environment, self.ours)
-            _check_memory(address, workers.get(address, {}), self.limits)
+            wanted = self.limits.memory_bytes
+            memory_bytes = workers.get(address, {}).get("memory_limit")
+            if wanted and memory_bytes and wanted > memory_bytes:
+                raise BadInput(
+                    f"worker {address} has a memory limit of {memory_bytes / 1e9:.3g} GB, below "
+                    f"--trial-memory {wanted / 1e9:.3g} GB; start it with a larger --memory-limit"
+                )
             there.append(address)
         return there
 
@@ -89,14 +95,3 @@ def _check_environment(
                 "workers reach, with --database postgresql+psycopg://user@host/name"
             )
         raise BadInput(f"worker {address} has {name} {environment[name]}; the flow has {here}")
-
-
-def _check_memory(address: str, worker: Mapping[str, Any], limits: TrialLimits) -> None:
-    """Raise unless a worker has enough memory for one trial."""
-    memory_bytes = worker.get("memory_limit")
-    if limits.memory_bytes and memory_bytes and limits.memory_bytes > memory_bytes:
-        raise BadInput(
-            f"worker {address} has a memory limit of {memory_bytes / 1e9:.3g} GB, below "
-            f"--trial-memory {limits.memory_bytes / 1e9:.3g} GB; start it with a larger "
-            "`--memory-limit`"
-        )

@@ -43,10 +43,6 @@ class NoWorkers(StoreLost):
     """No usable worker is left, or there has been none for a long time."""
 
 
-def _ignore(text: str) -> None:
-    """Note nothing."""
-
-
 @dataclass
 class Workers:
     """The usable workers, by address, with their threads.
@@ -59,7 +55,7 @@ class Workers:
 
     client: distributed.Client
     check: WorkerCheck | None = None
-    note: Callable[[str], None] = _ignore
+    note: Callable[[str], None] = lambda _: None
     processes: WorkerProcesses | None = None
     threads: Mapping[str, int] = field(default_factory=dict)
     present: Collection[str] = ()
@@ -111,8 +107,9 @@ class Workers:
         self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
         if left:
             self.note(f"{_workers(len(left))} gone; {_workers(len(self.threads))} remaining")
-        for address in here:
-            if address not in self.threads and self.check and self._may_check(address):
+        for address in here.keys() - self.threads.keys() - self._refused - self._checks.keys():
+            failed, _ = self._unfit.get(address, (-_AGAIN_SECONDS, ""))
+            if self.check is not None and monotonic() - failed >= _AGAIN_SECONDS:
                 check = self._checking.submit(self.check, self.client, [address])
                 self._checks[address] = check
         self._wait_for_somebody()
@@ -129,19 +126,10 @@ class Workers:
 
     def _look_around(self) -> dict[str, int]:
         if self.client.status == "closed":
-            where = self.check.scheduler if self.check else "the scheduler of this run"
-            raise NoWorkers(
-                f"{where} no longer answers; start it and rerun the command to resume the study"
-            )
+            raise NoWorkers("the Dask scheduler no longer answers; rerun the command to resume")
         workers = self.client.scheduler_info(n_workers=-1).get("workers", {})  # it may be away
         self.present = frozenset(workers)
         return {address: worker["nthreads"] for address, worker in workers.items()}
-
-    def _may_check(self, address: str) -> bool:
-        if address in self._refused or address in self._checks:
-            return False
-        since = self._unfit.get(address, (-_AGAIN_SECONDS, ""))[0]
-        return monotonic() - since >= _AGAIN_SECONDS
 
     def _settle_checks(self) -> None:
         for address, check in [(a, c) for a, c in self._checks.items() if c.done()]:
@@ -170,17 +158,13 @@ class Workers:
             self._alone_since = now
             if self.check is not None:
                 self.note(f"waiting for a worker: {self.check.scheduler} has none for the study")
-        waited = now - self._alone_since
-        if self.check is None and waited > _LOCAL_WAIT_SECONDS:
+        if now - self._alone_since > (_LOCAL_WAIT_SECONDS if self.check is None else _WAIT_SECONDS):
+            where, remedy = "this machine", "free some memory or use fewer --workers"
+            if self.check is not None:
+                where, remedy = self.check.scheduler, "start some with `dask worker`"
             raise NoWorkers(
-                f"no worker process could be started for {waited:.0f} s; free some memory or use "
-                "fewer --workers, then rerun the command to resume"
-            )
-        if self.check is not None and waited > _WAIT_SECONDS:
-            raise NoWorkers(
-                f"{self.check.scheduler} has had no worker for the study for "
-                f"{_WAIT_SECONDS / 60:g} min; start some with `dask worker` and rerun the command "
-                "to resume the study"
+                f"{where} has had no worker for the study for {now - self._alone_since:.0f} s; "
+                f"{remedy}, then rerun the command to resume"
             )
 
 
@@ -253,11 +237,6 @@ class SubmittedTask(Generic[Subject]):
     future: PrefectDaskFuture[Any]
     worker: str
     started: float
-
-    @property
-    def task_run_id(self) -> UUID:
-        """Id of the task run."""
-        return self.future.task_run_id
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,20 +9,13 @@ study does not depend on what Prefect shows, so errors are only logged.
 """
 
 import logging
+from collections.abc import Sequence
 from time import monotonic, sleep
 from typing import Any, Literal
 from uuid import UUID
 
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.filters import (
-    FlowRunFilter,
-    FlowRunFilterId,
-    TaskRunFilter,
-    TaskRunFilterState,
-    TaskRunFilterStateType,
-)
-from prefect.client.schemas.objects import State, StateType, TaskRun
-from prefect.client.schemas.sorting import TaskRunSort
+from prefect.client.schemas.objects import State, StateType
 from prefect.states import Crashed
 
 from prefect_tune.flows.progress import Observer
@@ -34,8 +27,8 @@ _LAG_RESUMED = 200
 """Lag below which more task runs are reported again."""
 _COUNT_EVERY = 200
 """Reported task runs between two requests to the server."""
-_FINAL = [StateType.COMPLETED, StateType.FAILED, StateType.CRASHED, StateType.CANCELLED]
-_OPEN_STATES = [StateType.PENDING, StateType.RUNNING]
+_FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+_OPEN = ("PENDING", "RUNNING")
 _LOGGER = logging.getLogger(__name__)
 _REPORTS: tuple[Report, ...] = ("steps", "misses", "trial")
 
@@ -81,7 +74,8 @@ class ServerPace:
         if is_behind or n_reported - self._counted_at >= _COUNT_EVERY:
             self._lag = self._missing(n_reported)
             self._counted_at = n_reported
-            self._adapt()
+            if self._task_runs == "auto":
+                self._adapt()
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
@@ -95,8 +89,6 @@ class ServerPace:
         return max(missing, 0)
 
     def _adapt(self) -> None:
-        if self._task_runs != "auto":
-            return
         if self._lag > _LAG_ALLOWED / 2 and self._level < len(_REPORTS) - 1:
             self._level += 1
             shown = "only steps that are not cached" if self._level == 1 else "no steps"
@@ -110,56 +102,42 @@ class ServerPace:
     def _missing(self, n_reported: int) -> int:
         """Return how many reported task runs are not recorded; 0 if the server does not answer."""
         try:
-            return n_reported - self._count_recorded()
+            with get_client(sync_client=True) as client:
+                return n_reported - int(_task_runs(client, "count", self._flow_run_id, _FINAL))
         except Exception as error:  # a study does not depend on what Prefect shows
             self._outage.say(error)
             return 0
 
-    def _count_recorded(self) -> int:
-        with get_client(sync_client=True) as client:
-            response = client.request(
-                "POST",
-                "/task_runs/count",
-                json={
-                    "flow_runs": {"id": {"any_": [str(self._flow_run_id)]}},
-                    "task_runs": {"state": {"type": {"any_": [s.value for s in _FINAL]}}},
-                },
-            )
-        return int(response.json())
+
+def _task_runs(
+    client: SyncPrefectClient,
+    what: Literal["count", "filter"],
+    flow_run_id: UUID,
+    states: Sequence[str],
+) -> Any:
+    """Return the number of a flow run's task runs in some states, or the first of these runs."""
+    of_run = {
+        "flow_runs": {"id": {"any_": [str(flow_run_id)]}},
+        "task_runs": {"state": {"type": {"any_": states}}},
+    }
+    return client.request("POST", f"/task_runs/{what}", json=of_run).json()
 
 
 def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
     """Give the open task runs of a flow run a final state; return their number."""
-    reaped = set[UUID]()
+    closed = set[str]()
     try:
         with get_client(sync_client=True) as client:
-            # Repeat until no run is found, because trials that run meanwhile shift the pages.
-            while found := [
-                task_run
-                for task_run in _open_runs(client, flow_run_id)
-                if task_run.id not in reaped
-            ]:
-                for task_run in found:
-                    client.set_task_run_state(task_run.id, state, force=True)
-                    reaped.add(task_run.id)
+            while (
+                found := {run["id"] for run in _task_runs(client, "filter", flow_run_id, _OPEN)}
+                - closed
+            ):
+                for task_run_id in found:
+                    client.set_task_run_state(UUID(task_run_id), state, force=True)
+                closed |= found
     except Exception as error:
         _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
-    return len(reaped)
-
-
-def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> list[TaskRun]:
-    """Return the open task runs of a flow run, page by page, because requests are limited."""
-    found: list[TaskRun] = []
-    while page := client.read_task_runs(
-        flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id])),
-        task_run_filter=TaskRunFilter(
-            state=TaskRunFilterState(type=TaskRunFilterStateType(any_=_OPEN_STATES))
-        ),
-        sort=TaskRunSort.ID_DESC,
-        offset=len(found),
-    ):
-        found += page
-    return found
+    return len(closed)
 
 
 def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
