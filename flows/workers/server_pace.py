@@ -102,16 +102,19 @@ class ServerPace:
     def _missing(self, n_reported: int) -> int:
         """Return how many reported task runs are not recorded; 0 if the server does not answer."""
         try:
-            with get_client(sync_client=True) as client:
-                return n_reported - int(_task_runs(client, "count", self._flow_run_id, _FINAL))
+            return n_reported - self._count_recorded()
         except Exception as error:  # a study does not depend on what Prefect shows
             self._outage.say(error)
             return 0
 
+    def _count_recorded(self) -> int:
+        with get_client(sync_client=True) as client:
+            return int(_task_runs(client, "/task_runs/count", self._flow_run_id, _FINAL))
+
 
 def _task_runs(
     client: SyncPrefectClient,
-    what: Literal["count", "filter"],
+    what: Literal["/task_runs/count", "/task_runs/filter"],
     flow_run_id: UUID,
     states: Sequence[str],
 ) -> Any:
@@ -120,7 +123,7 @@ def _task_runs(
         "flow_runs": {"id": {"any_": [str(flow_run_id)]}},
         "task_runs": {"state": {"type": {"any_": states}}},
     }
-    return client.request("POST", f"/task_runs/{what}", json=of_run).json()
+    return client.request("POST", what, json=of_run).json()
 
 
 def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
@@ -128,16 +131,17 @@ def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
     closed = set[str]()
     try:
         with get_client(sync_client=True) as client:
-            while (
-                found := {run["id"] for run in _task_runs(client, "filter", flow_run_id, _OPEN)}
-                - closed
-            ):
+            while found := _open_runs(client, flow_run_id) - closed:
                 for task_run_id in found:
                     client.set_task_run_state(UUID(task_run_id), state, force=True)
                 closed |= found
     except Exception as error:
         _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
     return len(closed)
+
+
+def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> set[str]:
+    return {run["id"] for run in _task_runs(client, "/task_runs/filter", flow_run_id, _OPEN)}
 
 
 def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:
