@@ -175,7 +175,7 @@ class Ledger:
     def each_event(
         self, study: str, number: int | None = None, *, kind: str | None = None
     ) -> Iterator[LedgerEvent]:
-        """Yield the events of a study in order, in bounded memory, of one trial or kind if given."""
+        """Yield the events of a study, or of one trial or kind, in order and in bounded memory."""
         table = event_table.c
         query = select(table.sequence, table.kind, table.body, table.at).where(table.study == study)
         if number is not None:

@@ -1,7 +1,6 @@
 """What a store promises, whatever keeps its files and its index."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
