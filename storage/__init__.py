@@ -1,33 +1,33 @@
 """Storage of artifacts, records and studies, independent of estimators and mostly of Prefect.
 
 Bytes:
-    key: Names of artifacts and records.
-    codec: Values as bytes; pickles are signed.
-    matrices: The canonical form of matrices.
-    arrow_files: Matrices that can be memory-mapped.
-    mapped_files: Reading of mapped files.
-    local_files: Files that users name.
-    files: Folders of bytes under a URL.
+    `key`: Names of artifacts and records.
+    `codec`: Values as bytes; pickles are signed.
+    `matrices`: The canonical form of matrices.
+    `arrow_files`: Matrices that can be memory-mapped.
+    `mapped_files`: Reading of mapped files.
+    `local_files`: Files that users name.
+    `files`: Folders of bytes under a URL.
 Artifacts:
-    store: The artifact store.
-    writer: Writing of artifacts.
-    cache: The bounded area of artifacts.
-    journal: Unfinished writes.
-    inspection: What the commands on artifacts show.
-    records: Files that are never evicted.
-    blocks: The Prefect block of a store.
+    `store`: The artifact store.
+    `writer`: Writing of artifacts.
+    `cache`: The bounded area of artifacts.
+    `journal`: Unfinished writes.
+    `inspection`: What the commands on artifacts show.
+    `records`: Files that are never evicted.
+    `blocks`: The Prefect block of a store.
 Database:
-    schema: All tables.
-    database: Connections to SQLite or PostgreSQL.
-    opening: The claim that ties folder and database together, and upgrades.
-    ledger: Studies and their events.
-    series: Series of studies.
-    lease: Which process makes or runs what.
-    processes: Identities of processes.
+    `schema`: All tables.
+    `database`: Connections to SQLite or PostgreSQL.
+    `opening`: The claim that ties folder and database together, and upgrades.
+    `ledger`: Studies and their events.
+    `series`: Series of studies.
+    `lease`: Which process makes or runs what.
+    `processes`: Identities of processes.
 Faults:
-    masking: Hiding of passwords.
-    waiting: Waiting for unreachable stores, and deferred signals.
-    notices: Warnings to the user.
+    `masking`: Hiding of passwords.
+    `waiting`: Waiting for unreachable stores, and deferred signals.
+    `notices`: Warnings to the user.
 
 Only `blocks` and the signing key of `codec` use Prefect. Names are imported on first use, because
 SQLAlchemy would delay every command.

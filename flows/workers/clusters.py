@@ -8,7 +8,7 @@ Dask's HTTP servers (dashboard, metrics, tasks with their arguments) require no 
 
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from threading import Lock
 from typing import Any
 
@@ -118,7 +118,9 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
 
 def _leave_import_path(folder: str) -> None:
     """Remove the folders of nodes, which Dask leaves there if other code has added some."""
-    sys.path[:] = [entry for entry in sys.path if not entry.startswith(folder)]
+    for entry in [entry for entry in sys.path if entry.startswith(folder)]:
+        with suppress(ValueError):  # a node has just removed it
+            sys.path.remove(entry)
 
 
 def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:
