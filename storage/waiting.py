@@ -134,20 +134,15 @@ class Cause(StrEnum):
     PROCESS = auto()
 
 
-_BY_NAME = {
-    Cause.AWAY: (
-        "EIO", "ESTALE", "ENOTCONN", "EHOSTDOWN", "ETIMEDOUT", "EHOSTUNREACH", "ENETDOWN",
-        "ENETUNREACH", "ENETRESET", "EREMOTEIO", "ENODEV", "ENXIO", "ESHUTDOWN", "ECONNABORTED",
-        "ECONNREFUSED", "ECONNRESET", "ENOLINK", "ECOMM", "EAGAIN",
-    ),
-    Cause.FULL: ("ENOSPC", "EDQUOT"),
-    Cause.PROCESS: ("EMFILE", "ENFILE", "ENOMEM"),
-}  # fmt: skip
+_AWAY = (
+    errno.EIO, errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.EHOSTUNREACH,
+    errno.ENETDOWN, errno.ENETUNREACH, errno.ENETRESET, errno.ENODEV, errno.ENXIO, errno.ESHUTDOWN,
+    errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOLINK, errno.EAGAIN,
+)  # fmt: skip
 _BY_ERRNO = {
-    getattr(errno, name): cause
-    for cause, names in _BY_NAME.items()
-    for name in names
-    if hasattr(errno, name)  # EREMOTEIO is missing on some systems
+    **dict.fromkeys(_AWAY, Cause.AWAY),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Cause.FULL),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM), Cause.PROCESS),
 }
 _BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: Cause.AWAY,

@@ -18,9 +18,9 @@ from time import monotonic, sleep
 from prefect_tune.deployments.server.locks import (
     exclusive,
     is_unused,
+    kept_file,
     read_secret,
     secret_file,
-    set_kept,
     users_file,
 )
 from prefect_tune.deployments.server.process import (
@@ -132,7 +132,7 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
             fcntl.flock(users, fcntl.LOCK_SH)
             server = server or start_server(folder, with_events=with_events)
             if keep:
-                set_kept(folder, kept=True)
+                kept_file(folder).touch(mode=0o600)
         restart = partial(_restart_if_killed, folder)
         guard = Heartbeat("server", restart, _LOOK_SECONDS, "the Prefect server is not restarted")
         guard.start()

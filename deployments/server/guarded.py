@@ -14,10 +14,9 @@ from pathlib import Path
 from threading import Thread
 from time import sleep
 
-from prefect_tune.deployments.server.locks import exclusive, is_kept, is_unused, users_file
+from prefect_tune.deployments.server.locks import exclusive, is_unused, kept_file, users_file
 
 _LOOK_SECONDS = 1.0
-_START_SECONDS = 10.0
 _STOP_SECONDS = 20.0
 """Seconds that Prefect may take to finish running requests."""
 
@@ -27,13 +26,14 @@ def main() -> None:
     folder, port = Path(sys.argv[1]), int(sys.argv[2])
     Thread(target=_end_when_unused, args=(folder,), daemon=True, name="users").start()
     gc.disable()  # garbage collection is a sixth of the start time
-    Thread(target=_collect_later, daemon=True, name="garbage").start()
     # `prefect server start` does the same after loading Prefect's whole command line.
     import uvicorn  # noqa: PLC0415 - after gc.disable()
     from prefect.server.api.server import create_app  # noqa: PLC0415 - after gc.disable()
     from prefect.settings import get_current_settings  # noqa: PLC0415 - after gc.disable()
 
     app = create_app()  # may build the UI in the installation, which other users share
+    gc.freeze()
+    gc.enable()
     os.umask(0o077)  # the database contains parameters of runs
     uvicorn.run(
         app,
@@ -41,12 +41,6 @@ def main() -> None:
         port=port,
         log_level=get_current_settings().server.logging_level.lower(),
     )
-
-
-def _collect_later() -> None:
-    sleep(_START_SECONDS)
-    gc.freeze()
-    gc.enable()
 
 
 def _end_when_unused(folder: Path) -> None:
@@ -59,7 +53,7 @@ def _end_when_unused(folder: Path) -> None:
             exclusive(folder),  # nobody starts a server until this one has ended
             users_file(folder) as users,
         ):
-            if not is_kept(folder) and is_unused(users):
+            if not kept_file(folder).exists() and is_unused(users):
                 _end()
 
 

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-_KEPT = "kept"
-
 
 def users_file(folder: Path) -> IO[str]:
     """Open the file for the users' lock (`fcntl.flock`)."""
@@ -39,17 +37,9 @@ def is_unused(users: IO[str]) -> bool:
     return True
 
 
-def is_kept(folder: Path) -> bool:
-    """Return whether the server stays when it is unused."""
-    return (folder / _KEPT).exists()
-
-
-def set_kept(folder: Path, *, kept: bool) -> None:
-    """Set whether the server stays when it is unused."""
-    if kept:
-        (folder / _KEPT).touch(mode=0o600)
-    else:
-        (folder / _KEPT).unlink(missing_ok=True)
+def kept_file(folder: Path) -> Path:
+    """Return the path of a file that keeps the server running when it is unused."""
+    return folder / "kept"
 
 
 def private_file(path: Path) -> IO[str]:

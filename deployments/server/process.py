@@ -20,7 +20,7 @@ from prefect_tune.deployments.server.empty_database import (
     note_block_types,
     seed_database,
 )
-from prefect_tune.deployments.server.locks import made_secret, private_file, set_kept
+from prefect_tune.deployments.server.locks import kept_file, made_secret, private_file
 from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.local_files import atomic_file
 from prefect_tune.storage.processes import is_running, process_start
@@ -60,22 +60,18 @@ class ServerProcess:
 
     def answers(self) -> bool:
         """Return whether this process answers at its URL; an impostor would learn the secret."""
-        if not self.runs():
-            return False
-        try:
+        found = []
+        with suppress(psutil.NoSuchProcess):
             found = psutil.Process(self.pid).net_connections("tcp4")
-        except psutil.NoSuchProcess:
-            return False
         listens = any(c.status == psutil.CONN_LISTEN and c.laddr.port == self.port for c in found)
-        return listens and _is_healthy(self.url)
+        return self.runs() and listens and _is_healthy(self.url)
 
 
 def noted_server(folder: Path) -> ServerProcess | None:
     """Return the server last started in a folder, running or not."""
-    try:
+    with suppress(FileNotFoundError, ValueError, TypeError):
         return ServerProcess(**json.loads((folder / _NOTE).read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
-        return None
+    return None
 
 
 def running_server(folder: Path) -> ServerProcess | None:
@@ -132,18 +128,16 @@ def stop_server(folder: Path) -> None:
         if started := _STARTED_HERE.pop(server.pid, None):
             started.wait()
     (folder / _NOTE).unlink(missing_ok=True)
-    set_kept(folder, kept=False)
+    kept_file(folder).unlink(missing_ok=True)
 
 
 _WITHOUT_PROXY = build_opener(ProxyHandler({}))
 
 
 def _is_healthy(url: str) -> bool:
-    try:
-        with _WITHOUT_PROXY.open(f"{url}/health", timeout=10) as response:
-            return bool(response.status == 200)
-    except OSError:
-        return False
+    with suppress(OSError), _WITHOUT_PROXY.open(f"{url}/health", timeout=10) as response:
+        return bool(response.status == 200)
+    return False
 
 
 def _free_port() -> int:

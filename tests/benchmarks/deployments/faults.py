@@ -33,7 +33,7 @@ from processes import SECRETS, run_json, sandboxes_of, started, wait_for
 from services import Postgres
 from services.faulty_bucket import FaultyProxy, faulty_bucket
 
-from prefect_tune.deployments.server.locks import set_kept
+from prefect_tune.deployments.server.locks import kept_file
 from prefect_tune.deployments.server.process import noted_server, start_server, stop_server
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
@@ -190,7 +190,7 @@ def bucket_away(bucket: FaultyProxy) -> None:
 @contextmanager
 def server_in(folder: Path) -> Iterator[str]:
     """A Prefect server that is not the run's own."""
-    set_kept(folder, kept=True)
+    kept_file(folder).touch()
     server = start_server(folder)
     wait_for(server.answers)
     SECRETS[server.url] = (folder / "auth").read_text().strip()
