@@ -42,7 +42,6 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.storage.migrations import _leaders
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
@@ -152,9 +151,6 @@ def test_memory_is_shared_by_the_workers_of_this_machine_alone() -> None:
 CONFIGURATION = default_configuration(mixed_space(), ("unit", "svm"))
 
 
-CONSTRAINTS = (Constraint("size", 10), Constraint("time", 0))
-
-
 @st.composite
 def trials(draw: st.DrawFn) -> list[Trial]:
     made = []
@@ -181,18 +177,6 @@ def trials(draw: st.DrawFn) -> list[Trial]:
 
 
 @pytest.mark.slow
-@given(trials(), st.sampled_from(((), CONSTRAINTS[:1], CONSTRAINTS)))
-def test_a_study_of_schema_4_gets_the_leaders_of_its_history(made, constraints) -> None:
-    history = recorded(*made, constraints=constraints)
-    bounds = [{"quantity": {"name": c.name}, "bound": c.bound} for c in constraints]
-    leaders = _leaders([t.to_json() for t in made if t.loss is not None], bounds, None)
-    nearest = None if history.incumbent else history.nearest_infeasible
-    assert leaders == {
-        "best_trial": _number(history.incumbent), "nearest_trial": _number(nearest)
-    }  # fmt: skip
-
-
-@pytest.mark.slow
 @given(trials())
 def test_a_document_says_what_the_trial_says(made) -> None:
     for trial in made:
@@ -205,10 +189,6 @@ def test_a_document_says_what_the_trial_says(made) -> None:
         )
         if trial.evaluation:
             assert -inf < document.loss == trial.loss
-
-
-def _number(trial: Trial | None) -> int | None:
-    return None if trial is None else trial.number
 
 
 QUERIES = [
