@@ -17,45 +17,37 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 from pandas.api.internals import create_dataframe_from_blocks
-from scipy import sparse
 
-from prefect_tune.storage.matrices import METADATA
+from prefect_tune.storage.matrices import METADATA, metadata, sparse_columns, sparse_matrix
 
 
 def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
     """Return a canonical frame or vector, with its layout and origin, as an Arrow file's bytes."""
-    description: dict[str, Any] = {"layout": layout, "shape": list(value.shape), **about}
-    compression = "lz4" if layout == "sparse" else None
+    about, compression = dict(about), "lz4" if layout == "sparse" else None
     if layout == "sparse":
-        description["dtype"] = str(value.dtype)
-        names = ["indices", "values"]
-        columns = [_lists(value, value.indices), _lists(value, value.data)]
+        names, columns = ["indices", "values"], sparse_columns(value)
     elif layout == "frame":
-        description["order"] = order = _file_order(value)
+        by_type: dict[str, list[int]] = {}
+        for position, dtype in enumerate(value.dtypes):
+            by_type.setdefault(str(dtype), []).append(position)
+        about["order"] = order = [position for some in by_type.values() for position in some]
         names = [str(value.columns[position]) for position in order]
         columns = [_column(value.iloc[:, position]) for position in order]
     else:
-        description["dtype"] = str(value.dtype)
         is_bool = value.dtype == np.bool_  # Arrow packs them as bits
         names, columns = ["values"], [_plain(value.view(np.uint8) if is_bool else value)]
     batch = pa.RecordBatch.from_arrays(columns, names)
-    batch = batch.replace_schema_metadata({METADATA: json.dumps(description).encode()})
-    counted = pa.MockOutputStream()
-    _write(counted, batch, compression)
-    made = pa.allocate_buffer(counted.size())  # a growing buffer would copy itself
-    _write(pa.FixedSizeBufferWriter(made), batch, compression)
-    return memoryview(made).toreadonly()
-
-
-def _write(sink: Any, batch: pa.RecordBatch, compression: str | None) -> None:
+    batch = batch.replace_schema_metadata(metadata(value, layout, about))
     options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
-    with pa.ipc.new_file(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
 
+    def write(sink: Any) -> None:
+        with pa.ipc.new_file(sink, batch.schema, options=options) as writer:
+            writer.write_batch(batch)
 
-def _lists(matrix: Any, values: NDArray[Any]) -> pa.Array:
-    """Return the indices or the data of a sparse matrix, row by row."""
-    return pa.ListArray.from_arrays(pa.array(matrix.indptr), pa.array(values))
+    write(counted := pa.MockOutputStream())
+    made = pa.allocate_buffer(counted.size())  # a growing buffer would copy itself
+    write(pa.FixedSizeBufferWriter(made))
+    return memoryview(made).toreadonly()
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:
@@ -65,37 +57,23 @@ def from_arrow(layout: str, data: bytes | memoryview) -> Any:
     description = json.loads(reader.schema.metadata[METADATA])
     columns = reader.get_batch(0).columns
     if layout == "sparse":
-        return _sparse(columns, description)
+        return sparse_matrix(columns, description)
     if layout == "vector":
         return _matrix(columns, data, np.dtype(description["dtype"]))[0]
     if layout != "frame":
         raise ValueError(f"unknown codec {layout!r}")
     order, names = np.array(description["order"], dtype=np.intp), reader.schema.names
     blocks: list[tuple[Any, NDArray[np.intp]]] = []
-    for _, group in groupby(range(len(columns)), lambda i: _block_of(columns[i], i)):
+
+    def block_of(i: int) -> object:  # equal for columns that share a block
+        return i if pa.types.is_dictionary(columns[i].type) else columns[i].type
+
+    for _, group in groupby(range(len(columns)), block_of):
         positions = list(group)
         blocks.append((_block([columns[i] for i in positions], data), order[positions]))
     in_order = [name for _, name in sorted(zip(order, names, strict=True))]
     index = pd.RangeIndex(description["shape"][0])
     return create_dataframe_from_blocks(blocks, index=index, columns=pd.Index(in_order))
-
-
-def _sparse(columns: Sequence[pa.Array], description: Mapping[str, Any]) -> sparse.csr_array:
-    indices, data = (column.flatten().to_numpy() for column in columns)
-    data = data.astype(description["dtype"], copy=False)
-    parts = data, indices, columns[0].offsets.to_numpy()
-    for part in parts:
-        part.flags.writeable = False
-    matrix = sparse.csr_array(parts, shape=tuple(description["shape"]))
-    matrix.has_canonical_format = True
-    return matrix
-
-
-def _file_order(frame: pd.DataFrame) -> list[int]:
-    by_type: dict[str, list[int]] = {}
-    for position, dtype in enumerate(frame.dtypes):
-        by_type.setdefault(str(dtype), []).append(position)
-    return [position for positions in by_type.values() for position in positions]
 
 
 def _column(column: pd.Series) -> pa.Array:
@@ -115,11 +93,6 @@ def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.
     validity = pa.array(~is_gap).buffers()[1] if is_gap is not None and has_gap else None
     raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, raw])
-
-
-def _block_of(column: pa.Array, position: int) -> object:
-    """Return a grouping value: equal for columns that share a block."""
-    return position if pa.types.is_dictionary(column.type) else column.type
 
 
 def _block(columns: Sequence[pa.Array], data: memoryview) -> Any:

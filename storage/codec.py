@@ -113,22 +113,17 @@ def _pickled(value: Any) -> bytes:
     try:
         stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
     except Exception:  # any class: objects define their own reduction
-        stem, buffers = _cloudpickled(value)
+        import cloudpickle
+
+        buffers.clear()
+        try:  # functions by value
+            stem = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+            raise NotPicklable(f"{type(value).__name__} cannot be pickled: {reason}") from error
     pieces = [memoryview(stem), *(buffer.raw() for buffer in buffers)]
     lengths = [len(piece) for piece in pieces]
     return b"".join([struct.pack(f"<{1 + len(pieces)}Q", len(pieces), *lengths), *pieces])
-
-
-def _cloudpickled(value: Any) -> tuple[bytes, list[pickle.PickleBuffer]]:
-    """Return a pickle and its buffers, with functions by value; raises NotPicklable."""
-    import cloudpickle
-
-    buffers: list[pickle.PickleBuffer] = []
-    try:
-        return cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append), buffers
-    except Exception as error:
-        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        raise NotPicklable(f"{type(value).__name__} cannot be pickled: {reason}") from error
 
 
 def _unpickled(data: memoryview) -> Any:

@@ -24,7 +24,7 @@ from fsspec.utils import get_protocol
 
 from prefect_tune.storage.codec import encode, is_mapped, sign, signing_key
 from prefect_tune.storage.key import digest
-from prefect_tune.storage.mapped_files import HostCopies, Mapped, mapped
+from prefect_tune.storage.mapped_files import HostCopies, mapped
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import (
     Cause,
@@ -43,8 +43,7 @@ CLAIM_FILE = "store.json"
 """File at the root of a store with the store's id."""
 
 RECORDS = "records"
-"""Area of records; created with the store and never recreated."""
-
+"""Area of records."""
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
@@ -83,6 +82,9 @@ RAISED = (FilesLost, DiskFull, ProcessExhausted)
 """Errors that fail a trial. Other errors only keep its result out of the store."""
 
 Answer = TypeVar("Answer")
+
+EncodedParts = Mapping[str, tuple["Part", bytes | memoryview]]
+"""Parts as bytes, with their descriptions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,35 +140,27 @@ class Files:
         about: Mapping[str, Any] = MappingProxyType({}),
         *,
         mappable: bool = False,
-    ) -> dict[str, tuple[Part, bytes | memoryview]]:
+    ) -> EncodedParts:
         """Return canonical parts of a folder as bytes with descriptions, ready for `publish`."""
-        key = signing_key()
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         for name, value in parts.items():
             e = encode(value, about, mappable=mappable)
-            is_signed = key is not None and e.codec == "pickle"
-            signature = sign(key, f"{folder}/{name}", e.data) if key and is_signed else ""
-            part = Part(name + e.suffix, digest(e.data), len(e.data), e.codec, signature)
-            encoded[name] = (part, e.data)
+            part = Part(name + e.suffix, digest(e.data), len(e.data), e.codec)
+            encoded[name] = self.signed(folder, name, part, e.data), e.data
         return encoded
 
-    def encoded_copy(
-        self, folder: str, target: str, parts: Mapping[str, Part]
-    ) -> dict[str, tuple[Part, bytes | memoryview]]:
-        """Return the checked parts of a folder as `encode` makes them for another folder."""
-        key, encoded = signing_key(), dict[str, tuple[Part, bytes | memoryview]]()
-        for name, part in parts.items():
-            data = self.read(folder, name, part)
-            signature = sign(key, f"{target}/{name}", data) if key and part.signature else ""
-            file = posixpath.basename(part.file)
-            encoded[name] = (replace(part, file=file, signature=signature), data)
-        return encoded
+    def signed(self, folder: str, name: str, part: Part, data: bytes | memoryview) -> Part:
+        """Return a part with the signature of its bytes, if it is a pickle and a key is set."""
+        key = signing_key()
+        is_signed = key is not None and part.codec == "pickle"
+        signature = sign(key, f"{folder}/{name}", data) if key and is_signed else ""
+        return replace(part, signature=signature)
 
     def publish(
         self,
         folder: str,
         place: str,
-        encoded: Mapping[str, tuple[Part, bytes | memoryview]],
+        encoded: EncodedParts,
         extra_files: Mapping[str, bytes] = MappingProxyType({}),
         *,
         private: bool = False,
@@ -175,64 +169,39 @@ class Files:
 
         `encoded` comes from `encode`. Local `private` files are readable by their owner only.
         """
-        target = self.path(folder, place)
+        target = Path(self.path(folder, place))
+        temporary = Path(self.path(_TEMPORARY, place))
         files = {part.file: data for part, data in encoded.values()} | dict(extra_files)
+
+        def move_in() -> None:
+            self._check_there()
+            if target.is_dir():  # an earlier attempt moved it, but its answer did not arrive
+                return
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            try:
+                for name, data in files.items():
+                    (temporary / name).touch(0o600 if private else 0o666)
+                    (temporary / name).write_bytes(data)
+                while not target.is_dir():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    try:
+                        temporary.rename(target)
+                    except FileNotFoundError:  # another process deleted an empty folder meanwhile
+                        if not temporary.exists():
+                            raise
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+
         if self.is_local:
-            mode = 0o600 if private else 0o666
-            self._reach(partial(self._move_in, place, target, files, mode))
+            self._reach(move_in)
         else:  # readers learn the place only after everything is there
-            self._call("pipe", {posixpath.join(target, n): bytes(d) for n, d in files.items()})
+            remote = {self.path(folder, place, name): bytes(data) for name, data in files.items()}
+            self._call("pipe", remote)
         return {
             name: replace(part, file=f"{place}/{part.file}") for name, (part, _) in encoded.items()
         }
-
-    def _move_in(
-        self, place: str, target: str, files: Mapping[str, bytes | memoryview], mode: int
-    ) -> None:
-        area = Path(self.path(Path(target).relative_to(self.root).parts[0]))
-        if area.name == RECORDS and not area.is_dir():
-            raise FileNotFoundError(f"{area} is gone")  # the area's contents are gone, too
-        temporary = Path(self.path(_TEMPORARY, place))
-        shutil.rmtree(temporary, ignore_errors=True)  # from an attempt that an outage interrupted
-        self._make_folder(temporary)
-        try:
-            for name, data in files.items():
-                (temporary / name).touch(mode)
-                (temporary / name).write_bytes(data)
-            self._move(temporary, Path(target))
-        except BaseException:
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-
-    def _move(self, temporary: Path, target: Path) -> None:
-        while True:
-            self._make_folder(target.parent)
-            try:
-                temporary.rename(target)
-            except FileNotFoundError:
-                if not temporary.exists():
-                    raise
-            except OSError as error:
-                # An earlier attempt moved it, but its answer did not arrive.
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) or not target.is_dir():
-                    raise
-                shutil.rmtree(temporary, ignore_errors=True)
-                return
-            else:  # another process deleted an empty folder meanwhile
-                return
-
-    def _make_folder(self, folder: Path) -> None:
-        """Make a folder, but neither root nor area, which an unmounted store may lack."""
-        if folder.parent == Path(self.root):
-            if not folder.is_dir():
-                self._check_there()
-                folder.mkdir(exist_ok=True)
-            return
-        try:
-            folder.mkdir(exist_ok=True)
-        except FileNotFoundError:
-            self._make_folder(folder.parent)
-            folder.mkdir(exist_ok=True)
 
     def read(
         self, folder: str, name: str, part: Part, *, from_copy: bool = False
@@ -242,12 +211,23 @@ class Files:
         `from_copy` allows a copy on this host in place of a remote file. Raises Damaged if the
         bytes are missing, differ from what was written, or are a pickle without a valid signature.
         """
-        path = self.path(folder, part.file)
+        path, found = self.path(folder, part.file), None
         try:
-            found = self._copied(path, part) if from_copy and is_mapped(part.codec) else None
-            data, its_digest = found or self._fetched(path, part)
+            if from_copy and self.copies is not None and is_mapped(part.codec):
+                with suppress(DiskFull):  # on the disk of the copies
+                    found = self.copies.obtain(
+                        part.digest,
+                        FREE_BYTES_KEPT + part.size_bytes,
+                        lambda copy: self._call("get_file", path, str(copy)),
+                    )
+            if found is None and self.is_local and part.codec != "pickle":
+                found = self._reach(partial(mapped, path))
+            elif found is None:  # the checked bytes must be the unpickled bytes, so not mapped
+                fetched = self._call("cat_file", path)
+                found = fetched, digest(fetched)
         except FileNotFoundError as error:
             raise Damaged(f"{path} is missing", is_missing=True) from error
+        data, its_digest = found
         if len(data) != part.size_bytes or its_digest != part.digest:
             raise Damaged(f"{path} is damaged: its digest differs from the index")
         key = signing_key()
@@ -262,36 +242,18 @@ class Files:
         """Return the size of a part's file; raises FileNotFoundError."""
         return int(self._call("size", self.path(folder, part.file)))
 
-    def _fetched(self, path: str, part: Part) -> Mapped:
-        # The checked bytes must be the unpickled bytes, so pickles are read into memory.
-        if self.is_local and part.codec != "pickle":
-            return self._reach(partial(mapped, path))
-        data = self._call("cat_file", path)
-        return data, digest(data)
-
-    def _copied(self, path: str, part: Part) -> Mapped | None:
-        if self.copies is None:
-            return None
-        with suppress(DiskFull):  # on the disk of the copies
-            return self.copies.obtain(
-                part.digest,
-                FREE_BYTES_KEPT + part.size_bytes,
-                lambda copy: self._call("get_file", path, str(copy)),
-            )
-        return None
-
     def clear(self, folder: str, place: str) -> None:
         """Delete the files of a place, complete or not."""
         if self.is_local:
             # Keep the surrounding folder, which another writer may need between two steps.
-            self._reach(partial(self._remove, self.path(_TEMPORARY, place)))
+            self._remove(self.path(_TEMPORARY, place))
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
         """Delete a folder, then its parent folders in the area that became empty."""
         path = self.path(folder)
         if self.is_local:
-            self._reach(partial(self._remove, path))
+            self._remove(path)
             with suppress(OSError):
                 for above in list(Path(folder).parents)[:-2]:
                     Path(self.path(str(above))).rmdir()
@@ -300,10 +262,8 @@ class Files:
 
     def _remove(self, path: str) -> None:
         """Delete a local folder; a missing folder is fine if the store is there."""
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            self._check_there()
+        with suppress(FileNotFoundError):
+            self._reach(partial(shutil.rmtree, path))
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
         """Delete publications, given their parts by folder, with one request on remote stores."""
@@ -331,11 +291,19 @@ class Files:
         Raises FilesLost after a long outage, FileNotFoundError in a reachable store, and DiskFull
         or ProcessExhausted (see `storage.waiting`).
         """
+
+        def attempt() -> Answer:
+            try:
+                return call()
+            except (FileNotFoundError, NotADirectoryError):
+                if not self.is_local:
+                    raise
+                self._check_there()
+            return call()
+
         try:
             answer = through_outage(
-                partial(self._attempt, call),
-                lambda error: self._answered and self._is_outage(error),
-                self.url,
+                attempt, lambda error: self._answered and self._is_outage(error), self.url
             )
         except Exception as error:
             if self._is_outage(error):
@@ -347,16 +315,6 @@ class Files:
             raise lost_for(cause, f"the store {self.url}", error) from error
         self._answered = True
         return answer
-
-    def _attempt(self, call: Callable[[], Answer]) -> Answer:
-        """Call; if a file is missing, check the store and call again."""
-        try:
-            return call()
-        except (FileNotFoundError, NotADirectoryError):
-            if not self.is_local:
-                raise
-            self._check_there()
-        return call()
 
     def _check_there(self) -> None:
         """Raise OSError unless the folder still holds this store: an empty mount point does not."""
@@ -381,8 +339,9 @@ class Files:
 
     def free_bytes(self) -> float:
         """Return the free bytes of the disk; infinity if the filesystem does not tell."""
-        return self._reach(self._disk_free) if self.is_local else float("inf")
 
-    def _disk_free(self) -> float:
-        self._check_there()  # otherwise the number is another disk's
-        return shutil.disk_usage(self.root).free
+        def free() -> float:
+            self._check_there()  # otherwise the number is another disk's
+            return shutil.disk_usage(self.root).free
+
+        return self._reach(free) if self.is_local else float("inf")

@@ -63,7 +63,7 @@ def make_private(folder: Path) -> None:
     except FileExistsError:
         if not folder.is_dir():
             raise
-        _warn_if_open(folder, "enter", "700")
+        _warn_if_open(folder, f"enter {folder}", "700")
 
 
 def make_private_file(file: Path) -> None:
@@ -71,21 +71,21 @@ def make_private_file(file: Path) -> None:
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
     except FileExistsError:
-        if _is_open(file.parent):
-            _warn_if_open(file, "read", "600")
+        if file.parent.stat().st_mode & _OTHERS:
+            _warn_if_open(file, f"read {file}", "600")
 
 
-def _is_open(path: Path) -> bool:
-    return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
-def _warn_if_open(path: Path, do: str, right: str) -> None:
+def _warn_if_open(path: Path, access: str, right: str) -> None:
     """Warn once that others can access the user's folder or file, with a command to close it."""
-    if _is_open(path) and path.stat().st_uid == os.getuid() and path not in _REPORTED:
+    found = path.stat()
+    if found.st_mode & _OTHERS and found.st_uid == os.getuid() and path not in _REPORTED:
         _REPORTED.add(path)
-        mode = stat.S_IMODE(path.stat().st_mode)
         closing = f"chmod {right} {quote(str(path))}"
-        text = f"other users can {do} {path} (mode {mode:o}); close it with: {closing}"
+        mode = stat.S_IMODE(found.st_mode)
+        text = f"other users can {access} (mode {mode:o}); close it with: {closing}"
         warn("open to others", text, str(path))
 
 

@@ -53,11 +53,21 @@ class HostCopies:
         """
         if (found := self._find(digest)) is not None:
             return found
-        lock = self._lock(needed_bytes)
-        if lock is None:
+        if (lock := self._lock(needed_bytes)) is None:
             return None
         with lock:
-            return self._find(digest) or self._make(digest, download)
+            if (found := self._find(digest)) is not None:
+                return found
+            partial = self._path(digest).with_suffix(_PARTIAL)
+            try:
+                partial.unlink(missing_ok=True)  # left by a killed process
+                download(partial)
+                found = mapped(partial)
+                if found[1] == digest:
+                    partial.replace(self._path(digest))
+                return found
+            finally:
+                partial.unlink(missing_ok=True)
 
     def remove(self, digests: Collection[str]) -> None:
         """Remove copies; processes that have mapped them keep their bytes."""
@@ -67,23 +77,12 @@ class HostCopies:
 
     def sweep(self, known: Collection[str]) -> None:
         """Remove copies with unknown digests, and leftovers of killed processes."""
-        if not self.folder.is_dir():
-            return
-        lock = self._lock(0)
-        if lock is None:
+        if not self.folder.is_dir() or (lock := self._lock(0)) is None:
             return
         with lock:
             self.remove({path.stem for path in self.folder.glob(f"*{_COPY}")} - {*known})
             for path in self.folder.glob(f"*{_PARTIAL}"):
                 path.unlink(missing_ok=True)
-
-    def size_bytes(self) -> int:
-        """Return the total bytes of all copies."""
-        total = 0
-        for path in self.folder.glob(f"*{_COPY}"):
-            with suppress(FileNotFoundError):
-                total += path.stat().st_size
-        return total
 
     def _path(self, digest: str) -> Path:
         return self.folder / f"{digest}{_COPY}"
@@ -94,18 +93,6 @@ class HostCopies:
             if found[1] == digest:
                 return found
         return None
-
-    def _make(self, digest: str, download: Callable[[Path], object]) -> Mapped:
-        partial = self._path(digest).with_suffix(_PARTIAL)
-        try:
-            partial.unlink(missing_ok=True)  # left by a killed process
-            download(partial)
-            found = mapped(partial)
-            if found[1] == digest:
-                partial.replace(self._path(digest))
-            return found
-        finally:
-            partial.unlink(missing_ok=True)
 
     def _lock(self, needed_bytes: int) -> BinaryIO | None:
         """Return a file that locks the folder until it is closed; None without a place."""

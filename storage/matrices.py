@@ -7,7 +7,7 @@ a frame has its own columns. The schema's metadata holds shape, type and origin.
 
 import json
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 METADATA = b"prefect_tune"
-_PIECE = 1_000_000
+"""Key of the description of a value in the metadata of Parquet and Arrow files."""
 
 
 def canonical(value: Any) -> Any:
@@ -76,10 +76,7 @@ def _has_sorted_categories(column: pd.Series) -> bool:
         return False
     if not all(map(operator.lt, names, names[1:])):
         return False
-    occurs = np.zeros(len(names) + 1, dtype=bool)  # the last entry is for gaps
-    for start in range(0, len(codes), _PIECE):  # indexing converts each code to eight bytes
-        occurs[codes[start : start + _PIECE]] = True
-    return bool(occurs[:-1].all())
+    return set(range(len(names))) <= set(pd.unique(codes).tolist())
 
 
 def matrix_layout(value: Any) -> str | None:
@@ -111,16 +108,49 @@ def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
         case "vector":
             table = pa.table({"values": pa.array(value)})
         case "sparse":
-            offsets = pa.array(value.indptr, pa.int32())
-            indices = pa.ListArray.from_arrays(offsets, pa.array(value.indices, pa.int32()))
-            values = pa.ListArray.from_arrays(offsets, pa.array(value.data))
-            table = pa.table({"indices": indices, "values": values})
+            table = pa.table(dict(zip(("indices", "values"), sparse_columns(value), strict=True)))
         case _:
             table = _frame_to_table(value)
-    description: dict[str, Any] = {"layout": layout, "shape": list(value.shape), **about}
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table.replace_schema_metadata(metadata(value, layout, about)),
+        sink,
+        compression="lz4",
+        use_dictionary=[f.name for f in table.schema if pa.types.is_dictionary(f.type)],
+        write_statistics=False,
+        row_group_size=max(table.num_rows, 1),
+    )
+    return memoryview(sink.getvalue())
+
+
+def metadata(value: Any, layout: str, about: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return the metadata of a file with a value: layout, shape, type and origin."""
+    description = {"layout": layout, "shape": list(value.shape), **about}
     if layout != "frame":
         description["dtype"] = str(value.dtype)
-    return _write_parquet(table, description)
+    return {METADATA: json.dumps(description).encode()}
+
+
+def sparse_columns(matrix: Any) -> list[pa.Array]:
+    """Return the indices and the values of a sparse matrix as lists, row by row."""
+    offsets = pa.array(matrix.indptr, pa.int32())
+    indices, values = pa.array(matrix.indices, pa.int32()), pa.array(matrix.data)
+    return [pa.ListArray.from_arrays(offsets, part) for part in (indices, values)]
+
+
+def sparse_matrix(
+    columns: Sequence[pa.ListArray], description: Mapping[str, Any]
+) -> sparse.csr_array:
+    """Return the canonical matrix with these `sparse_columns`."""
+    indices, values = columns
+    parts = (
+        _read_only(values.flatten(), np.dtype(description["dtype"])),
+        _read_only(indices.flatten(), np.dtype(np.int32)),
+        _read_only(indices.offsets, np.dtype(np.int32)),
+    )
+    matrix = sparse.csr_array(parts, shape=tuple(description["shape"]))
+    matrix.has_canonical_format = True
+    return matrix
 
 
 def from_parquet(layout: str, data: bytes | memoryview) -> Any:
@@ -129,42 +159,16 @@ def from_parquet(layout: str, data: bytes | memoryview) -> Any:
     if layout == "frame":
         return _frame_from_table(table)
     description = json.loads(table.schema.metadata[METADATA])
-    dtype = np.dtype(description["dtype"])
-    values = table.column("values").combine_chunks()
+    columns = [column.combine_chunks() for column in table.columns]
     match layout:
         case "vector":
-            return _read_only(values, dtype)
+            return _read_only(columns[0], np.dtype(description["dtype"]))
         case "dense":
-            return _read_only(values.flatten(), dtype).reshape(description["shape"])
+            flat = _read_only(columns[0].flatten(), np.dtype(description["dtype"]))
+            return flat.reshape(description["shape"])
         case "sparse":
-            indices = table.column("indices").combine_chunks()
-            matrix = sparse.csr_array(
-                (
-                    _read_only(values.flatten(), dtype),
-                    _read_only(indices.flatten(), np.dtype(np.int32)),
-                    _read_only(indices.offsets, np.dtype(np.int32)),
-                ),
-                shape=tuple(description["shape"]),
-            )
-            matrix.has_sorted_indices = True
-            return matrix
+            return sparse_matrix(columns, description)
     raise ValueError(f"unknown codec {layout!r}")
-
-
-def _write_parquet(table: pa.Table, description: dict[str, Any]) -> memoryview:
-    metadata = {**(table.schema.metadata or {}), METADATA: json.dumps(description).encode()}
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata(metadata),
-        sink,
-        compression="lz4",
-        use_dictionary=[
-            n for n in table.column_names if pa.types.is_dictionary(table.field(n).type)
-        ],
-        write_statistics=False,
-        row_group_size=max(table.num_rows, 1),
-    )
-    return memoryview(sink.getvalue())
 
 
 def _read_only(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -174,14 +178,12 @@ def _read_only(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
-    columns: dict[str, pa.Array] = {}
-    for name in frame.columns:
-        column = frame[name]
-        if _is_plain(column):
-            columns[str(name)] = pa.array(column.to_numpy())
-        else:
-            columns[str(name)] = _texts(column)
-    return pa.table(columns)
+    return pa.table(
+        {
+            str(name): pa.array(column.to_numpy()) if _is_plain(column) else _texts(column)
+            for name, column in frame.items()
+        }
+    )
 
 
 def _texts(column: pd.Series) -> pa.DictionaryArray:

@@ -4,7 +4,7 @@ Each record lists the studies that use it, and is deleted with the last of them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from time import time
 from typing import Any
@@ -19,6 +19,7 @@ from prefect_tune.storage.files import (
     RAISED,
     RECORDS,
     Damaged,
+    EncodedParts,
     Files,
     Part,
     new_place,
@@ -42,7 +43,6 @@ class Records:
     def __init__(self, files: Files, database: Database, journal: Journal) -> None:
         self._files, self._journal = files, journal
         self._database = database
-        self._has_warned = False
         self._has_swept = False
 
     def put(
@@ -69,61 +69,37 @@ class Records:
             NotPicklable: If a part cannot be pickled or read back, or fails the check.
             StoreLost, DiskFull, ProcessExhausted: If the record cannot be written.
         """
-        place = new_place()
         encoded = self._files.encode(_folder(record), parts, {"record": record}, mappable=mappable)
         if check is not None:
-            _check_read_back(encoded, check)
-        self._publish(record, place, encoded, private=private)
-        if study is not None:
-            self.link([record], study)
+            try:
+                check({name: decode(part.codec, data) for name, (part, data) in encoded.items()})
+            except StoreLost:
+                raise
+            except Exception as error:  # any class: objects define their own unpickling
+                reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+                raise NotPicklable(f"not usable after reading it back: {reason}") from error
+        self._publish(record, encoded, study, private=private)
 
     def copy(self, record: str, target: str, study: str) -> None:
         """Copy a record, without decoding it, to the id `target`, for a study to use.
 
         Raises RecordDamaged if the record is missing or damaged, and the errors of `put`.
         """
+        encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         try:
-            encoded = self._files.encoded_copy(_folder(record), _folder(target), self.parts(record))
+            for name, part in self.parts(record).items():
+                data = self._files.read(_folder(record), name, part)
+                in_target = replace(part, file=part.file.rsplit("/", 1)[-1])
+                encoded[name] = self._files.signed(_folder(target), name, in_target, data), data
         except Damaged as error:
             raise RecordDamaged(f"record {record}: {error}") from error
-        self._publish(target, new_place(), encoded)
-        self.link([target], study)
+        self._publish(target, encoded, study)
 
     def _publish(
-        self,
-        record: str,
-        place: str,
-        encoded: Mapping[str, tuple[Part, bytes | memoryview]],
-        *,
-        private: bool = False,
+        self, record: str, encoded: EncodedParts, study: str | None, *, private: bool = False
     ) -> None:
-        folder = _folder(record)
-        self._check_room(sum(part.size_bytes for part, _ in encoded.values()))
-        self._journal.begin(folder, place)
-        try:
-            published = self._files.publish(folder, place, encoded, private=private)
-        except RAISED:
-            raise
-        except Exception as error:
-            raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
-        former = self._database.transact(partial(_kept, record, place, published))
-        if former:
-            self._delete({folder: former})
-
-    def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete unreferenced files; leave the rest to a later sweep."""
-        try:
-            self._files.delete_parts(doomed)
-        except Exception as error:
-            if not self._has_warned:
-                self._has_warned = True
-                text = f"records of {self._files.url} could not be deleted: {error}"
-                warn("records not deleted", text)
-        else:
-            self._journal.finish([place_of(parts) for parts in doomed.values()])
-
-    def _check_room(self, size_bytes: int) -> None:
-        free_bytes = self._files.free_bytes()
+        folder, place, free_bytes = _folder(record), new_place(), self._files.free_bytes()
+        size_bytes = sum(part.size_bytes for part, _ in encoded.values())
         if free_bytes < FREE_BYTES_KEPT + size_bytes:
             raise DiskFull(
                 f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and records "
@@ -131,32 +107,50 @@ class Records:
                 "`prefect-tune artifacts prune`, a smaller --cache-budget or `prefect-tune study "
                 "rm`, or name another --store; the same command then resumes the study"
             )
+        self._journal.begin(folder, place)
+        try:
+            published = self._files.publish(folder, place, encoded, private=private)
+        except RAISED:
+            raise
+        except Exception as error:
+            raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
+        if former := self._database.transact(partial(_enter, record, place, published, study)):
+            self._delete({folder: former})
+
+    def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
+        """Delete unreferenced files; leave the rest to a later sweep."""
+        try:
+            self._files.delete_parts(doomed)
+        except Exception as error:
+            text = f"records of {self._files.url} could not be deleted: {error}"
+            warn("records not deleted", text, self._files.url)
+        else:
+            self._journal.finish([place_of(parts) for parts in doomed.values()])
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Return the named parts of a record, or all of them; raises RecordDamaged."""
-        parts = self.parts(record)
-        while True:
-            try:
-                return {
-                    name: self._read(record, name, parts[name])
-                    for name in (parts if names is None else names)
-                }
-            except (Damaged, KeyError, OSError) as error:
-                former, parts = parts, self.parts(record)
-                if parts == former:  # if not, it was replaced meanwhile
-                    raise RecordDamaged(f"record {record}: {error}") from error
+        parts, read = self.parts(record), dict[str, Any]()
+        try:
+            for name in parts if names is None else names:
+                part = parts[name]
+                if is_mapped(part.codec):
+                    self._sweep_copies()
+                data = self._files.read(_folder(record), name, part, from_copy=True)
+                read[name] = decode(part.codec, data)
+        except (Damaged, KeyError, OSError) as error:
+            if self.parts(record) != parts:  # replaced meanwhile
+                return self.get(record, names)
+            raise RecordDamaged(f"record {record}: {error}") from error
+        return read
 
-    def _read(self, record: str, name: str, part: Part) -> Any:
-        if is_mapped(part.codec) and self._files.copies and not self._has_swept:
+    def _sweep_copies(self) -> None:
+        """Remove copies of data that the store no longer has, once per process."""
+        if self._files.copies is not None and not self._has_swept:
             self._has_swept = True
-            self._files.copies.sweep(self._data_digests())
-        data = self._files.read(_folder(record), name, part, from_copy=True)
-        return decode(part.codec, data)
-
-    def _data_digests(self) -> set[str]:
-        is_data = record_table.c.id.startswith(DATA, autoescape=True)
-        rows = self._database.rows(select(record_table.c.id, record_table.c.parts).where(is_data))
-        return {part.digest for row in rows for part in _parts(row.id, row.parts).values()}
+            is_data = record_table.c.id.startswith(DATA, autoescape=True)
+            query = select(record_table.c.id, record_table.c.parts).where(is_data)
+            parts = [_parts(row.id, row.parts) for row in self._database.rows(query)]
+            self._files.copies.sweep({part.digest for some in parts for part in some.values()})
 
     def is_whole(self, record: str) -> bool:
         """Return whether a record exists and every part is undamaged.
@@ -171,11 +165,6 @@ class Records:
         except (Damaged, RecordDamaged, FileNotFoundError):
             return False
         return True
-
-    def is_mappable(self, record: str) -> bool:
-        """Return whether readers map a record's frames and vectors; raises RecordDamaged."""
-        codecs = {part.codec for part in self.parts(record).values()}
-        return all(is_mapped(codec) or codec in ("json", "pickle") for codec in codecs)
 
     def exists(self, record: str) -> bool:
         """Return whether a record exists, without reading its bytes."""
@@ -220,10 +209,6 @@ class Records:
         """Return the total bytes of all records."""
         return int(self._database.scalar(select(func.sum(record_table.c.size_bytes))) or 0)
 
-    def copies_bytes(self) -> int:
-        """Return the bytes of the copies on this host."""
-        return self._files.copies.size_bytes() if self._files.copies else 0
-
     def parts(self, record: str) -> dict[str, Part]:
         """Return the files of a record by name; raises RecordDamaged if it does not exist."""
         query = select(record_table.c.parts).where(record_table.c.id == record)
@@ -232,23 +217,14 @@ class Records:
         raise RecordDamaged(f"record {record} is not in the store")
 
 
-def _check_read_back(
-    encoded: Mapping[str, tuple[Part, bytes | memoryview]],
-    check: Callable[[Mapping[str, Any]], None],
-) -> None:
-    try:
-        check({name: decode(part.codec, data) for name, (part, data) in encoded.items()})
-    except StoreLost:
-        raise
-    except Exception as error:  # any class: objects define their own unpickling
-        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        raise NotPicklable(f"not usable after reading it back: {reason}") from error
-
-
-def _kept(
-    record: str, place: str, published: Mapping[str, Part], connection: Connection
+def _enter(
+    record: str,
+    place: str,
+    published: Mapping[str, Part],
+    study: str | None,
+    connection: Connection,
 ) -> dict[str, Part]:
-    """Enter a publication as a record; return the replaced parts (none if repeated)."""
+    """Enter a publication as a record of a study; return the replaced parts (none if repeated)."""
     values = {
         "size_bytes": sum(part.size_bytes for part in published.values()),
         "created": time(),
@@ -259,6 +235,8 @@ def _kept(
     query = select(record_table.c.parts).where(here).with_for_update()
     former = _parts(record, connection.execute(query).scalar_one())
     end_publications(connection, [place])
+    if study is not None:
+        insert_new(connection, record_user_table, [{"record": record, "study": study}])
     if place_of(former) == place:
         return {}
     connection.execute(update(record_table).where(here).values(values))

@@ -65,9 +65,8 @@ artifact_table = Table(
         last_used=Double,
     ),
     Column("hits", BigInteger, nullable=False, default=0),
-    Column("facts", Document, nullable=False),  # the summary; the name is fixed by old stores
-    *_given(parts=Document, place=String, is_cheap=Boolean),
-    Index("artifacts_by_use", "is_present", "is_cheap", "last_used", "key"),
+    *_given(summary=Document, parts=Document, place=String, is_costly=Boolean),
+    Index("artifacts_by_use", "is_present", "is_costly", "last_used", "key"),
     Index("artifacts_by_study", "study"),
     Index("artifacts_by_parent", "parent"),
     Index("artifacts_by_age", "is_present", "created", "key"),
@@ -81,26 +80,21 @@ so evicting an artifact never makes another one unreachable.
 pin_table = Table("pins", metadata, *_keys(key=String(64), owner=String), *_given(expires=Double))
 """An artifact that stays in the cache for its owner until the pin expires."""
 
-step_time_table = Table(
-    "step_times",
-    metadata,
-    *_keys(step=String, algorithm=String, size_class=Integer),
-    Column("make_seconds", Double, nullable=True),
-    Column("load_seconds", Double, nullable=True),
-    Column("is_cheap", Boolean, nullable=False, default=False),
-)
-"""Average times to make and load artifacts of one step, algorithm and size."""
-
 step_count_table = Table(
     "step_counts",
     metadata,
     *_keys(step=String),
-    *_given(hits=BigInteger, misses=BigInteger, seconds_saved=Double, evicted=BigInteger),
+    *_given(
+        hits=BigInteger,
+        misses=BigInteger,
+        seconds_saved=Double,
+        evicted=BigInteger,
+        refused=BigInteger,
+        read_bytes=BigInteger,
+        read_seconds=Double,
+    ),
 )
 """Cache use by step since the store was created."""
-
-refusal_table = Table("refusals", metadata, *_keys(reason=String), *_given(times=BigInteger))
-"""Number of refused artifacts by reason."""
 
 publication_table = Table(
     "publications",

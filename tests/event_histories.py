@@ -9,7 +9,7 @@ import pandas as pd
 from inputs import event_rows
 from studies import store_of
 
-from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.problem import StudyContext
@@ -79,7 +79,7 @@ def construct(train: EventRows, *others: EventRows, **arguments: Any) -> list[np
 def entries(context: StudyContext) -> Mapping[str, Entry]:
     store = store_of(context)
     store.index.flush()
-    return {e.key: e for e in store.index.select(Selection(step=STEP))}
+    return {e.key: e for e in store.index.select(step=STEP)}
 
 
 def most_rows(X: EventRows) -> np.ndarray:

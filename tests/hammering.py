@@ -35,7 +35,7 @@ def hammer(address: StoreAddress, seed: int, seconds: float, log: str) -> None:
         read = store.read(kept, ["train"])
         assert read is None or (read["train"] == number).all(), "a torn read"
         totals = store.index.totals()
-        assert totals.cache_bytes <= totals.budget_bytes
+        assert totals.size_bytes <= totals.budget_bytes
     Path(log).write_text(str(n_made))
     store.close()
 

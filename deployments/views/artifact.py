@@ -15,25 +15,17 @@ from prefect_tune.flows.text import (
     saved_text,
 )
 from prefect_tune.optimizers.space.wording import value_text
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.inspection import ArtifactDetail, StoreStats, Verification
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import CacheTotals
+from prefect_tune.storage.inspection import ArtifactDetail, Verification
 
 _MOST_TRIALS = 10
 
 
 def print_artifacts(entries: Sequence[Entry]) -> None:
     """Print artifacts, one per line."""
-    table = Table(
-        uncut_column("key"),
-        "step",
-        "algorithm",
-        "size",
-        "cost",
-        "hits",
-        uncut_column("last used"),
-        "study",
-        box=None,
-    )
+    names = "step", "algorithm", "size", "cost", "hits"
+    table = Table(uncut_column("key"), *names, uncut_column("last used"), "study", box=None)
     for entry in entries:
         last_used = datetime.fromtimestamp(entry.last_used, UTC).astimezone()
         table.add_row(
@@ -71,8 +63,7 @@ def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold:
         print_contents(name, entry.parts[name].size_bytes, url, detail.contents[name])
     for child in detail.children:
         evicted = "" if child.is_present else ", evicted"
-        made = f"{child.step}: {child.algorithm}"
-        CONSOLE.print(f"  children: {child.key[:12]} {made}{evicted}")
+        CONSOLE.print(f"  children: {child.key[:12]} {child.step}: {child.algorithm}{evicted}")
     more = f" and {len(trials) - _MOST_TRIALS} more" if len(trials) > _MOST_TRIALS else ""
     CONSOLE.print(
         f"  used by {counted(len(trials), 'trial')}: {', '.join(trials[:_MOST_TRIALS])}{more}"
@@ -92,53 +83,33 @@ def print_contents(name: str, size_bytes: int, url: str, contents: Mapping[str, 
         shape = " x ".join(map(str, contents["shape"]))
         hidden = contents["columns_not_shown"]
         CONSOLE.print(f"    {shape}" + (f"; {hidden} more columns are not shown" if hidden else ""))
-        CONSOLE.print(_columns(contents["columns"], contents["rows"]))
+        statistics = "count", "mean", "min", "max"
+        table = Table("column", *statistics, "first values", box=None)
+        for position, (column_name, column) in enumerate(contents["columns"].items()):
+            values = [column.get(statistic) for statistic in statistics]
+            first = [row[position] for row in contents["rows"]]
+            texts = ["" if value is None else value_text(value) for value in [*values, *first]]
+            table.add_row(column_name, *texts[: len(values)], ", ".join(texts[len(values) :]))
+        CONSOLE.print(table)
 
 
-def _columns(columns: Mapping[str, Mapping[str, Any]], rows: Sequence[Any]) -> Table:
-    table = Table("column", "min", "mean", "max", "zero", "empty", "first values", box=None)
-    for position, (name, of) in enumerate(columns.items()):
-        first = [row[position] if isinstance(row, list) else row for row in rows]
-        numbers = [_short(of.get(what)) for what in ("min", "mean", "max")]
-        shares = [_share(of.get(f"share_{what}")) for what in ("zero", "empty")]
-        table.add_row(name, *numbers, *shares, ", ".join(map(_short, first)))
-    return table
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.0f} %"
-
-
-def _short(value: Any) -> str:
-    return "" if value is None else value_text(value)
-
-
-def print_stats(stats: StoreStats) -> None:
+def print_totals(totals: CacheTotals, records_bytes: int) -> None:
     """Print sizes and counts of a store."""
-    n_steps = stats.hits + stats.misses
-    share = f" ({100 * stats.hits / n_steps:.0f} %)" if n_steps else ""
-    sizes = stats.size_bytes, stats.budget_bytes, stats.records_bytes
+    n_steps = totals.hits + totals.misses
+    share = f" ({100 * totals.hits / n_steps:.0f} %)" if n_steps else ""
+    sizes = totals.size_bytes, totals.budget_bytes, records_bytes
     size, budget, records = map(format_bytes, sizes)
-    copies = stats.copies_bytes
-    on_host = f", {format_bytes(copies)} of them also on this host" if copies else ""
     CONSOLE.print(
-        f"cache: {stats.count} artifacts, {size} of {budget}; records: {records}{on_host}\n"
-        f"{stats.hits} of {n_steps} steps served{share}, {saved_text(stats.seconds_saved)} saved; "
-        f"{stats.evicted} evicted, {stats.refused} refused"
+        f"cache: {totals.count} artifacts, {size} of {budget}; records: {records}\n"
+        f"{totals.hits} of {n_steps} steps served{share}, {saved_text(totals.seconds_saved)} "
+        f"saved; {totals.evicted} evicted, {totals.refused} refused"
     )
-    for reason, times in stats.refusals.items():
-        CONSOLE.print(f"  refused {times} times: {reason}")
     table = Table("step", "hits", "misses", "saved", "evicted", "size", box=None)
-    for step, counts in stats.steps.items():
-        table.add_row(
-            step,
-            str(counts.hits),
-            str(counts.misses),
-            saved_text(counts.seconds_saved),
-            str(counts.evicted),
-            format_bytes(counts.size_bytes),
-        )
-    if stats.steps:
+    for step, counts in totals.steps.items():
+        saved, size = saved_text(counts.seconds_saved), format_bytes(counts.size_bytes)
+        numbers = counts.hits, counts.misses, saved, counts.evicted, size
+        table.add_row(step, *map(str, numbers))
+    if totals.steps:
         CONSOLE.print(table)
 
 

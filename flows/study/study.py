@@ -17,7 +17,7 @@ from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed, study_optimizer
-from prefect_tune.flows.study.retention import KeptPredictions, RungPins
+from prefect_tune.flows.study.retention import PIN_SECONDS, Retention
 from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import to_document
@@ -39,9 +39,6 @@ from prefect_tune.tasks.threads import one_thread
 
 if TYPE_CHECKING:
     from prefect_tune.tasks.ensembling.choosing import ChoiceCosts
-
-_PIN_SECONDS = 86_400.0
-"""Lifetime of pins, in case a session is killed."""
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - the name states the event
@@ -84,8 +81,7 @@ class Study:
         self.curve = IncumbentCurve()
         self._add_to_curve(stored.seconds)
         self.choice_costs: ChoiceCosts | None = None
-        self._rung_pins: RungPins | None = None
-        self._kept: KeptPredictions | None = None
+        self._retention: Retention | None = None
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
@@ -195,10 +191,8 @@ class Study:
             self._pin_incumbent()
         self.facts = facts
         self._add_to_curve(seconds)
-        if self._rung_pins is not None:
-            self._rung_pins.tell(trial)
-        if self._kept is not None:
-            self._kept.tell(trial, self.incumbent)
+        if self._retention is not None:
+            self._retention.tell(trial, self.incumbent)
 
     def retry(self, number: int) -> None:
         """Requeue a failed trial."""
@@ -232,31 +226,23 @@ class Study:
     @contextmanager
     def searching(self) -> Iterator[None]:
         """Pin the incumbent's artifacts and resumable models during the body."""
-        self._pin_incumbent()
         optimizer, rule = self.optimizer, self.plan.options.ensemble
-        lease, pins = study_lease(self.name), self.store.index.pins
-        if optimizer.can_go_on:
-            model = optimizer.space.steps[-1].name
-            self._rung_pins = RungPins(pins, f"{lease} stretches", model, _PIN_SECONDS)
-            self._rung_pins.begin(self.trials.values())
         kind = rule.kind if rule else optimizer.method.ensemble
-        self._kept = KeptPredictions(
-            self.store.records,
+        self._pin_incumbent()
+        self._retention = Retention(
+            self.store,
             self.name,
-            lease,
             optimizer.history.violation,
+            model_step=optimizer.space.steps[-1].name if optimizer.can_go_on else None,
             uses_all=kind in {"agnostic", "auto"} or optimizer.bootstraps is not None,
-            can_go_on=optimizer.can_go_on,
         )
-        self._kept.begin(self.trials.values(), self.incumbent)
+        self._retention.begin(self.trials.values(), self.incumbent)
         try:
             yield
             self.record(self.facts)  # the last ask may have changed the predictions
         finally:
-            if self._rung_pins is not None:
-                self._rung_pins.release()
-                self._rung_pins = None
-            pins.release(lease)
+            self._retention.release()
+            self.store.index.pins.release(study_lease(self.name))
 
     def _with_leaders(self, facts: StudyFacts) -> StudyFacts:
         """Return facts with the incumbent, or else the trial nearest to the constraints."""
@@ -271,7 +257,7 @@ class Study:
     def _pin_incumbent(self) -> None:
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
-            self.store.index.pins.set(keys, study_lease(self.name), _PIN_SECONDS)
+            self.store.index.pins.set(keys, study_lease(self.name), PIN_SECONDS)
 
     def _add_to_curve(self, seconds: float) -> None:
         if (best := self.incumbent) is not None and best.loss is not None:

@@ -187,7 +187,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
         parts["X"] = dataset.X
     if dataset.aside is not None:
         parts["aside"] = dataset.aside
-    is_kept = records.is_whole(record) and records.is_mappable(record)
+    is_kept = records.is_whole(record)
     reader = dataset.row_reader
     stored = load_dataset(store, digest).row_reader if is_kept else None
     if reader is not None and stored is not None:

@@ -173,10 +173,8 @@ class EventRows:
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Any]) -> Self:
-        """Invert `parts`; earlier versions stored neither bounds nor a code table."""
+        """Invert `parts`."""
         events, rows, table = parts["events"], parts["rows"], from_frames(parts)
-        if "start" not in parts:
-            return cls(events, rows, *_bounds(events, rows), code_table=table)
         return cls(events, rows, parts["start"], parts["stop"], code_table=table)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.store import ArtifactStore, Made
@@ -99,7 +99,8 @@ class SharedBlocks:
             return None
         found = [self._entries[place][0].key for place in new if place in self._entries]
         keys = {place: prefix_key(self._own_lineage(*place)) for place in missing}
-        self._store.index.pins.change([*found, *keys.values()], [], self._owner, _PIN_SECONDS)
+        keys_needed = [*found, *keys.values()]
+        self._store.index.pins.set(keys_needed, self._owner, _PIN_SECONDS, released=[])
         for number, some in groupby(missing, itemgetter(0)):
             self._make(number, {place: keys[place] for place in some})
         for partition in self._partitions:
@@ -166,7 +167,7 @@ class SharedBlocks:
 
     def _most_similar(self, sketch: set[str]) -> list[KeptPartition]:
         """Return the partitions of the version of the data with the most patients in common."""
-        versions = self._store.index.select(Selection(step=PARTITIONS, limit=_MOST_CANDIDATES))
+        versions = self._store.index.select(step=PARTITIONS, limit=_MOST_CANDIDATES)
         shared = np.array([len(sketch.intersection(one.summary["sketch"])) for one in versions])
         for i in np.argsort(-shared, kind="stable").tolist():
             if shared[i] and (read := self._store.read(versions[i], list(versions[i].parts))):

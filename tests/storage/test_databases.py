@@ -49,8 +49,8 @@ def check_totals(server_store: ArtifactStore) -> None:
         query = select(func.count(), func.sum(artifact_table.c.size_bytes))
         counted = connection.execute(query.where(artifact_table.c.is_present)).one()
     totals = server_store.index.totals()
-    assert (totals.count, totals.cache_bytes) == tuple(counted)
-    assert totals.cache_bytes <= totals.budget_bytes
+    assert (totals.count, totals.size_bytes) == tuple(counted)
+    assert totals.size_bytes <= totals.budget_bytes
 
 
 def test_little_is_done_while_the_row_of_the_store_is_locked(server_store) -> None:
@@ -96,7 +96,7 @@ def test_the_budget_holds_when_many_put_at_once(server_address, server_store) ->
     def work(place: int, other: ArtifactStore) -> None:
         for number in range(8):
             put(other, f"{place:x}{number:x}")
-            assert other.index.totals().cache_bytes <= other.index.totals().budget_bytes
+            assert other.index.totals().size_bytes <= other.index.totals().budget_bytes
 
     with side_by_side(server_address, work):
         check_totals(server_store)
@@ -261,7 +261,7 @@ def test_keys_are_looked_up_pinned_and_released(either_store) -> None:
     assert either_store.index.entries(KEYS) == {}
     assert either_store.index.bytes_present(KEYS, "s") == 0
     either_store.index.pins.set(KEYS, "large", 60)
-    either_store.index.pins.change(KEYS[:5], KEYS[5:], "large", 60)
+    either_store.index.pins.set(KEYS[:5], "large", 60, released=KEYS[5:])
     either_store.index.pins.release("large")
 
 

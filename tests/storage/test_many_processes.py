@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from prefect_tune.storage import ArtifactStore, Ledger, Made, StoreAddress
-from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.matrices import canonical
 
@@ -53,7 +52,7 @@ def test_under_load_nothing_is_torn_and_the_budget_holds(either_address, tmp_pat
     assert made_in_all == totals.misses
     assert made_in_all + 1 == totals.evicted + totals.count + totals.refused
     assert verify(store).is_sound
-    assert len(store.index.select(Selection())) == totals.count <= 8
+    assert len(store.index.select()) == totals.count <= 8
     store.close()
 
 
@@ -154,8 +153,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
     def both_hold_the_same(self) -> None:
         assert present(self.store) == set(self.model)
         totals = self.store.index.totals()
-        assert totals.cache_bytes == sum(size for _, size in self.model.values())
-        assert totals.cache_bytes <= self.budget
+        assert totals.size_bytes == sum(size for _, size in self.model.values())
+        assert totals.size_bytes <= self.budget
         known = self.store.index.entries([entry(key).key for key in self.summaries])
         assert {k.rstrip("0"): e.summary["rows"] for k, e in known.items()} == self.summaries
 
@@ -168,12 +167,12 @@ class StoreAgainstModel(RuleBasedStateMachine):
 LOOK = """
 import sys
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.inspection import Selection, list_artifacts, stats
+import prefect_tune.storage.inspection
 
 store = ArtifactStore(StoreAddress(sys.argv[1]))
 ledger = Ledger(store.database)
-assert ledger.study("s") and not ledger.trials("s") and not list_artifacts(store, Selection())
-stats(store), store.close()
+assert ledger.study("s") and not ledger.trials("s") and not store.index.select()
+store.index.totals(), store.records.size_bytes(), store.close()
 print(*{name.partition(".")[0] for name in sys.modules})
 """
 

@@ -31,7 +31,6 @@ FOLDER = "cache/aa/key"
 
 @pytest.fixture
 def local(tmp_path) -> Files:
-    (tmp_path / "records").mkdir()
     return Files(str(tmp_path))
 
 
@@ -84,14 +83,6 @@ def test_a_writer_that_fails_leaves_nothing(local, monkeypatch) -> None:
         publish(local)
     assert not list(Path(local.path("tmp")).iterdir())
     assert not list(Path(local.path(FOLDER)).iterdir())
-
-
-def test_records_are_not_written_where_their_area_is_gone(local) -> None:
-    publish(local, "records/models/s")
-    Path(local.path("records")).rename(local.path("elsewhere"))
-    with pytest.raises(FileNotFoundError, match="records is gone"):
-        publish(local, "records/models/t")
-    assert publish(local)  # the cache's is made again
 
 
 def test_deleting_takes_the_folder_above_when_it_is_empty(local) -> None:

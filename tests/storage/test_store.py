@@ -4,7 +4,6 @@ import errno
 import sqlite3
 import stat
 import subprocess
-import threading
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,15 +17,15 @@ from hypothesis import strategies as st
 from other_user import run_as_other_user
 from scipy import sparse
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, writer
+from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, artifacts
 from prefect_tune.storage import database as database_module
-from prefect_tune.storage.cache.entry import Entry, Selection
-from prefect_tune.storage.cache.preview import preview
+from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.files import StoreAway
-from prefect_tune.storage.inspection import describe, stats, verify
+from prefect_tune.storage.inspection import describe, verify
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.storage.local_files import make_private, make_private_file
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.preview import preview
 from prefect_tune.storage.writer import MemoryTier
 
 
@@ -78,7 +77,7 @@ def test_while_one_publishes_another_waits_and_is_served(store, address, monkeyp
     served, again = other.get_or_make(entry("a"), {}, made)
     assert again is None
     assert other.read(served, ["train"]) is not None
-    assert store.index.totals().cache_bytes == kept.size_bytes
+    assert store.index.totals().size_bytes == kept.size_bytes
     assert verify(store).is_sound
     other.close()
 
@@ -93,28 +92,6 @@ def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store,
     assert verify(store).is_sound
 
 
-def test_closing_waits_for_uses_that_another_thread_is_writing(store, monkeypatch) -> None:
-    begun, may_end, closed = threading.Event(), threading.Event(), threading.Event()
-    flush = store.index.usage._flush
-
-    def slow_flush() -> None:
-        if not begun.is_set():
-            begun.set()
-            may_end.wait(10)
-        flush()
-
-    monkeypatch.setattr(store.index.usage, "_flush", slow_flush)
-    store.index.usage.count_hit(put(store, "a"))
-    assert begun.wait(10)
-    closer = threading.Thread(target=lambda: (store.close(), closed.set()))
-    closer.start()
-    assert not closed.wait(0.3)
-    may_end.set()
-    closer.join(10)
-    assert closed.is_set()
-    assert store.database.engine.pool.checkedout() == 0
-
-
 def test_the_budget_holds_after_each_put(store) -> None:
     size = put(store, "a").size_bytes
     store.set_budget(2 * size + 10)
@@ -122,7 +99,7 @@ def test_the_budget_holds_after_each_put(store) -> None:
         put(store, f"b{i}", n=500 + 100 * (i % 6))
         files = [f for f in Path(store.files.path("cache")).rglob("*") if f.is_file()]
         on_disk = sum(file.stat().st_size for file in files)
-        assert store.index.totals().cache_bytes == on_disk <= 2 * size + 10
+        assert store.index.totals().size_bytes == on_disk <= 2 * size + 10
 
 
 def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store) -> None:
@@ -136,11 +113,11 @@ def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store
 
 
 def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(writer, "FREE_BYTES_KEPT", 10**18)
+    monkeypatch.setattr(artifacts, "FREE_BYTES_KEPT", 10**18)
     kept = put(store, "a")
     assert not kept.is_present
     assert "less than 1e+09 GB left" in caplog.text
-    assert stats(store).refused == 1
+    assert store.index.totals().refused == 1
 
 
 def key_of(name: str) -> str:
@@ -161,12 +138,14 @@ def test_entries_are_found_by_key_however_many_are_asked_for(store, monkeypatch)
 
 def test_bytes_are_those_in_the_cache(store) -> None:
     first, second = put(store, "a"), put(store, "b", step="encode")
+    use(store, "a")
+    use(store, "b")
     by_step = {"rescale": first.size_bytes, "encode": second.size_bytes}
-    assert store.index.bytes_by_step() == by_step
+    assert {s: n.size_bytes for s, n in store.index.totals().steps.items()} == by_step
     store.forget(first)
-    assert store.index.bytes_by_step() == {"encode": second.size_bytes}
+    assert store.index.totals().steps["rescale"].size_bytes == 0
     assert store.index.bytes_present([first.key, second.key], second.study) == second.size_bytes
-    assert store.index.totals().cache_bytes == second.size_bytes
+    assert store.index.totals().size_bytes == second.size_bytes
 
 
 def test_of_what_a_study_made_last_it_is_known_what_is_gone(store) -> None:
@@ -183,19 +162,19 @@ def test_of_what_a_study_made_last_it_is_known_what_is_gone(store) -> None:
     assert store.index.made_by("three") == []
 
 
-def test_selections_are_filtered_sorted_and_cut(store) -> None:
-    small = put(store, "a", n=100)
-    large = put(store, "b", n=2000, algorithm="standardize", parent=small.key)
+def test_entries_are_selected_and_cut(store) -> None:
+    first = put(store, "a")
+    child = put(store, "b", parent=first.key)
     put(store, "c", n=500, step="encode")
 
     def keys(**selection) -> list[str]:
-        return [e.key.rstrip("0") for e in store.index.select(Selection(**selection))]
+        return [e.key.rstrip("0") for e in store.index.select(**selection)]
 
-    assert keys(sort="size") == ["b", "c", "a"]
-    assert keys(sort="size", limit=2) == ["b", "c"]
+    assert keys() == ["c", "b", "a"]
+    assert keys(limit=2) == ["c", "b"]
     assert keys(step="encode") == ["c"]
-    assert keys(algorithm="standardize") == keys(parent=small.key) == keys(beginning="b") == ["b"]
-    store.forget(large)
+    assert keys(parent=first.key) == keys(beginning="b") == ["b"]
+    store.forget(child)
     assert keys(beginning="b") == []
     assert keys(beginning="b", present_only=False) == ["b"]
 
@@ -208,25 +187,6 @@ def test_totals_have_what_is_not_written_yet(store) -> None:
     assert (totals.hits, totals.misses, totals.count) == (1, 1, 1)
     assert totals.seconds_saved == 2.0
     assert totals.budget_bytes == store.index.budget_bytes()
-
-
-def test_uses_that_could_not_be_written_are_written_later(store) -> None:
-    kept = put(store, "a")
-    store.index.flush()
-    use(store, "a")
-    store.index.usage.count_miss("rescale")
-
-    def broken_off() -> None:
-        with store.index.changing() as connection:
-            store.index.write_usage(connection)
-            raise RuntimeError("broken off")
-
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match="broken off"):
-            broken_off()
-    totals = store.index.totals()
-    assert (totals.hits, totals.misses) == (1, 1)
-    assert store.index.entries([kept.key])[kept.key].hits == 1
 
 
 def frozen(n: int) -> np.ndarray:
@@ -307,9 +267,9 @@ def test_what_is_evicted_or_replaced_while_verify_reads_is_no_fault(store, monke
     store.records.put("data/x", {"y": np.arange(3)})
     select, parts_of = store.index.select, store.records.parts
 
-    def evict_first(selection: Selection) -> list[Entry]:
+    def evict_first() -> list[Entry]:
         store.prune(0)
-        return select(selection)
+        return select()
 
     def replace_after(record: str) -> Any:
         parts = parts_of(record)

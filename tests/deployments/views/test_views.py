@@ -10,7 +10,7 @@ import pytest
 from flow_studies import SUMMARY, USELESS, plan, study_view
 from reports.compared import curves_of, replicate
 
-from prefect_tune.deployments.views.artifact import print_stats
+from prefect_tune.deployments.views.artifact import print_totals
 from prefect_tune.deployments.views.comparison import print_comparison
 from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
@@ -23,7 +23,7 @@ from prefect_tune.flows.store_location import default_store
 from prefect_tune.flows.study.facts import ModelFacts, StudyFacts, WeightedTrial
 from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.storage.inspection import StepStats, StoreStats
+from prefect_tune.storage.index import CacheCounts, CacheTotals
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
 
@@ -91,8 +91,10 @@ def test_trials_best_pipeline_constraints_and_cache_are_shown(shown) -> None:
 def test_no_view_says_that_less_than_nothing_was_saved(shown, capsys) -> None:
     cache = {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": -4.0}
     assert "0.0s saved" in shown(cache=cache)
-    steps = {"scale": StepStats(3, 1, -4.0, 0, 2000)}
-    print_stats(StoreStats(2000, 0, 0, 9000, 1, 3, 1, 0, 0, {}, -4.0, steps))
+    counts = {"size_bytes": 2000, "hits": 3, "misses": 1, "evicted": 0, "refused": 0}
+    counts["seconds_saved"] = -4.0
+    steps = {"scale": CacheCounts(**counts)}
+    print_totals(CacheTotals(**counts, budget_bytes=9000, count=1, steps=steps), 0)
     said = capsys.readouterr().out
     assert "0.0s saved" in said
     assert "-" not in said

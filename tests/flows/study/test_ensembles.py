@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter, sleep
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.study import ensemble
 from prefect_tune.flows.study import retention as kept_predictions
 from prefect_tune.flows.study.ensemble import choose_ensemble, choosing_seconds
-from prefect_tune.flows.study.retention import KeptPredictions
+from prefect_tune.flows.study.retention import Retention
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Trial
 from prefect_tune.optimizers.space.configuration import Query
@@ -198,9 +199,9 @@ def ended(number: int, loss: float, *, key: str = "", is_whole: bool = True) -> 
     return Trial(number, query).started().ended(came)
 
 
-def kept_by(store: ArtifactStore, **changes: bool) -> KeptPredictions:
-    options = {"uses_all": False, "can_go_on": False, **changes}
-    kept = KeptPredictions(store.records, "s", "study s", lambda _: 0.0, **options)
+def kept_by(store: ArtifactStore, **changes: Any) -> Retention:
+    options = {"uses_all": False, "model_step": None, **changes}
+    kept = Retention(store, "s", lambda _: 0.0, **options)
     kept.begin([], None)
     return kept
 
@@ -215,7 +216,7 @@ def left(store: ArtifactStore) -> set[int]:
     return {int(r.rsplit("/", 1)[-1], 16) for r in store.records.used_by("s", PREDICTIONS)}
 
 
-def keep(kept: KeptPredictions, store: ArtifactStore, trials: list[Trial]) -> None:
+def keep(kept: Retention, store: ArtifactStore, trials: list[Trial]) -> None:
     for trial in trials:
         record(store, trial)
         kept.tell(trial, None)
@@ -260,7 +261,7 @@ def test_what_is_shared_goes_with_the_last_that_keeps_it(store) -> None:
 
 
 def test_resumable_trials_stay_until_they_are_complete(store) -> None:
-    kept = kept_by(store, can_go_on=True)
+    kept = kept_by(store, model_step="fit model")
     keep(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])
     keep(kept, store, [ended(number, float(number % 7)) for number in range(2, 100)])
     assert {0, 1} <= left(store)

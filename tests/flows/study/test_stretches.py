@@ -153,7 +153,7 @@ def test_resumable_checkpoints_survive_pressure_until_the_session_ends(
     with halving.timed(), halving.searching():
         tell_model(halving, other, "z", loss=0.5)  # the choice, which is kept anyway
         tell_model(halving, part, "a", loss=2.0)
-        halving.store.set_budget(halving.store.index.totals().cache_bytes + size)
+        halving.store.set_budget(halving.store.index.totals().size_bytes + size)
         for name in "bcd":
             put(halving.store, name, seconds=100.0)
         assert "a" in present(halving.store)

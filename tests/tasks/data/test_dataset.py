@@ -1,4 +1,4 @@
-"""Data sets in the store: loaded as they were imported, by this version or an earlier one."""
+"""Data sets in the store are loaded as they were imported."""
 
 from pathlib import Path
 
@@ -8,8 +8,6 @@ import pytest
 from inputs import write_meds, write_table
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.storage.key import dataset_record
-from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
@@ -38,32 +36,8 @@ def check_same(loaded: Dataset, dataset: Dataset) -> None:
     assert (loaded.rows(rows).start == dataset.rows(rows).start).all()
 
 
-def put_as_parquet(dataset: Dataset, store: ArtifactStore) -> str:
-    """Keep a data set as versions did that had no Arrow files and no bounds of events."""
-    about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
-    parts = {"about": about, "y": canonical(dataset.y)}
-    if dataset.groups is not None:
-        parts["groups"] = canonical(dataset.groups)
-    frames = {"X": dataset.X} if isinstance(dataset.X, pd.DataFrame) else dataset.X.frames()
-    parts |= {name: canonical(frame) for name, frame in frames.items()}
-    digest = dataset.digest()
-    store.records.put(dataset_record(digest), parts)
-    return digest
-
-
 @pytest.mark.parametrize("kind", ["table", "events"])
-def test_a_data_set_of_an_earlier_version_is_read_and_mapped_once_imported_again(
-    tmp_path, kind
-) -> None:
-    dataset, address = read(kind, tmp_path), StoreAddress(str(tmp_path / "store"))
-    store = ArtifactStore(address)
-    digest = put_as_parquet(dataset, store)
-    record = dataset_record(digest)
-    assert not store.records.is_mappable(record)
-    check_same(load_dataset(store, digest), dataset)
-    assert import_dataset(load_dataset(store, digest), store) == digest
-    assert store.records.is_mappable(record)
-    later = ArtifactStore(address)
-    check_same(load_dataset(later, digest), dataset)
-    for each in (store, later):
-        each.close()
+def test_a_data_set_is_loaded_as_it_was_imported(tmp_path, kind) -> None:
+    dataset, store = read(kind, tmp_path), ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    check_same(load_dataset(store, import_dataset(dataset, store)), dataset)
+    store.close()

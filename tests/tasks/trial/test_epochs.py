@@ -22,7 +22,6 @@ from studies import (
 )
 
 from prefect_tune.optimizers import Evaluation, Query
-from prefect_tune.storage.cache.entry import Selection
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.key import predictions_record
 from prefect_tune.storage.writer import MemoryTier
@@ -81,7 +80,7 @@ def models_of(evaluation: Evaluation) -> list:
 
 
 def checkpoints(context: StudyContext) -> list:
-    return store_of(context).index.select(Selection(step="fit model"))
+    return store_of(context).index.select(step="fit model")
 
 
 def lose_predictions(context: StudyContext, evaluation: Evaluation) -> None:

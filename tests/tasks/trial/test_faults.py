@@ -21,7 +21,7 @@ from services.faulty_bucket import FaultyProxy, faulty_bucket
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
-from prefect_tune.storage import StoreAddress, StoreLost, records, writer
+from prefect_tune.storage import StoreAddress, StoreLost, artifacts, records
 from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.waiting import OUTAGE_VARIABLE, DiskFull
@@ -82,12 +82,12 @@ def test_a_cache_that_is_replaced_by_a_file_while_it_is_read_changes_nothing(con
 
 
 def test_a_clock_that_is_set_back_keeps_the_order_of_use(context, monkeypatch) -> None:
-    from prefect_tune.storage.cache import usage as usage_buffer
+    from prefect_tune.storage import usage
 
     store = store_of(context)
     evaluate(context, draw(context, 3))
     before = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
-    monkeypatch.setattr(usage_buffer, "time", lambda: 1000.0)
+    monkeypatch.setattr(usage, "time", lambda: 1000.0)
     evaluate(context, draw(context, 3))
     after = {e.key: e.last_used for e in store.index.entries(_keys(context)).values()}
     assert all(after[key] >= before[key] > 1000.0 for key in before)
@@ -99,7 +99,7 @@ def _keys(context: StudyContext) -> list[str]:
 
 def evaluate_with_a_full_disk(context: StudyContext, out) -> None:
     """No file of the cache may become larger than 100 bytes, as on a full disk."""
-    writer.FREE_BYTES_KEPT = 0
+    artifacts.FREE_BYTES_KEPT = 0
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     publish = store_of(context).files.publish
 
@@ -160,15 +160,15 @@ def test_a_postgres_that_is_restarted_is_waited_for(tmp_path, monkeypatch) -> No
     server = Postgres(tmp_path / "postgres")
     address = StoreAddress(str(tmp_path / "store"), server.new_database())
     context = context_of(tmp_path, address=address)
-    admit, n_restarts = store_of(context).cache.admit, []
+    admit, n_restarts = store_of(context)._admit, []
 
-    def admit_after_a_restart(entry, then):
+    def admit_after_a_restart(*given, **options):
         if len(n_restarts) < 2:
             server.restart()  # all connections are gone, in the middle of a trial
             n_restarts.append(1)
-        return admit(entry, then)
+        return admit(*given, **options)
 
-    monkeypatch.setattr(store_of(context).cache, "admit", admit_after_a_restart)
+    monkeypatch.setattr(store_of(context), "_admit", admit_after_a_restart)
     came = [result(evaluate(context, draw(context, seed))) for seed in (0, 1, 0)]
     assert len(n_restarts) == 2
     assert came == [expected(context, seed) for seed in (0, 1, 0)]

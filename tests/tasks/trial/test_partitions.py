@@ -23,7 +23,7 @@ from services import Postgres
 from studies import context_of, store_of
 
 from prefect_tune.storage import StoreAddress
-from prefect_tune.storage.cache.entry import Entry, Selection
+from prefect_tune.storage.cache.entry import Entry
 from prefect_tune.storage.key import artifact_folder
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.problem import StudyContext
@@ -64,7 +64,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def kept_versions(context: StudyContext) -> Sequence[Entry]:
     """Partitions of all versions of the data, the newest first."""
-    return store_of(context).index.select(Selection(step=PARTITIONS))
+    return store_of(context).index.select(step=PARTITIONS)
 
 
 CHANGES: dict[str, Callable[[EventRows], EventRows]] = {
@@ -239,7 +239,7 @@ def test_two_processes_share_what_the_first_night_made(tmp_path, request, databa
     assert len(after) <= 2 * len(before)
     assert len(kept_versions(context)) == 2
     store = store_of(context)
-    assert store.index.statistics.by_step()[STEP]["misses"] == len(after)  # each was made once
+    assert store.index.totals().steps[STEP].misses == len(after)  # each was made once
     store.close()
 
 

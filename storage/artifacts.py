@@ -1,0 +1,437 @@
+"""The artifact store: bytes under an fsspec URL, and their index.
+
+`cache/` has results of steps within a byte budget, `records/` has files that are never evicted. An
+artifact is a folder of parts, written under a temporary name and published in one move. Readers use
+the index, which holds the digest of each part. A damaged or missing part counts as a miss, with a
+warning.
+"""
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import itemgetter
+from time import monotonic, perf_counter, time
+from types import MappingProxyType
+from typing import Any
+
+from cachetools import LRUCache
+from sqlalchemy import update
+
+from prefect_tune.storage.codec import decode
+from prefect_tune.storage.database import upsert
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.eviction import ADD, evict, is_key_present, remove, reserve
+from prefect_tune.storage.files import (
+    FREE_BYTES_KEPT,
+    RAISED,
+    Damaged,
+    EncodedParts,
+    Files,
+    StoreRefused,
+    new_place,
+)
+from prefect_tune.storage.index import ArtifactIndex
+from prefect_tune.storage.journal import Publication, end_publications, note_publications
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.lease import HeldLease, LeaseBook
+from prefect_tune.storage.notices import warn
+from prefect_tune.storage.opening import StoreAddress, is_there, opened
+from prefect_tune.storage.records import Records
+from prefect_tune.storage.schema import artifact_table, store_table
+from prefect_tune.storage.usage import LOCKED_STORE, note_counts
+
+__all__ = ["DEFAULT_BUDGET_BYTES", "ArtifactStore", "Made", "StoreAddress", "StoreRefused"]
+
+DEFAULT_BUDGET_BYTES = 10 * 1000**3
+"""Byte budget of a new store's cache."""
+DEFAULT_MEMORY_BYTES = 256 * 1000**2
+"""Byte budget of a worker's memory tier."""
+_PROVENANCE_FILE = "provenance.json"
+"""File with the lineage of an artifact's key, in the folder of its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The result of a step, before it is stored.
+
+    `parts` are canonical values by name, `summary` is needed for later keys, and `held` names
+    pickled parts likely to be read again. `seconds` include the `held_out_seconds`. `mappable` is
+    as in `codec.encode`.
+    """
+
+    parts: Mapping[str, Any]
+    summary: Mapping[str, Any]
+    seconds: float
+    held: tuple[str, ...] = ()
+    held_out_seconds: float = 0.0
+    mappable: bool = False
+
+
+class MemoryTier:
+    """Values by place and name, within a byte budget; a budget of 0 turns the tier off.
+
+    It holds read-only arrays, and checked bytes of pickles from which each reader makes its own
+    value. A new publication has a new place, so nothing stale is served.
+    """
+
+    def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
+        self._values: LRUCache[tuple[str, str], tuple[Any, int]] = LRUCache(
+            budget_bytes, itemgetter(1)
+        )
+        self._lock = threading.Lock()
+
+    @property
+    def size_bytes(self) -> int:
+        """Total bytes of all values."""
+        return int(self._values.currsize)
+
+    def get(self, place: str, name: str) -> Any:
+        """Return a value; None if the tier does not have it."""
+        with self._lock:
+            return self._values.get((place, name), (None,))[0]
+
+    def put(self, place: str, name: str, value: Any) -> None:
+        """Keep a read-only matrix, or the bytes of a pickle, if the value fits."""
+        from prefect_tune.storage.matrices import frozen_bytes
+
+        is_pickle = isinstance(value, bytes | memoryview)
+        size_bytes = len(value) if is_pickle else frozen_bytes(value)
+        if size_bytes is not None:
+            with self._lock, suppress(ValueError):  # raised for values above the budget
+                self._values[place, name] = value, size_bytes
+
+    def drop(self, place: str) -> None:
+        """Drop all values of a place."""
+        with self._lock:
+            for known in [known for known in self._values if known[0] == place]:
+                del self._values[known]
+
+
+class ArtifactStore:
+    """Artifacts of steps, by prefix key, in a bounded cache that all workers share.
+
+    Args:
+        address: Address of the store. A local folder is created if it does not exist.
+        budget_bytes: New byte budget of the cache; None keeps the store's budget.
+        memory_bytes: Byte budget of this process's memory tier.
+        is_read: Whether the store is only read, so that a read-only one will do.
+
+    Raises:
+        StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
+            newer version; or if a remote URL has no database.
+    """
+
+    def __init__(
+        self,
+        address: StoreAddress,
+        budget_bytes: int | None = None,
+        memory_bytes: int = DEFAULT_MEMORY_BYTES,
+        *,
+        is_read: bool = False,
+    ) -> None:
+        self.files = Files(address.url)
+        self.database, self.id = opened(
+            address, self.files, budget_bytes or DEFAULT_BUDGET_BYTES, is_read=is_read
+        )
+        self.address = replace(address, id=self.id)
+        self.files.belong_to(self.id)
+        self.database.belong_to(self.id)
+        self.index = ArtifactIndex(self.database)
+        self.memory = MemoryTier(memory_bytes)
+        self.records = Records(self.files, self.database, self.index.journal)
+        self.leases = LeaseBook(self.database)
+        self._warned: set[str] = set()
+        self._limits, self._limits_read = (0, 0.0), float("-inf")
+        if budget_bytes is not None:
+            self.set_budget(budget_bytes)
+
+    @classmethod
+    def exists(cls, address: StoreAddress) -> bool:
+        """Return whether a store exists, creating none; raises StoreRefused for a bad URL."""
+        return is_there(address, Files(address.url))
+
+    def close(self) -> None:
+        """Write the collected usage and close the database."""
+        try:
+            self.index.flush()
+        except Exception as error:  # a failed count must not fail the work
+            warn("usage", f"uses of the cache are not counted: {error}")
+        self.leases.close()
+        self.database.close()
+
+    def read(self, entry: Entry, names: Sequence[str]) -> dict[str, Any] | None:
+        """Return the named parts of an artifact; None if a part is missing or damaged."""
+        if not entry.is_present:
+            return None
+        folder, started, read_bytes = artifact_folder(entry.key), perf_counter(), 0
+        read: dict[str, Any] = {}
+        try:
+            for name in names:
+                part = entry.parts[name]
+                value = self.memory.get(entry.place, name)
+                if value is None:
+                    value = decode(part.codec, self.files.read(folder, name, part))
+                    if part.codec != "pickle":
+                        self.memory.put(entry.place, name, value)
+                    read_bytes += part.size_bytes
+                elif part.codec == "pickle":
+                    value = decode(part.codec, value)
+                read[name] = value
+        except Damaged as error:
+            self.memory.drop(entry.place)
+            now = self.index.entries([entry.key]).get(entry.key)
+            # If not, it was evicted meanwhile.
+            if now is not None and now.is_present and now.place == entry.place:
+                text = f"artifact {entry.key[:12]} is damaged and will be recomputed: {error}"
+                warn("damaged", text)
+                self.forget(entry)
+            return None
+        except RAISED:
+            raise
+        except Exception as error:  # it may be intact, but unreadable here (a missing package)
+            text = f"artifact {entry.key[:12]} cannot be read: {error}"
+            self._warn_once(text, repr(error)[:40])
+            return None
+        if read_bytes:
+            self.index.usage.count_read(entry.step, read_bytes, perf_counter() - started)
+        return read
+
+    def get_or_make(
+        self,
+        entry: Entry,
+        lineage: Mapping[str, Any],
+        make: Callable[[], Made],
+        is_whole: Callable[[], bool] = lambda: True,
+        *,
+        is_missed: bool = False,
+    ) -> tuple[Entry, Made | None]:
+        """Serve an artifact, or make it in one of the workers that need it.
+
+        Args:
+            entry: The entry before the artifact is made.
+            lineage: Lineage of its key; stored with the artifact as its provenance.
+            make: Makes the artifact.
+            is_whole: Returns whether its parts outside the cache exist too.
+            is_missed: Whether the caller has just missed it, so one lookup under the lease
+                suffices.
+
+        Returns:
+            The entry, and the new result; None if the artifact was served.
+        """
+
+        def present() -> Entry | None:
+            found = self.index.entries([entry.key]).get(entry.key)
+            return found if found is not None and found.is_present and is_whole() else None
+
+        if not is_missed and (served := present()):
+            self.index.usage.count_hit(served)
+            return served, None
+        since, place = time(), new_place()
+        noted = replace(entry, place=place)
+        look_up = partial(self.index.look_up_to_make, key=entry.key, place=place)
+        with self.leases.turn(f"artifact {entry.key}", look_up, present) as lease:
+            known = lease.found
+            if known is not None and known.is_present:
+                if is_whole():
+                    self.index.usage.count_hit(known)
+                    return known, None
+                noted = entry
+            was_refused = known is not None and not known.place and known.created >= since
+            if not was_refused:
+                return self._make(noted, lineage, make, lease)
+        # The worker we waited for could not store it, so waiting for another one is pointless.
+        return self._make(noted, lineage, make)
+
+    def _make(
+        self,
+        entry: Entry,
+        lineage: Mapping[str, Any],
+        make: Callable[[], Made],
+        lease: HeldLease[Any] | None = None,
+    ) -> tuple[Entry, Made]:
+        try:
+            made = make()
+        except BaseException:
+            if entry.place:
+                self.index.journal.finish([entry.place])
+            raise
+        self.index.usage.count_miss(entry.step)
+        return self.write(entry, made, lineage, lease), made
+
+    def write(
+        self,
+        entry: Entry,
+        made: Made,
+        lineage: Mapping[str, Any],
+        lease: HeldLease[Any] | None = None,
+    ) -> Entry:
+        """Store an artifact, evicting others as the budget demands.
+
+        `entry` has a place if the journal already has its publication, and `lease` is the lease on
+        making the artifact, which ends with the write. Returns the stored entry; if the artifact
+        was refused, `is_present` is False.
+        """
+        entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
+        try:
+            folder = artifact_folder(entry.key)
+            if not entry.place:
+                entry = replace(entry, place=new_place())
+                self.index.journal.begin(folder, entry.place)
+            entry, encoded = self._publish(folder, entry, made, lineage)
+            is_present, gone = self._admit(entry, lease, is_published=encoded is not None)
+            if lease:
+                lease.is_over = True
+            self._delete(gone)
+        except RAISED:
+            raise
+        except Exception as error:  # such as a locked database
+            self._warn_not_kept(entry, error)
+            return replace(entry, is_present=False)
+        if is_present and encoded is not None:
+            for name, value in made.parts.items():
+                is_pickle = encoded[name][0].codec == "pickle"
+                if not is_pickle or name in made.held:
+                    self.memory.put(entry.place, name, encoded[name][1] if is_pickle else value)
+        return replace(entry, is_present=is_present)
+
+    def _publish(
+        self, folder: str, entry: Entry, made: Made, lineage: Mapping[str, Any]
+    ) -> tuple[Entry, EncodedParts | None]:
+        """Publish the parts of an artifact; return them, or None if they cannot be published."""
+        about = {"key": entry.key, "lineage": dict(lineage)}
+        extra_files = {_PROVENANCE_FILE: json.dumps(about, indent=1).encode()}
+        try:
+            encoded = self.files.encode(folder, made.parts, about, mappable=made.mappable)
+            sizes = [len(data) for _, data in encoded.values()]
+            size_bytes = sum(sizes) + sum(map(len, extra_files.values()))
+            entry = replace(entry, size_bytes=size_bytes)
+            reason = ""
+            if self.files.free_bytes() < FREE_BYTES_KEPT + size_bytes:
+                reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
+            elif size_bytes > self._budget_and_read_speed()[0]:
+                reason = "larger than the whole cache budget"
+            if reason:
+                self._warn_once(f"artifacts are not kept in {self.files.url}: {reason}", reason)
+                return entry, None
+            parts = self.files.publish(folder, entry.place, encoded, extra_files)
+        except RAISED:
+            raise
+        except Exception as error:  # such as a value that no codec takes
+            self._warn_not_kept(entry, error)
+            return entry, None
+        return replace(entry, parts=parts), encoded
+
+    def _admit(
+        self, entry: Entry, lease: HeldLease[Any] | None, *, is_published: bool
+    ) -> tuple[bool, list[Publication]]:
+        """Enter an artifact, with its bytes if the cache admits them.
+
+        While there is room, everything is admitted. In a full cache, artifacts that are cheaper to
+        make than to read are refused, and the least recently used unpinned ones are evicted.
+        Returns whether the artifact is present, and the publications to delete.
+        """
+        read_seconds = entry.size_bytes * self._budget_and_read_speed()[1]
+        is_costly, gone = entry.cost_seconds >= read_seconds, list[Publication]()
+        publication = artifact_folder(entry.key), entry.place
+        with self.database.write() as connection:
+            if lease:
+                lease.end(connection)
+            if is_published:
+                end_publications(connection, [entry.place])
+            is_present = is_published and reserve(connection, entry)
+            if not is_present:
+                store = connection.execute(LOCKED_STORE).one()
+                if is_published:
+                    self.index.usage.write(connection)  # only eviction needs all last uses
+                    gone, freed = remove(connection, [entry.key])
+                    surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
+                    evicted: list[Publication] | None = []
+                    if surplus > 0:
+                        evicted = evict(connection, surplus) if is_costly else None
+                    if evicted is None:
+                        note_publications(connection, [publication])
+                    else:
+                        gone += evicted
+                        connection.execute(ADD, {"more_bytes": entry.size_bytes, "more": 1})
+                        is_present = True
+            if not is_present:
+                gone.append(publication)
+                note_counts(connection, entry.step, {"refused": 1})
+                entry = replace(entry, place="", parts={})
+            if is_present or not is_key_present(connection, entry.key):
+                row = replace(entry, created=(now := time()), last_used=now, is_present=is_present)
+                upsert(connection, artifact_table, {**row.to_row(), "is_costly": is_costly})
+        return is_present, gone
+
+    def _budget_and_read_speed(self) -> tuple[int, float]:
+        """Return the budget, and the seconds to read a byte, both at most a second old."""
+        if monotonic() - self._limits_read > 1.0:
+            self._limits = self.index.budget_bytes(), self.index.read_seconds_per_byte()
+            self._limits_read = monotonic()
+        return self._limits
+
+    def set_budget(self, budget_bytes: int) -> None:
+        """Change the cache's byte budget for all processes."""
+        self._limits_read = float("-inf")
+        self.prune(budget_bytes, {"budget_bytes": budget_bytes})
+
+    def prune(self, size_bytes: int, changes: Mapping[str, int] = MappingProxyType({})) -> int:
+        """Evict until the cache is at most this large; return the number evicted.
+
+        `changes` are new values of the store's row.
+        """
+        with self.database.write() as connection:
+            store = connection.execute(LOCKED_STORE).one()
+            self.index.usage.write(connection)
+            if changes:
+                connection.execute(update(store_table).values(changes))
+            gone = evict(connection, store.cache_bytes - size_bytes, with_pinned=True) or []
+        self._delete(gone)
+        return len(gone)
+
+    def forget(self, entry: Entry) -> None:
+        """Forget this publication of an artifact, which is made again on demand."""
+        with self.database.write() as connection:
+            connection.execute(LOCKED_STORE)
+            gone, _ = remove(connection, [entry.key], place=entry.place)
+        self._delete(gone)
+
+    def sweep(self) -> int:
+        """Clean up writes and deletions that dead processes left unfinished; return how many."""
+        return self._delete(self.index.journal.abandoned())
+
+    def _delete(self, publications: Sequence[Publication]) -> int:
+        """Delete publications and return how many; failures are left to a later sweep."""
+        deleted = []
+        for folder, place in publications:
+            self.memory.drop(place)
+            try:
+                self.files.clear(folder, place)
+            except Exception as error:
+                text = f"{self.files.path(folder, place)} could not be deleted: {error}"
+                self._warn_once(text, f"delete {type(error).__name__}")
+            else:
+                deleted.append(place)
+        self.index.journal.finish(deleted)
+        return len(deleted)
+
+    def provenance(self, entry: Entry) -> Any:
+        """Return the lineage stored with an artifact; None if its files are gone."""
+        path = self.files.path(artifact_folder(entry.key), entry.place, _PROVENANCE_FILE)
+        try:
+            return json.loads(self.files.filesystem.cat_file(path))["lineage"]
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _warn_not_kept(self, entry: Entry, error: Exception) -> None:
+        why = str(error).partition("\n")[0]
+        self._warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
+
+    def _warn_once(self, text: str, what: str) -> None:
+        """Warn once of a fault that may recur with every artifact; counters have the total."""
+        if what not in self._warned:
+            self._warned.add(what)
+            warn("artifacts", text, what)

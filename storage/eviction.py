@@ -1,0 +1,111 @@
+"""Room for artifacts: the cache's total, and the artifacts that are evicted for others.
+
+Every change of the total locks the store's row, so the budget holds for all processes.
+"""
+
+from collections import Counter
+
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.engine import Connection
+
+from prefect_tune.storage.database import in_chunks
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import pinned_keys
+from prefect_tune.storage.journal import Publication, note_publications
+from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.schema import artifact_table, store_table
+from prefect_tune.storage.usage import note_counts
+
+_PLACES = select(
+    artifact_table.c.key,
+    artifact_table.c.size_bytes,
+    artifact_table.c.place,
+    artifact_table.c.is_present,
+).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
+_IS_PRESENT = select(artifact_table.c.is_present).where(artifact_table.c.key == bindparam("of_key"))
+
+_BYTES = store_table.c.cache_bytes + bindparam("more_bytes")
+ADD = update(store_table).values(
+    cache_bytes=_BYTES, count_present=store_table.c.count_present + bindparam("more")
+)
+"""Addition of `more` artifacts with `more_bytes` to the cache's total."""
+_ADD_IF_ROOM = ADD.where(store_table.c.budget_bytes >= _BYTES)
+
+
+def reserve(connection: Connection, entry: Entry) -> bool:
+    """Add a new artifact to the total if the cache has room.
+
+    An artifact that replaces a present one is not added, because the bytes of the other become
+    free. Locks the store's row, so the transaction must end soon.
+    """
+    room = {"more_bytes": entry.size_bytes, "more": 1}
+    if not connection.execute(_ADD_IF_ROOM, room).rowcount:
+        return False
+    if is_key_present(connection, entry.key):
+        connection.execute(ADD, {name: -n for name, n in room.items()})
+        return False
+    return True
+
+
+def is_key_present(connection: Connection, key: str) -> bool:
+    """Return whether the cache has an artifact."""
+    return bool(connection.execute(_IS_PRESENT, {"of_key": key}).scalar())
+
+
+def evict(
+    connection: Connection, surplus_bytes: int, *, with_pinned: bool = False
+) -> list[Publication] | None:
+    """Evict until `surplus_bytes` are free: cheap artifacts first, then the least recently used.
+
+    Pinned artifacts are evicted last, and only `with_pinned`. Returns the publications to delete;
+    None, without a change, if the artifacts do not suffice.
+    """
+    table, found = artifact_table.c, 0
+    victims: list[tuple[str, str]] = []
+    is_pinned = table.key.in_(pinned_keys())
+    for is_candidate in (~is_pinned, is_pinned) if with_pinned else (~is_pinned,):
+        candidates = connection.execute(
+            select(table.key, table.step, table.size_bytes)
+            .where(table.is_present, is_candidate)
+            .order_by(table.is_costly, table.last_used, table.key)
+            .execution_options(yield_per=500)
+        )
+        for key, step, size_bytes in candidates:
+            if found >= surplus_bytes:
+                break
+            victims.append((key, step))
+            found += size_bytes
+        candidates.close()
+    if found < surplus_bytes and not with_pinned:
+        return None
+    gone, _ = remove(connection, [key for key, _ in victims])
+    for step, n in Counter(step for _, step in victims).items():
+        note_counts(connection, step, {"evicted": n})
+    return gone
+
+
+def remove(
+    connection: Connection, keys: list[str], place: str | None = None
+) -> tuple[list[Publication], int]:
+    """Mark artifacts as absent and subtract their bytes; return publications and bytes.
+
+    The publications enter the journal. With `place`, other publications of the keys stay.
+    """
+    table, freed = artifact_table.c, 0
+    gone: list[Publication] = []
+    for some in in_chunks(keys):
+        # The condition has only the keys: with more, SQLite scans all present artifacts.
+        rows = [
+            row
+            for row in connection.execute(_PLACES, {"keys": some})
+            if row.is_present and place in (None, row.place)
+        ]
+        gone += [(artifact_folder(row.key), row.place) for row in rows]
+        freed += sum(row.size_bytes for row in rows)
+        if rows:
+            here = table.key.in_([row.key for row in rows])
+            connection.execute(update(artifact_table).where(here).values(is_present=False))
+    if gone:
+        connection.execute(ADD, {"more_bytes": -freed, "more": -len(gone)})
+        note_publications(connection, gone)
+    return gone, freed

@@ -1,0 +1,94 @@
+"""Usage of the cache: hits, misses, seconds saved and bytes read by step, and last uses.
+
+Each process collects its usage and writes it at the end of a trial, so a hit needs no transaction.
+A running trial pins its artifacts, so a use that is not written yet evicts nothing.
+"""
+
+import threading
+from collections.abc import Mapping
+from time import time
+
+from sqlalchemy import BigInteger, Double, bindparam, case, insert, select, update
+from sqlalchemy.engine import Connection
+
+from prefect_tune.storage.database import Database
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.schema import artifact_table, step_count_table, store_table
+
+LOCKED_STORE = select(store_table).with_for_update()
+"""Query that reads the store's row and locks it until the transaction ends."""
+
+_USED_AT = bindparam("used_at", type_=Double)
+_USE = (
+    update(artifact_table)
+    .where(artifact_table.c.key == bindparam("used_key"))
+    .values(
+        # Another process may have written a later use.
+        last_used=case(
+            (artifact_table.c.last_used > _USED_AT, artifact_table.c.last_used), else_=_USED_AT
+        ),
+        hits=artifact_table.c.hits + bindparam("used_times", type_=BigInteger),
+    )
+)
+
+
+def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
+    """Add to the counts of a step, in a transaction that has locked the store's row."""
+    table = step_count_table.c
+    more = {name: table[name] + n for name, n in counts.items()}
+    change = update(step_count_table).where(table.step == step).values(more)
+    if not connection.execute(change).rowcount:
+        first = {**dict.fromkeys(table.keys(), 0), **counts, "step": step}
+        connection.execute(insert(step_count_table).values(first))
+
+
+class UsageBuffer:
+    """Counts artifact use in this process, from any thread.
+
+    Counts are lost if the database fails when they are written.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._lock = threading.Lock()
+        self._used: dict[str, tuple[float, int]] = {}
+        self._counts: dict[str, dict[str, float]] = {}
+
+    def count_hit(self, entry: Entry) -> None:
+        """Count a served artifact and the seconds it saved."""
+        with self._lock:
+            _, hits = self._used.get(entry.key, (0.0, 0))
+            self._used[entry.key] = time(), hits + 1
+        self._count(entry.step, hits=1, seconds_saved=entry.cost_seconds)
+
+    def count_read(self, step: str, read_bytes: int, seconds: float) -> None:
+        """Count the time to read an artifact."""
+        self._count(step, read_bytes=read_bytes, read_seconds=seconds, seconds_saved=-seconds)
+
+    def count_miss(self, step: str) -> None:
+        """Count an artifact that had to be made."""
+        self._count(step, misses=1)
+
+    def _count(self, step: str, **counts: float) -> None:
+        with self._lock:
+            known = self._counts.setdefault(step, {})
+            for name, n in counts.items():
+                known[name] = known.get(name, 0) + n
+
+    def write(self, connection: Connection) -> None:
+        """Write the usage so far, in a transaction that has locked the store's row."""
+        with self._lock:
+            used, self._used = self._used, {}
+            counts, self._counts = self._counts, {}
+        rows = [{"used_key": k, "used_at": at, "used_times": n} for k, (at, n) in used.items()]
+        if rows:
+            connection.execute(_USE, rows)
+        for step, of_step in counts.items():
+            note_counts(connection, step, of_step)
+
+    def flush(self) -> None:
+        """Write the usage so far."""
+        if self._used or self._counts:
+            with self._database.write() as connection:
+                connection.execute(LOCKED_STORE)
+                self.write(connection)
