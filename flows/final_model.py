@@ -44,7 +44,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.objective.declaration import Usefulness

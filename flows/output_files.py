@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import check_writable
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.location import SUFFIXES
 

@@ -14,8 +14,8 @@ from prefect_tune.flows.series.champion import (
 )
 from prefect_tune.flows.series.series import HeldSeries, Series, held_series
 from prefect_tune.flows.store_location import store_address
-from prefect_tune.storage.key import model_record
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import open_store
 

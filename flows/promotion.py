@@ -31,7 +31,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.text import LossWords, counted, number_text
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.records import RecordDamaged

@@ -18,8 +18,8 @@ from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.series.series import Changes, Names
 from prefect_tune.flows.session import run_study
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
 
 SKIPPED = "Skipped"
 """Name of the state of a flow run that had nothing to do."""

@@ -1,17 +1,21 @@
 """Storage of artifacts, records and studies, independent of estimators and mostly of Prefect.
 
 Bytes:
-    `key`: Names of artifacts and records.
+    `keys`: Names of artifacts and records.
+    `code_digest`: Hashes of Python sources.
     `codec`: Values as bytes; pickles are signed.
     `matrices`: The canonical form of matrices.
     `arrow_files`: Matrices that can be memory-mapped.
-    `mapped_files`: Reading of mapped files.
+    `host_copies`: Mapped files, and copies of a remote store's data on this host.
     `local_files`: Files that users name.
     `files`: Folders of bytes under a URL.
 Artifacts:
-    `store`: The artifact store.
-    `writer`: Writing of artifacts.
-    `cache`: The bounded area of artifacts.
+    `artifacts`: The artifact store.
+    `eviction`: Room within the byte budget.
+    `index`: Entries of artifacts, and their pins.
+    `entry`: One row of the index.
+    `usage`: Counts of hits, misses and reads.
+    `preview`: The contents of an artifact.
     `journal`: Unfinished writes.
     `inspection`: What the commands on artifacts show.
     `records`: Files that are never evicted.
@@ -37,10 +41,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from prefect_tune.storage.key import canonical_json, content_digest, prefix_key
+    from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress, StoreRefused
+    from prefect_tune.storage.keys import canonical_json, content_digest, prefix_key
     from prefect_tune.storage.ledger import Ledger, StoredStudy
     from prefect_tune.storage.records import RecordDamaged, Records
-    from prefect_tune.storage.store import ArtifactStore, Made, StoreAddress, StoreRefused
     from prefect_tune.storage.waiting import StoreLost
 
 __all__ = [

@@ -35,7 +35,7 @@ from prefect_tune.storage.files import (
 )
 from prefect_tune.storage.index import ArtifactIndex
 from prefect_tune.storage.journal import Publication, end_publications, note_publications
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.lease import HeldLease, LeaseBook
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.opening import StoreAddress, is_there, opened

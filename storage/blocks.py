@@ -12,8 +12,8 @@ To use the block in a study, pass `--store block:main`.
 from prefect.blocks.core import Block
 from pydantic import Field, HttpUrl, SecretStr, field_validator
 
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.masking import has_password
-from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
 __all__ = ["ArtifactStoreBlock"]
 

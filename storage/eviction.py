@@ -12,7 +12,7 @@ from prefect_tune.storage.database import in_chunks
 from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.index import pinned_keys
 from prefect_tune.storage.journal import Publication, note_publications
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.schema import artifact_table, store_table
 from prefect_tune.storage.usage import note_counts
 

@@ -23,8 +23,8 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import get_protocol
 
 from prefect_tune.storage.codec import encode, is_mapped, sign, signing_key
-from prefect_tune.storage.key import digest
-from prefect_tune.storage.mapped_files import HostCopies, mapped
+from prefect_tune.storage.host_copies import HostCopies, mapped
+from prefect_tune.storage.keys import digest
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import (
     Cause,

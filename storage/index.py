@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 from prefect_tune.storage.database import Database, epoch, in_chunks
 from prefect_tune.storage.entry import COLUMNS, Entry
 from prefect_tune.storage.journal import Journal, note_publications
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.schema import artifact_table, pin_table, step_count_table, store_table
 from prefect_tune.storage.usage import UsageBuffer
 

@@ -8,7 +8,7 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.files import Damaged, Part, place_of
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.records import RecordDamaged
 
 _LISTED = (

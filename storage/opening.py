@@ -25,7 +25,7 @@ from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, DatabaseLost, as_written
 from prefect_tune.storage.files import CLAIM_FILE, RECORDS, Files, StoreAway, StoreRefused
-from prefect_tune.storage.key import ARTIFACT_FORMAT, canonical_json
+from prefect_tune.storage.keys import ARTIFACT_FORMAT, canonical_json
 from prefect_tune.storage.local_files import atomic_file, make_private, make_private_file
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, metadata, store_table

@@ -26,7 +26,7 @@ from prefect_tune.storage.files import (
     place_of,
 )
 from prefect_tune.storage.journal import Journal, end_publications, note_publications
-from prefect_tune.storage.key import DATA
+from prefect_tune.storage.keys import DATA
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.schema import record_table, record_user_table

@@ -103,7 +103,7 @@ NO_CODE_BEHIND = CodeBehind()
 
 def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
     """Yield the files whose content has changed since the study started, but no deleted files."""
-    from prefect_tune.storage.key import code_digest  # noqa: PLC0415 - plans need no digest
+    from prefect_tune.storage.code_digest import code_digest  # noqa: PLC0415 - plans need no digest
 
     texts = [(str(Path(file).expanduser()), code)] if code else []
     for path, known in [*texts, *((m.file, m.text) for m in behind.modules if m.file)]:
@@ -125,7 +125,7 @@ def content_of(file: str) -> str:
 
 @cache
 def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file is read anew
-    from prefect_tune.storage.key import file_digest  # noqa: PLC0415 - plans need no digest
+    from prefect_tune.storage.keys import file_digest  # noqa: PLC0415 - plans need no digest
 
     with Path(file).open("rb", buffering=0) as opened:
         return file_digest(opened)
@@ -177,7 +177,7 @@ class _Trail:
 
     def read(self, text: str, package: str, top: str) -> None:
         """Visit all imports of the source of a module below `top`; relative ones use `package`."""
-        from prefect_tune.storage.key import parsed  # noqa: PLC0415 - plans need no syntax tree
+        from prefect_tune.storage.code_digest import parsed  # noqa: PLC0415 - plans need no syntax tree
 
         try:
             tree = parsed(text)

@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.codec import NotPicklable, decode, encode
 from prefect_tune.storage.files import StoreRefused
-from prefect_tune.storage.key import ARTIFACTS, model_record
+from prefect_tune.storage.keys import ARTIFACTS, model_record
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import like_training

@@ -12,7 +12,8 @@ from typing import Any
 
 from prefect_tune.optimizers.plugins import REFERENCE, Plugin, Registry
 from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.storage.key import code_digest, content_digest
+from prefect_tune.storage.code_digest import code_digest
+from prefect_tune.storage.keys import content_digest
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.registry import FORMATS

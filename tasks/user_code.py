@@ -28,7 +28,7 @@ from typing import Any
 
 import cloudpickle
 
-from prefect_tune.storage.key import code_digest
+from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.code_behind import MAIN, NO_CODE_BEHIND, CodeBehind, UserModule
 

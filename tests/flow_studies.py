@@ -17,7 +17,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.storage import ArtifactStore, Ledger
-from prefect_tune.storage.cache.index import pinned_keys
+from prefect_tune.storage.index import pinned_keys
 from prefect_tune.tasks.problem import Problem, StudyContext
 
 

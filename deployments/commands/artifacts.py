@@ -102,7 +102,7 @@ def artifacts_export(
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.storage.codec import decode
     from prefect_tune.storage.files import Damaged
-    from prefect_tune.storage.key import artifact_folder
+    from prefect_tune.storage.keys import artifact_folder
     from prefect_tune.tasks.bad_input import BadInput
     from prefect_tune.tasks.user_code import portable_pickle
 

@@ -65,7 +65,7 @@ def is_of_server(error: BaseException) -> bool:
 
 def _is_mistake(error: BaseException) -> bool:
     from prefect_tune.optimizers.space.wording import UnknownName
-    from prefect_tune.storage.store import StoreRefused
+    from prefect_tune.storage.artifacts import StoreRefused
     from prefect_tune.tasks.bad_input import BadInput
 
     return isinstance(error, BadInput | UnknownName | StoreRefused)

@@ -20,7 +20,7 @@ from prefect_tune.deployments.commands.output import (
 )
 
 if TYPE_CHECKING:
-    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.storage.artifacts import ArtifactStore
 
 _SERIES = click.option(
     "--series",

@@ -13,7 +13,7 @@ from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.optimizers.options import Option
 
 if TYPE_CHECKING:
-    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.storage.artifacts import ArtifactStore
 
 
 _TYPES: dict[str, Any] = {"whole": int, "number": float}
@@ -111,7 +111,7 @@ def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
     """Open an existing store; raises BadInput rather than create one."""
     from prefect_tune.flows.store_location import store_address
-    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.storage.artifacts import ArtifactStore
     from prefect_tune.tasks.bad_input import BadInput
 
     address = store_address(store, database)

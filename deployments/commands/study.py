@@ -22,7 +22,7 @@ from prefect_tune.flows.text import shown
 if TYPE_CHECKING:
     from prefect_tune.flows.reading.opened_study import OpenedStudy
     from prefect_tune.flows.results.built_pipeline import TrialOutput
-    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.storage.artifacts import ArtifactStore
 
 
 @click.command()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import documents_of
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.objective.metric import Metric
 
 

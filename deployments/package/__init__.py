@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
     from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.space import Space
-    from prefect_tune.storage.store import ArtifactStore
+    from prefect_tune.storage.artifacts import ArtifactStore
 
 __all__ = [
     "Algorithm",
@@ -34,7 +34,7 @@ __all__ = [
 
 _HOMES = {
     "Algorithm": "prefect_tune.optimizers.space.algorithm",
-    "ArtifactStore": "prefect_tune.storage.store",
+    "ArtifactStore": "prefect_tune.storage.artifacts",
     "Flags": "prefect_tune.optimizers.space.algorithm",
     "PipelineSearch": "prefect_tune.deployments.estimator.pipeline_search",
     "Space": "prefect_tune.optimizers.space.space",

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.results.predict import balanced_weight, final_model
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.files import StoreRefused
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.catalogue.event_windows import PARENT_ENDING
 from prefect_tune.tasks.data.code_coverage import CodeCoverage, code_coverage

@@ -27,7 +27,7 @@ from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.importance import Importance, importance_of
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.table_source import FRAME
 
 _COLUMNS = (

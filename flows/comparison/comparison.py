@@ -17,8 +17,8 @@ from prefect_tune.flows.preparation.study_input import Note
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.optimizers.registry import METHODS, method_named
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.local_files import atomic_file
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
 

@@ -11,7 +11,7 @@ from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.events import Asked, Told
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
 _TYPES = {

@@ -30,9 +30,9 @@ from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import HANDOVER_SECONDS, check_not_busy, wait_until_free
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.trials.objective import PortableSeconds
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import Problem, open_store
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, Self
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.store_location import home, store_address
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.local_files import make_private
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import Metric, metric_named

@@ -13,10 +13,10 @@ from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage.key import code_digest
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset

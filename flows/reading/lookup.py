@@ -6,10 +6,10 @@ from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import documents_of
-from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
+from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
 

@@ -12,9 +12,9 @@ from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.value_documents import value_of
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.series import SeriesLog
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:  # for types only: trials are shown even where their space is missing

@@ -18,9 +18,9 @@ from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted
 from prefect_tune.optimizers.converter import json_values, to_document
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.series import SeriesLog
-from prefect_tune.storage.store import ArtifactStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

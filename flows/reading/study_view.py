@@ -26,7 +26,7 @@ from prefect_tune.optimizers.converter import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.plugins import UsedPlugin
 
 

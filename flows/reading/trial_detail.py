@@ -15,7 +15,7 @@ from prefect_tune.flows.text import Whole
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.space.value_documents import value_document
 from prefect_tune.optimizers.space.wording import range_text
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 
 
 @dataclass(frozen=True, slots=True)

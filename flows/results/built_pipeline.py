@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.storage.key import output_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import output_record
 from prefect_tune.storage.masking import masked
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.catalogue.libraries import check_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext

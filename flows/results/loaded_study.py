@@ -10,8 +10,8 @@ from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.opening import StoreAddress
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput, errors_for_caller
 
 if TYPE_CHECKING:

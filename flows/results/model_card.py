@@ -34,8 +34,8 @@ from prefect_tune.flows.results.predict import final_model, is_balanced
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
 from prefect_tune.optimizers.space.wording import values_text
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.masking import masked
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.row_reader import RowReader

@@ -27,7 +27,7 @@ from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.value_documents import choices_of, value_document
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 
 
 def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:

@@ -14,9 +14,9 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage.key import ARTIFACTS, model_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import ARTIFACTS, model_record
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
 from prefect_tune.tasks.data.columns import read_rows, unseen_values

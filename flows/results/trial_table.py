@@ -9,7 +9,7 @@ from prefect_tune.flows.reading.opened_study import Moments, open_study, params_
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 
 OPTUNA_STATES: Mapping[TrialState, str] = {
     TrialState.COMPLETE: "COMPLETE",

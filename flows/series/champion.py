@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from prefect_tune.flows.series.series import Series
 from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.storage.key import ARTIFACTS, champion_record, model_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import ARTIFACTS, champion_record, model_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.series import SeriesLog
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:

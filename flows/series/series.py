@@ -12,9 +12,9 @@ from typing import Any, Literal, Self
 from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import as_written
 from prefect_tune.storage.series import SeriesEvent, SeriesLog, StoredSeries, series_lease
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 
 FORMER_CHAMPIONS = 3

@@ -16,7 +16,7 @@ from prefect_tune.flows.text import counted
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.files import StoreRefused
-from prefect_tune.storage.key import predictions_record
+from prefect_tune.storage.keys import predictions_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
 
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import Heartbeat
 from prefect_tune.tasks.bad_input import BadInput
 

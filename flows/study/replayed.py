@@ -16,8 +16,8 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import Constraint, Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import Split, load_split
 from prefect_tune.tasks.fitting.iterative import iterative_algorithms

@@ -14,8 +14,8 @@ from prefect_tune.flows.study.lease import study_lease
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.key import PREDICTIONS, predictions_record
-from prefect_tune.storage.store import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 
 _BEST = 50
 """Best trials kept: more than greedy selection needs, as new constraints may change the ranking."""

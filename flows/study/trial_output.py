@@ -8,7 +8,7 @@ import json
 import re
 
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.key import output_record
+from prefect_tune.storage.keys import output_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import Records
 from prefect_tune.tasks.sandbox.output import Printed

@@ -12,9 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.storage.key import canonical_json, content_digest, dataset_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import canonical_json, content_digest, dataset_record
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.data.code_table import DESCRIPTIONS
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.row_reader import TRUTHS, RowReader

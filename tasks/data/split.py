@@ -25,9 +25,9 @@ from sklearn.model_selection import (
 )
 
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
-from prefect_tune.storage.key import content_digest, split_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import content_digest, split_record
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.equal_rows import copied_rows

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pandas.api.extensions import ExtensionArray
 from sklearn.utils.validation import column_or_1d
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.keys import content_digest
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.columns import category_texts, features_of, like_training

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.class_weight import compute_class_weight, compute_sample_weight
 
+from prefect_tune.storage.artifacts import Made
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.store import Made
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, check_memory
 from prefect_tune.tasks.fitting.recipe import Recipe, build, imported
 from prefect_tune.tasks.objective.predictions import Predictions, n_rows, predictions_of

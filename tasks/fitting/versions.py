@@ -13,7 +13,8 @@ from pathlib import Path
 from platform import python_version
 from typing import Any
 
-from prefect_tune.storage.key import code_digest, content_digest, parsed
+from prefect_tune.storage.code_digest import code_digest, parsed
+from prefect_tune.storage.keys import content_digest
 from prefect_tune.tasks.code_behind import find_module, is_of_wheel, packages_of_distributions
 from prefect_tune.tasks.user_code import is_user_code
 

@@ -353,10 +353,10 @@ class Quantity:
     @property
     def digest(self) -> str:
         """Digest of the quantity, including the user's code."""
-        from prefect_tune.storage.key import (  # noqa: PLC0415 - lists need no digest
+        from prefect_tune.storage.code_digest import (  # noqa: PLC0415 - lists need no digest
             code_digest,
-            content_digest,
         )
+        from prefect_tune.storage.keys import content_digest  # noqa: PLC0415
 
         code = code_digest("code", [self.code, *self.behind.texts])
         return content_digest("quantity", [self.text.encode(), code.encode()])

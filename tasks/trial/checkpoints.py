@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.key import prefix_key
+from prefect_tune.storage.artifacts import ArtifactStore, Made
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.keys import prefix_key
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.fitting.training import Checkpoint
 from prefect_tune.tasks.objective.metric import Predictions
 

@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.storage.key import quantity_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import quantity_record
 from prefect_tune.storage.records import RecordDamaged, Records
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split

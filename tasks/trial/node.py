@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.outcome import StepCost
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.key import predictions_record, prefix_key
+from prefect_tune.storage.artifacts import ArtifactStore, Made
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.keys import predictions_record, prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer

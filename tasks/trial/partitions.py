@@ -16,7 +16,7 @@ import pandas as pd
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.keys import content_digest
 from prefect_tune.tasks.catalogue.event_blocks import PARENTS, Vocabulary
 from prefect_tune.tasks.data.events import EventRows, positions
 

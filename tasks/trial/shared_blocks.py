@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.key import prefix_key
+from prefect_tune.storage.artifacts import ArtifactStore, Made
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.keys import prefix_key
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.store import ArtifactStore, Made
 from prefect_tune.tasks.catalogue.event_blocks import (
     PARENTS,
     Block,

@@ -10,9 +10,9 @@ from scipy import sparse
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.inspection import repair, verify
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.storage.schema import publication_table

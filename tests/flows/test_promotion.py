@@ -32,7 +32,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.key import ARTIFACTS
+from prefect_tune.storage.keys import ARTIFACTS
 from prefect_tune.storage.schema import series_event_table
 from prefect_tune.storage.series import SeriesLog
 from prefect_tune.tasks.bad_input import BadInput

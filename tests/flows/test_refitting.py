@@ -17,7 +17,7 @@ from worlds import evaluation
 
 from prefect_tune.flows.refitting import member_of, refit_model, score_model
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import StudyContext, TrialLimits

@@ -27,7 +27,7 @@ from prefect_tune.flows.workers.jobs import Job
 from prefect_tune.optimizers import Constraint, Failure, Query, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
-from prefect_tune.storage.key import PREDICTIONS
+from prefect_tune.storage.keys import PREDICTIONS
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.split import TEST, load_split

@@ -18,7 +18,7 @@ from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import DatabaseLost
 from prefect_tune.storage.files import Damaged, FilesLost, StoreAway, new_place
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by, warn

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.storage.key import (
+from prefect_tune.storage.code_digest import code_digest
+from prefect_tune.storage.keys import (
     _tokens,
     canonical_json,
-    code_digest,
     content_digest,
     dataset_record,
     digest,

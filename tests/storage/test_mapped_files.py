@@ -17,8 +17,8 @@ from hammering import run_killed, run_together
 
 from prefect_tune.storage import ArtifactStore, RecordDamaged, StoreAddress
 from prefect_tune.storage.codec import decode, encode
-from prefect_tune.storage.key import digest
-from prefect_tune.storage.mapped_files import HostCopies, mapped
+from prefect_tune.storage.host_copies import HostCopies, mapped
+from prefect_tune.storage.keys import digest
 from prefect_tune.storage.matrices import canonical
 
 

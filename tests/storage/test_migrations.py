@@ -17,7 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.key import digest
+from prefect_tune.storage.keys import digest
 from prefect_tune.storage.schema import SCHEMA, metadata, store_table
 
 SPAWN = multiprocessing.get_context("spawn")

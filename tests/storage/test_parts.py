@@ -19,7 +19,7 @@ from sqlalchemy import update
 from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreRefused
 from prefect_tune.storage.codec import KEY_VARIABLE, decode, encode, layout, sign, signing_key
 from prefect_tune.storage.files import Damaged, Files, new_place, place_of
-from prefect_tune.storage.key import digest
+from prefect_tune.storage.keys import digest
 from prefect_tune.storage.local_files import atomic_file, atomic_folder, check_writable
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.schema import artifact_table

@@ -19,14 +19,14 @@ from scipy import sparse
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, artifacts
 from prefect_tune.storage import database as database_module
-from prefect_tune.storage.cache.entry import Entry
+from prefect_tune.storage.artifacts import MemoryTier
+from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.files import StoreAway
 from prefect_tune.storage.inspection import describe, verify
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.local_files import make_private, make_private_file
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.preview import preview
-from prefect_tune.storage.writer import MemoryTier
 
 
 def folder_of(store: ArtifactStore, kept: Entry) -> Path:

@@ -19,7 +19,7 @@ from studies import problem_of
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.files import RECORDS
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset

@@ -42,7 +42,7 @@ from prefect_tune.optimizers import (
     option,
     register,
 )
-from prefect_tune.storage.store import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 frame = pd.DataFrame({"dose": [0.1, 0.2], "responder": [0, 1]})

@@ -25,8 +25,8 @@ from processes import COMMAND, environment
 
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.optimizers import Query
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.inspection import stats
-from prefect_tune.storage.store import StoreAddress
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.trial.shared_blocks import STEP

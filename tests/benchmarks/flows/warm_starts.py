@@ -34,8 +34,8 @@ import numpy as np
 import pandas as pd
 from machine import Goals, describe
 
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore, StoreAddress
 
 TUNE = Path(sys.executable).with_name("prefect-tune")
 MISLEADING = "misleading"

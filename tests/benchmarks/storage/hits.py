@@ -22,7 +22,7 @@ from machine import Goals, describe, seconds_of
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.key import artifact_folder, digest
+from prefect_tune.storage.keys import artifact_folder, digest
 from prefect_tune.storage.matrices import canonical
 
 SHAPES = {"1 MB": (1_300, 100), "50 MB": (65_536, 100)}

@@ -27,9 +27,9 @@ import pandas as pd
 from machine import Goals, describe
 from numpy.typing import NDArray
 
-from prefect_tune.storage.key import content_digest
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.keys import content_digest
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.storage.store import ArtifactStore, StoreAddress
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_source

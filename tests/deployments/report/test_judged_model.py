@@ -17,9 +17,9 @@ from worlds import evaluation
 from prefect_tune.deployments.report.judged_model import model_report
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.store import ArtifactStore
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

@@ -18,7 +18,7 @@ from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.tuning import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.key import split_record
+from prefect_tune.storage.keys import split_record
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, Split, load_split

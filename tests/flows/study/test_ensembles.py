@@ -25,7 +25,7 @@ from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.key import PREDICTIONS, predictions_record
+from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.ensembling.choosing import ChoiceCosts

@@ -18,7 +18,7 @@ from prefect_tune.optimizers import Query, Space
 from prefect_tune.optimizers.paths.table import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage import StoreAddress
-from prefect_tune.storage.key import model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder

@@ -10,7 +10,7 @@ import pytest
 from inputs import BIG, omop_tables, write_meds, write_omop, written
 
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.storage.key import dataset_record
+from prefect_tune.storage.keys import dataset_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from inputs import table, written
 
-from prefect_tune.storage.store import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import features_of, like_training, read_rows
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset

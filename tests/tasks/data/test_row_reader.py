@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from inputs import table
 from row_forms import FORMS, FRAME
 
-from prefect_tune.storage.store import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import features_of, like_training
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset

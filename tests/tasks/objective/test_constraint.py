@@ -19,7 +19,7 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.storage import ArtifactStore, StoreAddress
-from prefect_tune.storage.key import quantity_record
+from prefect_tune.storage.keys import quantity_record
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset

@@ -19,7 +19,7 @@ from studies import store_of
 
 from prefect_tune.optimizers import Evaluation
 from prefect_tune.optimizers.space.configuration import default_choice
-from prefect_tune.storage.key import predictions_record
+from prefect_tune.storage.keys import predictions_record
 from prefect_tune.tasks.catalogue.boosting import light_gbm
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset

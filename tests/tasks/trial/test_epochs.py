@@ -22,9 +22,9 @@ from studies import (
 )
 
 from prefect_tune.optimizers import Evaluation, Query
+from prefect_tune.storage.artifacts import MemoryTier
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.key import predictions_record
-from prefect_tune.storage.writer import MemoryTier
+from prefect_tune.storage.keys import predictions_record
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting import training
 from prefect_tune.tasks.objective.declaration import Quantity

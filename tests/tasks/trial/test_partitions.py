@@ -23,8 +23,8 @@ from services import Postgres
 from studies import context_of, store_of
 
 from prefect_tune.storage import StoreAddress
-from prefect_tune.storage.cache.entry import Entry
-from prefect_tune.storage.key import artifact_folder
+from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import partitions, shared_blocks

@@ -13,8 +13,8 @@ from inputs import event_rows
 from scipy import sparse
 from studies import context_of, store_of
 
-from prefect_tune.storage.cache.index import pinned_keys
-from prefect_tune.storage.writer import MemoryTier
+from prefect_tune.storage.artifacts import MemoryTier
+from prefect_tune.storage.index import pinned_keys
 from prefect_tune.tasks.catalogue.event_blocks import Block
 from prefect_tune.tasks.catalogue.event_windows import LEVELS, EventWindows
 from prefect_tune.tasks.data.dataset import Dataset

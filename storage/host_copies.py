@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from platformdirs import user_cache_path
 
-from prefect_tune.storage.key import file_digest
+from prefect_tune.storage.keys import file_digest
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.notices import warn
 

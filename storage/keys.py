@@ -4,12 +4,9 @@ Every hash begins with a tag, so hashes of different kinds never collide. Record
 `records/`; the first two digits of a key form a folder, so no folder grows too large.
 """
 
-import ast
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from io import FileIO
 from typing import Any
 
@@ -23,9 +20,6 @@ codec change. Our own steps enter lineages by `code_digest`.
 """
 
 _PIECE_BYTES = 1 << 16
-
-_READS_TEXT = re.compile("__doc__|getdoc|getsource")
-"""Ways for code to read docstrings or sources, which then affect results."""
 
 
 def canonical_json(value: Any) -> str:
@@ -67,68 +61,6 @@ def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
         hasher.update(len(part).to_bytes(8, "little"))
         hasher.update(part)
     return hasher.hexdigest()
-
-
-def code_digest(tag: str, texts: Iterable[str]) -> str:
-    """Return the digest of Python sources without comments, docstrings and layout.
-
-    A text that Python cannot parse, or that reads docstrings or sources, is hashed unchanged.
-    """
-    return content_digest(tag, (_meaning(text).encode() for text in texts))
-
-
-def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a Python source, one thread at a time.
-
-    Before 3.11.8, parsing in two threads at once may raise SystemError (gh-106905).
-    """
-    for _ in range(20):
-        with suppress(SystemError):
-            return ast.parse(text)
-    return ast.parse(text)
-
-
-def _meaning(text: str) -> str:
-    if _READS_TEXT.search(text):
-        return text
-    try:
-        return " ".join(_tokens(parsed(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        return text
-
-
-def _tokens(tree: ast.AST) -> Iterator[str]:
-    """Yield a syntax tree without positions, empty fields and statements that do nothing.
-
-    Unlike `ast.dump`, the result is the same for all versions of Python, and needs no recursion.
-    """
-    waiting: list[object] = [tree]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, ast.AST):
-            waiting.append(_Mark(")"))
-            for name, value in reversed([*ast.iter_fields(part)]):
-                if value is not None and value != []:
-                    waiting += (value, _Mark(f"{name}="))
-            yield f"{type(part).__name__}("
-        elif isinstance(part, list):
-            for item in reversed(part):
-                if not _does_nothing(item):
-                    waiting += (_Mark(","), item)
-        else:
-            yield part if isinstance(part, _Mark) else ascii(part)
-
-
-class _Mark(str):
-    """A separator between parts of a tree, distinct from the strings in the tree."""
-
-    __slots__ = ()
-
-
-def _does_nothing(part: object) -> bool:
-    value = part.value if isinstance(part, ast.Expr) else None
-    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-    return is_text or isinstance(part, ast.Pass)
 
 
 PREDICTIONS = "predictions/"

@@ -1,1 +1,0 @@
-from prefect_tune.storage.entry import Entry  # noqa

@@ -1,1 +1,0 @@
-from prefect_tune.storage.index import ArtifactIndex, Pins, pinned_keys  # noqa

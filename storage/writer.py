@@ -1,1 +1,0 @@
-from prefect_tune.storage.artifacts import MemoryTier  # noqa
