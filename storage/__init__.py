@@ -63,10 +63,10 @@ __all__ = [
 ]
 
 _NAMES = {
-    "key": ("canonical_json", "content_digest", "prefix_key"),
+    "artifacts": ("ArtifactStore", "Made", "StoreAddress", "StoreRefused"),
+    "keys": ("canonical_json", "content_digest", "prefix_key"),
     "ledger": ("Ledger", "StoredStudy"),
     "records": ("RecordDamaged", "Records"),
-    "store": ("ArtifactStore", "Made", "StoreAddress", "StoreRefused"),
     "waiting": ("StoreLost",),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
