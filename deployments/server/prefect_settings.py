@@ -34,9 +34,6 @@ _WITHOUT_EVENTS = {
     "PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false",
 }
 
-_DATABASE = "sqlite+aiosqlite:///prefect.db"
-"""Database in the working folder; in a URL, characters of a folder's name could mean something."""
-
 QUIET_CONSOLE: Mapping[str, str] = {
     # The command line reports studies itself; Prefect's log lines go to the server only.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
@@ -81,5 +78,6 @@ def server_environment(folder: Path, *, with_events: bool = False) -> dict[str, 
     # Prefect's variables are for other servers.
     ours = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT_")}
     events = {} if with_events else _WITHOUT_EVENTS
-    own = {"PREFECT_HOME": str(folder), "PREFECT_API_DATABASE_CONNECTION_URL": _DATABASE}
-    return ours | _SERVER_SETTINGS | events | own
+    # In a URL, characters of a folder's name could mean something.
+    database = {"PREFECT_API_DATABASE_CONNECTION_URL": "sqlite+aiosqlite:///prefect.db"}
+    return ours | _SERVER_SETTINGS | events | {"PREFECT_HOME": str(folder)} | database
