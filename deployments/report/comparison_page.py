@@ -29,7 +29,7 @@ def comparison_page(
 ) -> ReportPage:
     """Return the page of a comparison; `store_options` make commands find its store."""
     studies = curves.study.unique()[:_MOST_STUDIES] if standings.comparison else ()
-    reports = (["report", study, *store_options] for study in studies)
+    words = [["standings", *files], *(["report", study, *store_options] for study in studies)]
     shown = ranking(standings)
     ranks = Table.of("Ranking", shown, is_open=True)
     pairs = Table.of("Pairs", standings.pairs, is_open=True)
@@ -42,10 +42,7 @@ def comparison_page(
             *(StudyLine((f"{method}: rank {rank}",)) for method, rank, *_ in shown.to_numpy()),
             *(StudyLine((text,), tone="warning") for text in standings.warnings),
         ],
-        commands=[
-            Command(shlex.join(["prefect-tune", *words]))
-            for words in (["standings", *files], *reports)
-        ],
+        commands=[Command(shlex.join(["prefect-tune", *command])) for command in words],
         sections=[
             Section("ranks", "Ranking", HOW_RANKED, [ranks]),
             Section("curves", "Loss over the budget", _HOW_DRAWN, list(_curves(curves))),
