@@ -81,14 +81,13 @@ def prepare_comparison(
         data_name = _check_entrants(request, entrants, store, reader)
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(data_name)}-compare-{now}"
-    for repeat, entrant in design:
-        CompareOptions.parse({"name": entrant.study(name, repeat)})
+    slots = {entrant.study(name, repeat): (repeat, entrant) for repeat, entrant in design}
+    for study in slots:
+        CompareOptions.parse({"name": study})
     named = input_files(vars(request.options))
     out = check_output(own.out or f"{name}.parquet", named, store)
     replicates = []
-    for repeat, entrant in sorted(
-        design, key=lambda slot: slot[1].study(name, slot[0]) not in plans
-    ):
+    for study, (repeat, entrant) in sorted(slots.items(), key=lambda slot: slot[0] not in plans):
         race, first_plan = request.options.race, plans.get(entrant.study(name, 0))
         if race is None and first_plan is not None:
             race = first_plan.options.race
@@ -96,10 +95,10 @@ def prepare_comparison(
             "method": entrant.method,
             "option": entrant.options,
             "seed": (request.options.seed or OPTIONS["seed"].standard) + repeat,
-            "study": entrant.study(name, repeat),
+            "study": study,
             "race": race,
             # The input was compared once, for all studies.
-            "input": "stored" if entrant.study(name, repeat) in plans else request.options.input,
+            "input": "stored" if study in plans else request.options.input,
         }
         try:
             prepared = prepare(
@@ -110,10 +109,8 @@ def prepare_comparison(
         written = {**dict.fromkeys(OPTIONS), **given, **changes, "workers": 1}
         prepared = replace(prepared, is_compared=True)
         replicates.append(Replicate(entrant, repeat, prepared, written))
-    hidden = {"study", "input"}
-    notes += [
-        note for one in replicates for note in one.prepared.notes if note.option not in hidden
-    ]
+    of_studies = (note for one in replicates for note in one.prepared.notes)
+    notes += [note for note in of_studies if note.option not in {"study", "input"}]
     if plans:
         text = f"resuming comparison {name}: {len(plans)} of {len(design)} studies exist"
         notes.append(Note(text, "name", name))
