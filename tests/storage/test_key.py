@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.storage.code_digest import code_digest
+from prefect_tune.storage.code_digest import _tokens, code_digest
 from prefect_tune.storage.keys import (
-    _tokens,
     canonical_json,
     content_digest,
     dataset_record,
