@@ -38,7 +38,10 @@ def test_an_error_names_its_option_with_its_whole_value() -> None:
         ({"positive": "maybe"}, "positive='maybe'"),
     ],
 )
-def test_calls_from_python_raise_errors_that_name_parameters(given, named) -> None:
+def test_calls_from_python_raise_errors_that_name_parameters(
+    given, named, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     X = pd.DataFrame({"a": np.arange(60.0)})
     search = PipelineSearch(trials=1, verbose=0, **given)
     target = X["a"] > 30  # named like a column
