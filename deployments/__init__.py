@@ -2,6 +2,6 @@
 
 `command` is `prefect-tune`. Its `commands` print through `views` and write a `report`. `estimator`
 is the scikit-learn interface, `server` shares an embedded Prefect server among runs, `serve` serves
-the deployments of `prefect.yaml`, `automations` deploys `automations.yaml`, and `package` is what
-`import prefect_tune` loads. `docs` has the documentation and is not part of the package.
+the deployments of `prefect.yaml`, and `package` is what `import prefect_tune` loads. `docs` has the
+documentation and is not part of the package.
 """

@@ -16,14 +16,14 @@ from prefect_tune.deployments.commands.errors import Commands, print_traceback
 from prefect_tune.deployments.commands.model import export, predict
 from prefect_tune.deployments.commands.run import retry, run
 from prefect_tune.deployments.commands.series import promote, rollback, series
-from prefect_tune.deployments.commands.serve import automations, serve
+from prefect_tune.deployments.commands.serve import serve
 from prefect_tune.deployments.commands.study import report, show, study, trials
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.store_location import home
 
 _COMMANDS = (
     run, show, report, trials, retry, artifacts, compare, standings, study, series, promote,
-    rollback, predict, export, spaces, methods, cohort, serve, automations, completion,
+    rollback, predict, export, spaces, methods, cohort, serve, completion,
 )  # fmt: skip
 
 

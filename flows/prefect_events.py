@@ -14,8 +14,8 @@ from prefect.settings import get_current_settings
 from prefect_tune.storage.masking import masked_values
 
 _LOGGER = logging.getLogger(__name__)
-_LONGEST, _MOST = 2_000, 100
-"""Maximum characters of a text, and maximum number of names of one kind, in a payload."""
+_LONGEST = 2_000
+"""Maximum characters of a text in a payload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +79,12 @@ class ChangedData:
     rows: int
     rows_added: int
     rows_removed: int
-    columns_added: tuple[str, ...] = ()
-    columns_removed: tuple[str, ...] = ()
-    classes_added: tuple[str, ...] = ()
-    classes_removed: tuple[str, ...] = ()
-    codes_added: tuple[str, ...] = ()
-    codes_removed: tuple[str, ...] = ()
-    targets_changed: int = 0
-    columns_differing: tuple[str, ...] = ()
+    targets_changed: int
+    columns_added: int
+    columns_removed: int
+    classes_added: int
+    classes_removed: int
+    columns_differing: tuple[str, ...]
 
     event: ClassVar[str] = "data-changed"
 
@@ -103,14 +101,11 @@ def send_event(payload: CompletedStudy | FailedStudy | NewChampion | ChangedData
         "prefect.resource.id": f"prefect-tune.{kind}.{name}",
         "prefect.resource.name": name,
     }
-    shown = {field: _shortened(value) for field, value in masked_values(asdict(payload)).items()}
+    shown = {
+        field: value[:_LONGEST] if isinstance(value, str) else value
+        for field, value in masked_values(asdict(payload)).items()
+    }
     try:
         emit_event(f"prefect-tune.{payload.event}", resource, payload=shown)
     except Exception as error:  # a study does not depend on what Prefect shows
         _LOGGER.warning(f"event prefect-tune.{payload.event} was not sent: {error}")
-
-
-def _shortened(value: object) -> object:
-    if isinstance(value, str):
-        return value[:_LONGEST]
-    return value[:_MOST] if isinstance(value, list) else value

@@ -18,11 +18,12 @@ from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.prefect_events import CompletedStudy, FailedStudy, send_event
 from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.progress import Observer, current_observer
-from prefect_tune.flows.promotion import decide_promotions
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reevaluation import recheck_finalists
 from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch, progress_of
+from prefect_tune.flows.series.next_study import SeriesStudy
+from prefect_tune.flows.series.promotion import decide_promotion
 from prefect_tune.flows.study.explanations import changed_code
 from prefect_tune.flows.study.notices import StudyNotices
 from prefect_tune.flows.study.study import Study, StudyFailed
@@ -204,8 +205,8 @@ def _run(  # noqa: PLR0917
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
         if only is None or study.former_state != "interrupted":  # else it is still to be resumed
-            held = None if prepared.night is None else prepared.night.held
-            decide_promotions(study, running, context, observer, held)
+            held = prepared.held if isinstance(prepared, SeriesStudy) else None
+            decide_promotion(study, running, context, observer, held)
         return running.n_task_runs
 
 

@@ -22,7 +22,6 @@ from prefect_tune.flows.preparation.prepare import (
     HANDOVER,
     PreparedStudy,
     name_of_flow_run,
-    prepare,
     prepare_retry,
 )
 from prefect_tune.flows.preparation.request import StudyRequest
@@ -30,7 +29,8 @@ from prefect_tune.flows.preparation.study_input import InputReader
 from prefect_tune.flows.progress import current_observer
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.series_run import run_in_series
+from prefect_tune.flows.series.next_study import SeriesStudy, prepare_run
+from prefect_tune.flows.series.run import end_at_once, send_changes
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -98,7 +98,7 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         given = self.validate_parameters(dict(bound.arguments))
         request = StudyRequest.parse(given)
         reader = InputReader(lambda source: frame_dataset(source, frame, test))
-        prepared = prepare(request, request.open_store(), reader=reader)
+        prepared = prepare_run(request, request.open_store(), reader=reader)
         given = prepared.named(given)
         try:
             with HANDOVER.offered(given, prepared):
@@ -179,12 +179,17 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         request, run_id = StudyRequest.parse(parameters), str(flow_run.id)
         opened, is_deployed = request.open_store(), bool(deployment.id)
         name = name_of_flow_run(opened, flow_run.name, run_id) if is_deployed else None
-        prepared = prepare(request, opened, name, flow_run_id=run_id)
+        prepared = prepare_run(request, opened, name, flow_run_id=run_id)
     for note in prepared.notes:
         current_observer().note(for_caller(str(note)))
-    if prepared.night is not None:
-        return run_in_series(prepared, prepared.night)  # type: ignore[return-value] # Prefect's way
-    return run_study(prepared)
+    try:
+        if isinstance(prepared, SeriesStudy):
+            if prepared.nothing_to_do:
+                return end_at_once(prepared)  # type: ignore[return-value] # Prefect's way
+            send_changes(prepared)
+        return run_study(prepared)
+    finally:
+        prepared.release()
 
 
 _RETRIED = replace(

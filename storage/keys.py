@@ -96,10 +96,6 @@ def model_record(study: str) -> str:
     return f"models/{study}"
 
 
-ARTIFACTS = "artifacts"
-"""Name, in the description of a final model, of the keys of the artifacts behind it."""
-
-
 def champion_record(series: str, study: str, digest: str) -> str:
     """Return the record id of a champion's model, given the digest of the model."""
     return f"champions/{series}/{study}/{digest[:16]}"

@@ -64,10 +64,12 @@ class Ledger:
         problem: Mapping[str, Any],
         settings: Mapping[str, Any],
         events: Iterable[tuple[str, Mapping[str, Any]]] = (),
+        also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
         """Insert a new study with its first `events` (kind and body), which belong to no trial.
 
-        Returns False and changes nothing if the name is taken.
+        `also` makes other changes in the same transaction. Returns False and changes nothing if the
+        name is taken.
         """
         documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
         new = insert(study_table).values(name=name, created=time(), state="new", **documents)
@@ -77,6 +79,7 @@ class Ledger:
                 for sequence, (kind, body) in enumerate(events):
                     event = {"study": name, "sequence": sequence, "kind": kind, "body": dict(body)}
                     connection.execute(insert(event_table).values(**event, at=epoch()))
+                also(connection)
         except IntegrityError:
             return False
         return True

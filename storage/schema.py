@@ -157,14 +157,14 @@ session_table = Table(
 """A session: one run of the flow on a study, and its duration."""
 
 series_table = Table(
-    "series", metadata, *_keys(name=String), *_given(created=Double, question=Document)
-)
-"""A series: studies of one question over time."""
-
-series_event_table = Table(
-    "series_events",
+    "series",
     metadata,
-    *_keys(series=String, sequence=Integer),
-    *_given(kind=String, study=String, body=Document, at=Double),
+    *_keys(name=String),
+    *_given(created=Double, question=Document, champions=Document, n_tests=Integer),
 )
-"""An event of a series, such as a run or a decision on its champion; rows are only added."""
+"""A series: studies of one question over time, and its champions, newest first."""
+
+series_run_table = Table(
+    "series_runs", metadata, *_keys(series=String, number=Integer), *_given(body=Document)
+)
+"""A run of a series that started a study, with the last decision on its model."""

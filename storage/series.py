@@ -1,40 +1,177 @@
-"""The log of each series: studies of one question over time, and decisions on its champion.
+"""Series: studies of one question over time, and the champion among their models.
 
-A series has a fixed question and a list of events, which are only appended. Its state is a fold
-over the events. A process that changes a series holds its lease.
+Only the process that holds the lease of a series changes it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from time import time
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import Any, Literal, Self
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import delete, select
 from sqlalchemy.engine import Connection
 
-from prefect_tune.storage.database import Database, epoch, insert_new
+from prefect_tune.storage.database import Database, as_written, upsert
 from prefect_tune.storage.lease import check_held
-from prefect_tune.storage.schema import series_event_table, series_table
+from prefect_tune.storage.schema import series_run_table, series_table
+
+_KEPT_CHAMPIONS = 4
+"""Number of champions whose models are kept: the current one and three former ones."""
+
+Outcome = Literal[
+    "first", "always", "never", "better", "not better", "too few rows", "not compared"
+]
 
 
 @dataclass(frozen=True, slots=True)
-class StoredSeries:
-    """A series as stored; `created` is in seconds since 1970."""
+class Changes:
+    """Differences of a data set from an earlier one.
+
+    A row is identified by its key, or else by its values in the columns that both data sets have.
+    Rows of events are identified by patient, prediction time and events. A changed row counts as
+    removed and added, unless only its target changed.
+
+    Attributes:
+        columns_differing: Columns that differ in nearly all rows, so that they identify none.
+    """
+
+    rows_added: int = 0
+    rows_removed: int = 0
+    targets_changed: int = 0
+    columns_added: int = 0
+    columns_removed: int = 0
+    classes_added: int = 0
+    classes_removed: int = 0
+    columns_differing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """Results of earlier studies that a study started from.
+
+    Attributes:
+        studies: The earlier studies, newest first.
+        observations: Number of their trials given to the method as prior knowledge.
+        starts: Number of their configurations to evaluate first.
+        weight: Weight of the prior after the re-evaluations, 0 if it was dropped; None if unknown.
+    """
+
+    studies: tuple[str, ...] = ()
+    observations: int = 0
+    starts: int = 0
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The decision whether the model of a study becomes the champion.
+
+    Attributes:
+        model: Record for the copy of the model, which exists if it was `promoted`.
+        champion: Study of the champion at the time, if any.
+        night: Number of the test since the champion last changed, if a test decided.
+        n_rows: Number of fresh rows; None if they were not counted.
+        compared: The comparison of both models as JSON (a `PairedComparison`), if any.
+    """
+
+    promoted: bool
+    outcome: Outcome
+    reason: str
+    model: str
+    champion: str | None = None
+    night: int | None = None
+    n_rows: int | None = None
+    compared: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesRun:
+    """A run of a series that started a study.
+
+    Attributes:
+        number: Number of the study in the series.
+        at: Start of the study, in seconds since 1970.
+        changes: Differences of its data from the data of the study before; None if unknown.
+        options: Given options that make another study if they change, as JSON values.
+        state: State of the study, which only `read_series` fills in.
+        loss: Loss of the incumbent at the last decision.
+        test_loss: Loss of the model on test rows at the last decision.
+        decision: Last decision on the model.
+        skipped: Number of later runs that ended because nothing had changed since.
+    """
+
+    study: str
+    number: int
+    at: float
+    rows: int
+    changes: Changes | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    reused: Reused = Reused()
+    state: str = ""
+    loss: float | None = None
+    test_loss: float | None = None
+    decision: Decision | None = None
+    skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Champion:
+    """A promoted model.
+
+    Attributes:
+        record: Record of the copy of the model.
+        by: Reason for the promotion: a test, the `--promotion` rule, or a person.
+    """
+
+    study: str
+    record: str
+    by: Literal["test", "rule", "hand"]
+
+    @property
+    def is_selected(self) -> bool:
+        """Whether results on test rows of its study may have made it the champion."""
+        return self.by != "rule"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A series.
+
+    Attributes:
+        question: Common terms of all studies, as JSON values (see `flows.series.question`).
+        champions: Promoted models that are kept, the current champion first.
+        n_tests: Number of tests on challengers since the champion last changed.
+    """
 
     name: str
     created: float
     question: Mapping[str, Any]
+    champions: tuple[Champion, ...] = ()
+    n_tests: int = 0
+    runs: tuple[SeriesRun, ...] = ()
+
+    @property
+    def champion(self) -> Champion | None:
+        """The model in use."""
+        return self.champions[0] if self.champions else None
+
+    def run_of(self, study: str) -> SeriesRun | None:
+        """Return the run of a study; None if the study is not of the series."""
+        return next((run for run in self.runs if run.study == study), None)
+
+    def with_run(self, run: SeriesRun) -> Self:
+        """Return the series with a new or changed run."""
+        others = (other for other in self.runs if other.number != run.number)
+        return replace(self, runs=tuple(sorted((*others, run), key=lambda one: one.number)))
+
+    def with_champion(self, champion: Champion) -> Self:
+        """Return the series with another champion; of each study, one model is kept."""
+        others = (other for other in self.champions if other.study != champion.study)
+        return replace(self, champions=(champion, *others)[:_KEPT_CHAMPIONS], n_tests=0)
 
 
-@dataclass(frozen=True, slots=True)
-class SeriesEvent:
-    """One event of a series; `study` is the study it is about."""
-
-    sequence: int
-    kind: str
-    study: str
-    body: Mapping[str, Any]
-    at: float
+_FIELDS = tuple(one.name for one in fields(Series))
+"""Columns of the table of series, followed by the runs."""
 
 
 def series_lease(name: str) -> str:
@@ -42,69 +179,57 @@ def series_lease(name: str) -> str:
     return f"series {name}"
 
 
-class SeriesLog:
-    """All series of a store. Appending needs the lease of the series, or raises LeaseLost."""
+class SeriesTable:
+    """All series of a store."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-
-    def create(self, name: str, question: Mapping[str, Any]) -> bool:
-        """Insert a new series; return False and change nothing if the name is taken."""
-        values = {"name": name, "created": time(), "question": dict(question)}
-        with self._database.write() as connection:
-            return insert_new(connection, series_table, [values])
-
-    def series(self, name: str) -> StoredSeries | None:
-        """Return the series with this name; None if it does not exist."""
-        for row in self._database.rows(select(series_table).where(series_table.c.name == name)):
-            return StoredSeries(**row._mapping)  # noqa: SLF001
-        return None
 
     def names(self) -> list[str]:
         """Return the names of all series, newest first."""
         created = series_table.c.created.desc()
         return self._database.scalars(select(series_table.c.name).order_by(created))
 
-    def events(self, name: str) -> list[SeriesEvent]:
-        """Return the events of a series in order."""
-        table = series_event_table.c
-        columns = table.sequence, table.kind, table.study, table.body, table.at
-        query = select(*columns).where(table.series == name).order_by(table.sequence)
-        return [SeriesEvent(*row) for row in self._database.rows(query)]
+    def find(self, name: str) -> Series | None:
+        """Return the series with this name; None if it does not exist.
 
-    def append(
-        self, name: str, kind: str, study: str, body: Mapping[str, Any], *, once: bool = False
-    ) -> bool:
-        """Append an event about a study, in one transaction; return whether it was appended.
-
-        With `once`, nothing is appended if the series has an event of this kind for the study.
+        Raises DatabaseDamaged if its documents were changed.
         """
-        event: dict[str, Any] = {"series": name, "kind": kind, "study": study, "body": dict(body)}
+        from msgspec import convert  # noqa: PLC0415 - most commands need no series
 
-        def change(connection: Connection) -> bool:
-            check_held(connection, series_lease(name))
-            table = series_event_table.c
-            of_series = table.series == name
-            if "sequence" in event:  # an attempt before an outage may have been committed
-                insert_new(connection, series_event_table, event, at=epoch())
-                return True
-            same = of_series & (table.kind == kind) & (table.study == study)
-            if once and connection.execute(select(table.sequence).where(same)).first():
-                return False
-            last = connection.execute(select(func.max(table.sequence)).where(of_series)).scalar()
-            event["sequence"] = 0 if last is None else last + 1
-            connection.execute(insert(series_event_table).values(**event, at=epoch()))
-            return True
+        table = series_run_table.c
+        runs = select(table.body).where(table.series == name).order_by(table.number)
+        remedy = f", or remove the series with `prefect-tune series {name} --remove`"
+        for row in self._database.rows(select(series_table).where(series_table.c.name == name)):
+            with as_written(f"series {name}", remedy):
+                values = (*row, self._database.scalars(runs))
+                return convert(dict(zip(_FIELDS, values, strict=True)), Series)
+        return None
 
-        return self._database.transact(change)
+    def write(self, series: Series, run: SeriesRun | None, connection: Connection) -> None:
+        """Write a series and one of its runs in a transaction; raise LeaseLost without the lease.
+
+        Other runs stay as they are.
+        """
+        from msgspec import to_builtins  # noqa: PLC0415 - as in `find`
+
+        check_held(connection, series_lease(series.name))
+        row = {name: getattr(series, name) for name in _FIELDS if name != "runs"}
+        upsert(connection, series_table, to_builtins(row))
+        if run is not None:
+            row = {"series": series.name, "number": run.number, "body": to_builtins(run)}
+            upsert(connection, series_run_table, row)
+
+    def save(self, series: Series, run: SeriesRun | None = None) -> None:
+        """Write a series and one of its runs, as `write` does, in a transaction of its own."""
+        self._database.transact(partial(self.write, series, run))
 
     def delete(self, name: str) -> None:
-        """Delete a series with its events; its studies stay."""
+        """Delete a series with its runs; its studies stay."""
 
         def change(connection: Connection) -> None:
             check_held(connection, series_lease(name))
-            of_series = series_event_table.c.series == name
-            connection.execute(delete(series_event_table).where(of_series))
-            connection.execute(delete(series_table).where(series_table.c.name == name))
+            for table, column in ((series_run_table, "series"), (series_table, "name")):
+                connection.execute(delete(table).where(table.c[column] == name))
 
         self._database.transact(change)

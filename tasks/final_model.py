@@ -18,7 +18,7 @@ from sklearn.pipeline import Pipeline
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.codec import NotPicklable, decode, encode
 from prefect_tune.storage.files import StoreRefused
-from prefect_tune.storage.keys import ARTIFACTS, model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
@@ -104,7 +104,6 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
         "subset": min(member.query["subset"] for member in members),
         "configuration": members[0].query["configuration"],
         "dataset": context.problem.dataset,
-        ARTIFACTS: sorted({key for f in fitted for key in f.artifacts}),
     }
     record = model_record(context.study)
     try:
@@ -119,12 +118,11 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A member: pipelines (one per fold if `of_folds`, else one), last records and artifacts."""
+    """A member: pipelines (one per fold if `of_folds`, else one), and last records."""
 
     member: Member
     pipelines: tuple[Pipeline, ...]
     records: tuple[str, ...]
-    artifacts: tuple[str, ...]
 
     def model(self, classes: NDArray[Any]) -> Any:
         return _mean(self.pipelines, None, classes)
@@ -139,7 +137,6 @@ def _fitted(context: StudyContext, member: Member) -> _Fitted:
             member,
             tuple(Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains),
             tuple(nodes[-1].record for nodes in chains),
-            tuple(key for nodes in chains for node in nodes for key in node.cached_keys),
         )
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from studies import store_of
 
 from prefect_tune.flows.options.declared import StudyOptions
-from prefect_tune.flows.preparation.prepare import PreparedStudy, prepare
+from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.preparation.request import StudyRequest
 from prefect_tune.flows.reading.study_view import StudyView
+from prefect_tune.flows.series.next_study import prepare_run
 from prefect_tune.flows.study.facts import ModelCheck
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
@@ -24,7 +25,7 @@ from prefect_tune.tasks.problem import Problem, StudyContext
 def prepare_study(parameters: Mapping[str, Any], **more: Any) -> PreparedStudy:
     """A study that is entered by the parameters of the flow `tune`."""
     request = StudyRequest.parse(parameters)
-    return prepare(request, request.open_store(), **more)
+    return prepare_run(request, request.open_store(), **more)
 
 
 USUAL = StudyPlan(

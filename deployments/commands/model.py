@@ -124,10 +124,9 @@ def _model(store: "ArtifactStore", series: str | None, study: str) -> tuple[str,
     """Return the study and, for the champion of a series, the record of its model."""
     if series is None:
         return study, None
-    from prefect_tune.flows.series.champion import champion_of
-    from prefect_tune.flows.series.series import open_series
+    from prefect_tune.flows.reading.lookup import champion_of
 
-    champion = champion_of(store, open_series(store, series))
+    champion = champion_of(store, series)
     return champion.study, champion.record
 
 

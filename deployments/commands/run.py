@@ -75,11 +75,11 @@ def run(
         return
 
     def prepare_study() -> "PreparedStudy":
-        from prefect_tune.flows.preparation.prepare import prepare
         from prefect_tune.flows.preparation.request import StudyRequest
+        from prefect_tune.flows.series.next_study import prepare_run
 
         request = StudyRequest.of(options)
-        return prepare(request, request.open_store())
+        return prepare_run(request, request.open_store())
 
     def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:
         with quick_imports():

@@ -1,5 +1,6 @@
 """`prefect-tune series`, `promote` and `rollback`: the runs of a series and its champion."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,31 +36,34 @@ def series(
     """  # noqa: D301 - click reads the backspace
     with reported_errors(), existing_store(store, database) as opened:
         from prefect_tune.deployments.views.series import print_all_series, print_series
-        from prefect_tune.flows.reading.series_view import list_series, read_series
-        from prefect_tune.flows.series.champion import release_champions
-        from prefect_tune.flows.series.series import held_series
+        from prefect_tune.flows.series.view import read_series, series_json
+        from prefect_tune.storage.series import SeriesTable
         from prefect_tune.tasks.bad_input import BadInput
 
         if name is None:
             if remove:
                 raise BadInput("--remove needs a series", option="remove", remedy="name the series")
-            views = list_series(opened)
-            print_json([view.to_json() for view in views]) if as_json else print_all_series(views)
+            found = [read_series(opened, one) for one in SeriesTable(opened.database).names()]
+            if as_json:
+                print_json([series_json(opened, one) for one in found])
+            else:
+                print_all_series(found)
             return
-        view = read_series(opened, name)
+        read = read_series(opened, name)
         if remove:
-            with held_series(opened, name) as held:
-                release_champions(opened, name)
+            from prefect_tune.flows.series.held import HeldSeries
+
+            with closing(HeldSeries(opened, name)) as held:
                 held.delete()
-            studies = [run.study for run in view.runs if run.state != "removed"]
+            studies = [run.study for run in read.runs if run.state != "removed"]
             if as_json:
                 print_json({"series": name, "studies": studies})
             else:
                 echo(f"removed series {name}; its {len(studies)} studies stay")
         elif as_json:
-            print_json(view.to_json())
+            print_json(series_json(opened, read))
         else:
-            print_series(view)
+            print_series(read)
 
 
 @click.command()
@@ -81,7 +85,7 @@ def promote(
         from prefect_tune.deployments.server.embedded import joined_server
 
         with joined_server():  # which receives the event of a new champion
-            from prefect_tune.flows.promoting import promote_study
+            from prefect_tune.flows.series.champion import promote_study
 
             _print(promote_study(opened, series, study), as_json=as_json)
 
@@ -100,7 +104,7 @@ def rollback(series: str, *, as_json: bool, store: str | None, database: str | N
         from prefect_tune.deployments.server.embedded import joined_server
 
         with joined_server():
-            from prefect_tune.flows.promoting import roll_back
+            from prefect_tune.flows.series.champion import roll_back
 
             _print(roll_back(opened, series), as_json=as_json)
 

@@ -1,10 +1,7 @@
-"""`prefect-tune serve` and `automations`: deployments, and notifications on their events."""
+"""`prefect-tune serve`: deployments."""
 
 import click
 
-from prefect_tune.deployments.commands.completing import complete_files
-from prefect_tune.deployments.commands.options import printing
-from prefect_tune.deployments.commands.output import emit
 from prefect_tune.deployments.views.console import echo
 
 
@@ -21,28 +18,3 @@ def serve(*, limit: int) -> None:
         from prefect_tune.deployments.serve import serve_deployments
 
         serve_deployments(limit=limit, say=lambda text: echo(text, err=True))
-
-
-@click.command()
-@click.argument("file", required=False, shell_complete=complete_files)
-@printing
-def automations(*, file: str | None) -> None:
-    """Deploy automations: a webhook and a mail if a champion changes or a study fails.
-
-    The automations use the blocks webhook/prefect-tune and sendgrid-email/prefect-tune. First
-    create one or both in Prefect's UI. FILE has automations of your own. Existing automations of
-    the same name are updated. The private server fires them while `prefect-tune serve` runs.
-    """
-    from prefect_tune.deployments.automations import deploy_automations
-    from prefect_tune.deployments.server.embedded import launched_server
-    from prefect_tune.optimizers.converter import to_document
-
-    with launched_server() as server:
-        server.wait()
-        deployed = deploy_automations(file)
-    lines = []
-    for automation in deployed:
-        state = "" if automation.is_enabled else " (inactive)"
-        lines.append(f"{automation.name}{state}: {', '.join(automation.actions)}")
-        lines += [f"  left out, because there is no block {name}" for name in automation.left_out]
-    emit(lambda: [*map(to_document, deployed)], "\n".join(lines))

@@ -15,10 +15,10 @@ import pandas as pd
 from prefect_tune.deployments.report.judged_model import ModelReport, model_report
 from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
-from prefect_tune.flows.reading.series_view import SeriesView, series_of
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.trial_table import table_of
+from prefect_tune.flows.series.view import series_of
 from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.text import FailureGroup, FailureGroups
@@ -28,6 +28,7 @@ from prefect_tune.optimizers.importance import Importance, importance_of
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.series import Series
 from prefect_tune.tasks.data.table_source import FRAME
 
 _COLUMNS = (
@@ -87,7 +88,7 @@ class StudyReport:
     members: pd.DataFrame
     model: ModelReport
     reproduction: Reproduction
-    series: SeriesView | None
+    series: Series | None
 
     def loss_text(self, loss: float | None) -> str:
         """Return a loss as text; a dash for a missing one."""

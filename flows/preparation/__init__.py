@@ -6,6 +6,5 @@
 - `start`: initial configurations
 - `resolve`: the plan of a new study
 - `resume`: the plan of an existing study, merged with a request
-- `in_series`: what a run of a series does with its last study
 - `handover`: passes a study that a flow's caller has prepared to the flow
 """

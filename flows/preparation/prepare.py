@@ -5,7 +5,7 @@ A command prepares before its flow run begins and hands the result to the flow.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,14 +16,15 @@ from time import monotonic
 from typing import Any
 from unicodedata import combining, normalize
 
+from sqlalchemy.engine import Connection
+
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.preparation.in_series import NextStudy, next_study
 from prefect_tune.flows.preparation.request import StudyRequest, unfollowed_code
 from prefect_tune.flows.preparation.resolve import NewStudy, resolve
 from prefect_tune.flows.preparation.resume import check_options_known, merged, resume
 from prefect_tune.flows.preparation.study_input import InputReader, Note
-from prefect_tune.flows.reading.opened_study import open_study, study_or_newest
+from prefect_tune.flows.reading.opened_study import study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.facts import StudyFacts
@@ -44,7 +45,6 @@ class PreparedStudy:
     Attributes:
         notes: Notes on the data and on decisions, for the user.
         since: Reading of `time.monotonic` from which the budget counts.
-        night: The run of a series that the study belongs to, if any.
         is_compared: Whether it is one of several studies of a comparison that run at once, each
             with one worker and a cache area of its own. `workers` is the number of these studies.
     """
@@ -54,7 +54,6 @@ class PreparedStudy:
     store: ArtifactStore
     notes: tuple[Note, ...] = ()
     since: float = field(default_factory=monotonic)
-    night: NextStudy | None = None
     is_compared: bool = False
 
     @property
@@ -65,9 +64,7 @@ class PreparedStudy:
     @property
     def again(self) -> str:
         """Option that resumes the study."""
-        return (
-            f"--study {self.name}" if self.night is None else f"--series {self.plan.options.series}"
-        )
+        return f"--study {self.name}"
 
     @property
     def options(self) -> StudyOptions:
@@ -75,13 +72,11 @@ class PreparedStudy:
         return self.plan.options
 
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Return parameters of `tune` with the name of the study; for a series, unchanged."""
-        return {**parameters} if self.night else {**parameters, "study": self.name}
+        """Return parameters of `tune` with the name of the study."""
+        return {**parameters, "study": self.name}
 
     def release(self) -> None:
-        """Release the series of the study, if it has one."""
-        if self.night is not None:
-            self.night.held.release()
+        """Release what the study holds until its flow run has ended: here nothing."""
 
     def finished(self) -> dict[str, Any] | None:
         """Return the summary if the study is complete."""
@@ -89,6 +84,10 @@ class PreparedStudy:
         return view.to_json() if view.state == "complete" else None
 
 
+FirstEvents = list[tuple[str, Mapping[str, Any]]]
+"""Kinds and bodies of the events that a study begins with."""
+BeginStudy = Callable[[StudyPlan], tuple[FirstEvents, Callable[[Connection], None]]]
+"""Returns the first events of a new study, and what changes in the transaction that enters it."""
 HANDOVER: Handover[PreparedStudy] = Handover()
 """Passes a study from `run`, `retry` and callers with a DataFrame to their flows."""
 
@@ -101,14 +100,15 @@ def prepare(
     *,
     is_compared: bool = False,
     flow_run_id: str | None = None,
-    night: NextStudy | None = None,
+    fixed_test: tuple[str, ...] | None = None,
+    begin: BeginStudy = lambda _: ([], lambda _: None),
 ) -> PreparedStudy:
     """Read and check the input, and enter the study in the ledger or find it there.
 
     By default, a new study is named after data, method and time. A study in a comparison ignores
-    earlier studies. A study of a series is named after the series, which this process then holds.
-    `flow_run_id` is None for a command, which prepares before its flow run. Raises `BadInput`,
-    `UnknownName` or `StoreRefused` if an option cannot be used.
+    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
+    `fixed_test` is as for `evaluation_setup`, and `begin` is called before a new study is entered.
+    Raises `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since = monotonic()
     if current_process().daemon and request.options.dask is None:
@@ -116,20 +116,16 @@ def prepare(
             "this process is a daemon, as in multiprocessing.Pool, and daemons start no workers",
             remedy="use concurrent.futures.ProcessPoolExecutor, or name a Dask scheduler (--dask)",
         )
-    if request.options.series is not None and night is None:
-        return _prepare_in_series(request, store, reader.cached(), flow_run_id, since)
     name = request.options.study or default_name
 
     def resumed() -> tuple[StudyPlan, list[Note]] | None:
         return _resumed(request, store, name, reader, flow_run_id)
 
-    fixed_test = None if night is None else night.fixed_test
     entered = resumed()
     if entered is None:
         new = _resolved(request, store, reader, is_compared, fixed_test)
-        events = [] if night is None else night.begin(new.plan, Ledger(store.database))
         # If another process has just taken the name, its study is resumed.
-        entered = _entered(new, store, name, events, flow_run_id) or resumed()
+        entered = _entered(new, store, name, begin, flow_run_id) or resumed()
     if entered is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
     plan, notes = entered
@@ -186,41 +182,18 @@ def _entered(
     new: NewStudy,
     store: ArtifactStore,
     name: str | None,
-    events: Sequence[tuple[str, Mapping[str, Any]]],
+    begin: BeginStudy,
     flow_run_id: str | None,
 ) -> tuple[StudyPlan, list[Note]] | None:
     """Enter a new study in the ledger; return its plan and notes, or None if the name is taken."""
     plan, ledger = replace(new.plan, flow_run_id=flow_run_id), Ledger(store.database)
-    documents = plan.problem.to_json(), plan.to_json(), events
+    events, also = begin(plan)
+    documents = plan.problem.to_json(), plan.to_json(), events, also
     for each in (name,) if name else _default_names(plan):
         if ledger.create_study(each, *documents):
             store.records.link(plan.problem.records, each)
             return replace(plan, options=replace(plan.options, study=each)), list(new.notes)
     return None
-
-
-def _prepare_in_series(
-    request: StudyRequest,
-    store: ArtifactStore,
-    reader: InputReader,
-    flow_run_id: str | None,
-    since: float,
-) -> PreparedStudy:
-    night = next_study(request, store, reader, flow_run_id)
-    with night.released_on_error():
-        if night.action == "skip":
-            plan = open_study(store, night.study).plan
-            prepared = PreparedStudy(night.study, plan, store)
-        else:
-            prepared = prepare(
-                night.request.with_options(study=night.study),
-                store,
-                reader=reader,
-                flow_run_id=flow_run_id,
-                night=night,
-            )
-    notes = (night.note, *prepared.notes) if night.note else prepared.notes
-    return replace(prepared, since=since, night=night, notes=notes)
 
 
 def prepare_retry(

@@ -5,8 +5,7 @@
 - `study_view`: a study, read in one pass.
 - `study_lines`: the lines that describe a study.
 - `trial_detail`: one trial, explained.
-- `series_view`: a series with its runs.
-- `lookup`: artifacts of studies, and the removal of a study.
+- `lookup`: a series, artifacts of studies, and the removal of a study.
 - `commands`: commands that start, resume and inspect a study.
 
 Readers never rank: the process that runs a study records the incumbent.

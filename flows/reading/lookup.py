@@ -1,16 +1,38 @@
-"""Artifacts that studies made or used, the code they need, and the removal of a study."""
+"""Series by name, artifacts of studies, the code they need, and the removal of a study."""
 
 from contextlib import suppress
 
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
-from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import documents_of
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.series import Champion, Series, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
+
+
+def find_series(store: ArtifactStore, name: str) -> Series:
+    """Return a series by name; raise `UnknownName` if it does not exist."""
+    table = SeriesTable(store.database)
+    series = table.find(name)
+    if series is None:
+        raise UnknownName(f"series in the store {store.address.url}:", name, table.names())
+    return series
+
+
+def champion_of(store: ArtifactStore, name: str) -> Champion:
+    """Return the champion of a series; `UnknownName` without the series, `BadInput` without one."""
+    champion = find_series(store, name).champion
+    if champion is None:
+        raise BadInput(
+            f"series {name!r} has no champion yet",
+            remedy="make the model of a study the champion with `prefect-tune promote "
+            f"{name} STUDY`",
+        )
+    return champion
 
 
 def keys_of(store: ArtifactStore, name: str) -> list[str]:
@@ -68,15 +90,14 @@ def _check_unused(study: OpenedStudy) -> None:
     series = None
     with suppress(DatabaseDamaged):  # a damaged study can be removed
         name = study.plan.options.series
-        series = None if name is None else find_series(study.store, name)
+        series = None if name is None else SeriesTable(study.store.database).find(name)
     if series is None:
         return
     why = ""
-    if series.last is not None and series.last.study == study.name:
+    if series.runs[-1].study == study.name:
         why = f"the newest study of series {series.name}, and its next run starts from it"
-    if study.name in series.kept:
-        why = f"{'the' if study.name == series.champion else 'a former'} champion of series "
-        why += series.name
+    if study.name in {champion.study for champion in series.champions}:
+        why = f"a champion of series {series.name}, whose model the series keeps"
     if why:
         raise BadInput(
             f"study {study.name!r} is {why}",

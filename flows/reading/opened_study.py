@@ -14,7 +14,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger, StoredStudy
-from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage.series import SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:  # for types only: trials are shown even where their space is missing
@@ -142,12 +142,10 @@ def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
 
 def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
     """Open a study, or the newest study of a series; raise `UnknownName` if there is neither."""
-    ledger = Ledger(store.database)
-    if ledger.study(name) is None and SeriesLog(store.database).series(name) is not None:
-        for newest in ledger.study_names():
-            study = open_study(store, newest)
-            if study.plan.options.series == name:
-                return study
+    if Ledger(store.database).study(name) is None:
+        series = SeriesTable(store.database).find(name)
+        if series is not None:
+            return open_study(store, series.runs[-1].study)
     return open_study(store, name)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.series.series import find_series
 from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.facts import (
     Ensemble,
@@ -27,6 +26,7 @@ from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.series import SeriesTable
 from prefect_tune.tasks.plugins import UsedPlugin
 
 
@@ -338,8 +338,9 @@ class _Sums:
 
 def _place(study: OpenedStudy) -> SeriesPlace | None:
     name = study.plan.options.series
-    series = None if name is None else find_series(study.store, name)
+    series = None if name is None else SeriesTable(study.store.database).find(name)
     run = None if series is None else series.run_of(study.name)
     if series is None or run is None:
         return None
-    return SeriesPlace(series.name, run.number, series.champion)
+    champion = series.champion
+    return SeriesPlace(series.name, run.number, None if champion is None else champion.study)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from prefect_tune.flows.reading.lookup import champion_of
 from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
 from prefect_tune.flows.store_location import store_address
@@ -169,13 +170,10 @@ def load_champion(
     Raises `BadInput` if the store does not exist or the series has no champion, and `UnknownName`
     if the series does not exist. `store` and `database` are as in `load_study`.
     """
-    from prefect_tune.flows.series.champion import champion_of  # noqa: PLC0415 - rarely needed
-    from prefect_tune.flows.series.series import open_series  # noqa: PLC0415
-
     address = _existing_store(store, database)
     opened = ArtifactStore(address, is_read=True)
     try:
-        champion = champion_of(opened, open_series(opened, series))
+        champion = champion_of(opened, series)
     finally:
         opened.close()
     return LoadedStudy(champion.study, address, champion.record)

@@ -15,7 +15,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
-from prefect_tune.storage.keys import ARTIFACTS, model_record
+from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
@@ -57,7 +57,7 @@ def final_model(
         if isinstance(error.__cause__, OSError):  # raised too if a library's own files do not load
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
-    about = {name: value for name, value in parts["about"].items() if name != ARTIFACTS}
+    about = parts["about"]
     facts = opened.facts.model if _is_current(store, study, record) else ModelFacts()
     tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}

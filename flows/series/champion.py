@@ -1,174 +1,146 @@
-"""Decisions on the champion of a series, and the models that the series keeps.
+"""Sets the champion of a series: after a decision, by the flow `promote`, or by a rollback."""
 
-A model is copied when it is promoted, because a resumed study replaces its own. The copies of the
-champion and of the former champions stay in the store's records, and their artifacts are pinned.
-Cheap to import, because commands that show a series read decisions.
-"""
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
 
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
-
-from prefect_tune.flows.series.series import Series
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.flows.event_loop import loop_safe_flow
+from prefect_tune.flows.options.form import documented
+from prefect_tune.flows.prefect_events import NewChampion, send_event
+from prefect_tune.flows.series.held import HeldSeries
+from prefect_tune.flows.store_location import store_address
+from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
-from prefect_tune.storage.keys import ARTIFACTS, champion_record, model_record
-from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage.keys import model_record
+from prefect_tune.storage.series import Champion, Series, SeriesRun
 from prefect_tune.tasks.bad_input import BadInput
-
-if TYPE_CHECKING:
-    from prefect_tune.tasks.objective.paired_comparison import Estimate
-
-_PIN_SECONDS = 1e11
-"""Pins of champions do not expire; they are released when a champion is no longer kept."""
-
-Outcome = Literal[
-    "first", "always", "never", "better", "not better", "constraints", "too few rows",
-    "not compared",
-]  # fmt: skip
+from prefect_tune.tasks.problem import open_store
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A loss, or a difference of losses, with its 95 % interval."""
+@loop_safe_flow("promote")
+@documented
+def promote(
+    series: str,
+    study: str | None = None,
+    store: str | None = None,
+    database: str | None = None,
+) -> dict[str, Any]:
+    """Make the model of a study the champion of its series.
 
-    value: float
-    low: float
-    high: float
+    Without a study, the model of the newest study with one becomes the champion.
 
-    @classmethod
-    def of(cls, estimate: "Estimate", lower: float, upper: float) -> Self:
-        """Return an estimate whose interval ends at the bounds of the metric."""
-        return cls(estimate.value, max(estimate.low, lower), min(estimate.high, upper))
+    Returns:
+        The series, its champion, and the former champion.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """A decision on the model of a study, as stored in the log of its series.
-
-    Attributes:
-        model: Record of the copy of the model, which exists if it was `promoted`.
-        rule: Value of `--promotion`.
-        champion: Study of the champion at the time; None if there was none.
-        night: Number of the test since the champion last changed, from 1, if there was one.
-        difference: Loss of the champion minus loss of the challenger.
-        p: p-value of the hypothesis that the difference is at most the margin.
-        level: Largest p-value that promotes the challenger on this night.
-        n_rows: Number of fresh rows; None if they were not counted.
+    Raises:
+        UnknownName, BadInput: If the series does not exist or has no such study, the study has no
+            model, or a run holds the series.
     """
-
-    promoted: bool
-    outcome: Outcome
-    reason: str
-    model: str
-    rule: str
-    margin: float
-    metric: str
-    champion: str | None = None
-    night: int | None = None
-    champion_loss: Interval | None = None
-    challenger_loss: Interval | None = None
-    difference: Interval | None = None
-    p: float | None = None
-    level: float | None = None
-    n_rows: int | None = None
-    n_blocks: int | None = None
-
-    @property
-    def uses_level(self) -> bool:
-        """Whether the test decided, so that its level counts over the nights."""
-        return self.outcome in {"better", "not better"}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the decision as JSON values."""
-        return to_document(self)
-
-    @classmethod
-    def from_json(cls, document: Any) -> Self:
-        """Return the inverse of `to_json`."""
-        return from_document(cls, document)
+    address = store_address(store, database)
+    if not ArtifactStore.exists(address):
+        raise BadInput(f"there is no store at {address.url}; the first study creates one")
+    return promote_study(open_store(address), series, study)
 
 
-def count_tests(series: Series) -> int:
-    """Return the number of tests that have used a level since the champion last changed."""
-    n = series.since_promotion
-    last = series.decisions[len(series.decisions) - n :]
-    return sum(Decision.from_json(decision.body).uses_level for decision in last)
+def promote_study(store: ArtifactStore, series: str, study: str | None = None) -> dict[str, Any]:
+    """Make the model of a study, by default the newest one with a model, the champion.
 
-
-@dataclass(frozen=True, slots=True)
-class Champion:
-    """A promoted model.
-
-    Attributes:
-        record: Record of the copy of its model.
-        is_selected: Whether results on test rows of its study may have made it the champion.
+    Nothing changes if it already is. Raises `UnknownName` if the series does not exist or has
+    no such study; `BadInput` if the study has no model, or a run holds the series.
     """
-
-    study: str
-    record: str
-    is_selected: bool
-
-
-def kept_champions(store: ArtifactStore, series: Series) -> dict[str, Champion]:
-    """Return the champion and the former champions that are kept, by study."""
-    found: dict[str, Champion] = {}
-    for event in SeriesLog(store.database).events(series.name):
-        study, body = event.study, event.body
-        if study not in series.kept:
-            continue
-        if event.kind == "decision" and body["promoted"]:
-            found[study] = Champion(study, body["model"], body["outcome"] == "better")
-        elif event.kind == "champion" and body["action"] == "promote":
-            found[study] = Champion(study, body["model"], is_selected=True)
-    return found
+    with closing(HeldSeries(store, series)) as held:
+        before = held.read()
+        chosen = _newest(store, before) if study is None else _checked(store, before, study)
+        reason = "promoted by hand, in place of"
+        champion = Champion(chosen, held.model_copy(chosen), "hand")
+        return _set_by_hand(held, before, champion, "promote", reason)
 
 
-def champion_of(store: ArtifactStore, series: Series) -> Champion:
-    """Return the champion; raise `BadInput` if the series has none."""
-    if series.champion is None:
-        raise BadInput(
-            f"series {series.name!r} has no champion yet",
-            remedy=f"make the model of a study the champion with `prefect-tune promote "
-            f"{series.name} STUDY`",
+def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
+    """Promote the kept copy of the champion before; the current champion is not kept.
+
+    Raises `UnknownName` if the series does not exist; `BadInput` if no former champion is kept, or
+    a run holds the series.
+    """
+    with closing(HeldSeries(store, series)) as held:
+        before = held.read()
+        if len(before.champions) < 2:
+            champion = before.champion
+            n_kept = f"keeps no champion before {champion.study}" if champion else "has none"
+            raise BadInput(
+                f"series {series!r} {n_kept}",
+                remedy=f"name a study with `prefect-tune promote {series} STUDY`",
+            )
+        return _set_by_hand(held, before, before.champions[1], "rollback", "rolled back from")
+
+
+def set_champion(
+    held: HeldSeries,
+    before: Series,
+    champion: Champion,
+    run: SeriesRun | None = None,
+    *,
+    by: str,
+    reason: str,
+) -> None:
+    """Save a series with another champion, keep its model, and send the event.
+
+    `run` is a run with a new decision, if any. A model is copied before, because a resumed study
+    replaces its own.
+    """
+    decision = None if run is None else run.decision
+    compared = None if decision is None else decision.compared
+    current = before.champion
+    others = before.champions[1:] if by == "rollback" else before.champions
+    held.keep_model(champion)
+    held.table.save(replace(before, champions=others).with_champion(champion), run)
+    send_event(
+        NewChampion(
+            series=before.name,
+            study=champion.study,
+            former=None if current is None else current.study,
+            by=by,
+            reason=reason,
+            metric=str(before.question["metric"]),
+            loss=None if compared is None else compared["challenger"]["value"],
+            former_loss=None if compared is None else compared["champion"]["value"],
+            rows=None if decision is None else decision.n_rows,
         )
-    return kept_champions(store, series)[series.champion]
+    )
 
 
-def model_copy(store: ArtifactStore, series: str, study: str) -> str:
-    """Return the record for a copy of a study's current model; it differs for another model."""
-    digest = store.records.parts(model_record(study))["model"].digest
-    return champion_record(series, study, digest)
+def _set_by_hand(
+    held: HeldSeries, before: Series, champion: Champion, by: str, reason: str
+) -> dict[str, Any]:
+    """Set the champion unless it is the champion already; return the change."""
+    current = before.champion
+    former = None if current is None else current.study
+    is_changed = current is None or current.record != champion.record
+    if is_changed:
+        reason = f"{reason} {former or 'no champion'}"
+        set_champion(held, before, champion, by=by, reason=reason)
+        held.release_models()
+    return {
+        "series": before.name,
+        "champion": champion.study,
+        "former": former,
+        "by": by,
+        "is_changed": is_changed,
+    }
 
 
-def copy_model(store: ArtifactStore, series: str, study: str) -> str:
-    """Copy a study's current model for the series, unless that is done; return the record."""
-    record = model_copy(store, series, study)
-    if not store.records.exists(record):
-        store.records.copy(model_record(study), record, user_of_records(series))
-    return record
+def _newest(store: ArtifactStore, series: Series) -> str:
+    """Return the newest study with a model."""
+    for run in reversed(series.runs):
+        if store.records.exists(model_record(run.study)):
+            return run.study
+    raise BadInput(f"no study of series {series.name!r} has a model yet")
 
 
-def user_of_records(series: str) -> str:
-    """Return the name under which a series uses records; no study can have it."""
-    return f"series {series}"
-
-
-def release_champions(store: ArtifactStore, series: str) -> None:
-    """Release models and artifacts of all champions, before the series is deleted."""
-    store.index.pins.release(user_of_records(series))
-    store.records.release(user_of_records(series))
-
-
-def keep_champions(store: ArtifactStore, series: Series) -> None:
-    """Keep models and artifacts of the kept champions, and release all others."""
-    kept = kept_champions(store, series).values()
-    user, records = user_of_records(series.name), {champion.record for champion in kept}
-    artifacts: list[str] = []
-    for record in records:
-        with suppress(RecordDamaged):  # the next comparison reports it
-            about = store.records.get(record, ["about"])["about"]
-            artifacts += about.get(ARTIFACTS, ())  # models of earlier versions do not name them
-    store.index.pins.set(artifacts, user, _PIN_SECONDS)
-    store.records.release(user, [r for r in store.records.used_by(user) if r not in records])
+def _checked(store: ArtifactStore, series: Series, study: str) -> str:
+    if series.run_of(study) is None:
+        known = [run.study for run in reversed(series.runs)]
+        raise UnknownName(f"study of series {series.name!r}:", study, known)
+    if not store.records.exists(model_record(study)):
+        raise BadInput(f"study {study!r} has no model yet; resume it, or name another study")
+    return study

@@ -1,12 +1,11 @@
 """The question of a series: what all its studies have in common, fixed by the first study."""
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.converter import from_document, json_values, to_document
+from prefect_tune.optimizers.converter import json_values
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 
@@ -15,7 +14,7 @@ _FIXED = ("target", "metric", "positive", "group", "key", "time", "test_size")
 _FREE = frozenset(
     {"data", "labels", "test", "trials", "budget", "promotion", "margin", "series", "no_cache"}
 )
-"""Options whose change does not make another study: data is compared by its content."""
+"""Other options whose change does not make another study: data is compared by its content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,15 +63,6 @@ class Question:
             identity=plan.fixed_test or (),
         )
 
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> Self:
-        """Return the inverse of `to_json`."""
-        return from_document(cls, document)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the question as JSON values."""
-        return to_document(self)
-
     def completed(self, series: str, options: StudyOptions) -> StudyOptions:
         """Return options with the fixed values; raise `BadInput` if they ask another question."""
         for name in _FIXED:
@@ -119,12 +109,5 @@ def _asks_positive(plan: StudyPlan, dataset: Dataset) -> bool:
 def comparable(options: StudyOptions) -> dict[str, Any]:
     """Return the given options that make another study if they change, as JSON values."""
     stored = json_values(options.to_json())
-    return {name: value for name, value in stored.items() if name not in _FREE}
-
-
-def differing(known: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options on the command line that differ between two documents of options."""
-    defaults = comparable(StudyOptions())  # of options that an earlier version did not have
-    for name, value in now.items():
-        if known.get(name, defaults.get(name)) != value:
-            yield OPTIONS[name].flag
+    names = (name for name in stored if name not in _FREE and name not in _FIXED)
+    return {name: stored[name] for name in names if options.is_given(name)}

@@ -1,19 +1,18 @@
 """Warm starts: what a new study of a series takes over from the earlier ones."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 
-from prefect_tune.flows.series.series import Reused, Series
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.optimizers.events import PriorGiven, event_document
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.prior import Prior, PriorTrial, best_and_diverse
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.series import Series
 
 _STUDIES, _TRIALS = 3, 200
 """Most studies, and most full trials of all of them together, that a prior is made from."""
@@ -46,18 +45,6 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
     return Prior(tuple(trials), start, name=", ".join(used))
 
 
-def reused(prior: Prior | None) -> Reused:
-    """Return what a study reuses, for the log of its series."""
-    if prior is None:
-        return Reused()
-    return Reused(tuple(prior.name.split(", ")), len(prior.trials), len(prior.start))
-
-
-def first_events(prior: Prior | None) -> list[tuple[str, dict[str, Any]]]:
-    """Return the events that a new study begins with: kind and body."""
-    return [] if prior is None else [(PriorGiven.kind, event_document(PriorGiven(prior)))]
-
-
 def _full_trials(
     ledger: Ledger, study: str, plan: StudyPlan, space: Space
 ) -> Iterator[tuple[Configuration, float]]:
@@ -67,15 +54,9 @@ def _full_trials(
             evaluation = document["evaluation"]
             if violation(constraints, evaluation["constraints"]) > 0:
                 continue
-            if (query := _query(document["query"], space)) is not None:
+            with suppress(ValueError):  # a configuration outside the space
+                query = Query.from_json(document["query"], space)
                 yield query.configuration, float(evaluation["loss"])
-
-
-def _query(document: Any, space: Space) -> Query | None:
-    try:
-        return Query.from_json(document, space)
-    except ValueError:
-        return None
 
 
 def _spread(n: int, most: int) -> Sequence[int]:

@@ -13,7 +13,7 @@ between nights.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, sqrt
+from math import ceil, inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -160,8 +160,9 @@ def paired_comparison(
     p = _p_of_t(between.pseudo_values, margin)
     if p <= level:
         p = max(p, _p_of_sign_flips(between.pseudo_values - margin, level, rng))
+    bounds = metric.declared.lower, metric.declared.upper
     return PairedComparison(
-        old.estimate(), new.estimate(), between.estimate(), p, level, len(y), n_blocks
+        old.estimate(*bounds), new.estimate(*bounds), between.estimate(), p, level, len(y), n_blocks
     )
 
 
@@ -181,11 +182,12 @@ class _Jackknife:
         influence = len(sizes) * (1 - sizes / sizes.sum()) * (whole - without)
         return cls(whole, whole + influence)
 
-    def estimate(self) -> Estimate:
+    def estimate(self, lower: float = -inf, upper: float = inf) -> Estimate:
+        """Return the estimate; its interval ends at the bounds of the metric."""
         n = len(self.pseudo_values)
         error = float(np.std(self.pseudo_values, ddof=1)) / sqrt(n)
         half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
-        return Estimate(self.whole, self.whole - half, self.whole + half)
+        return Estimate(self.whole, max(self.whole - half, lower), min(self.whole + half, upper))
 
 
 def _blocks(

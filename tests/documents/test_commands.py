@@ -27,7 +27,7 @@ RUN_ELSEWHERE = {
     "prefect deployment run tune/healthcare --param trials=40 --watch": "deployments/test_serve.py",
     "tests/benchmarks/run project/pythons --without-tests": "it takes minutes for each version",
     "prefect worker start --pool local": "deployments/test_work_pool.py",
-    "prefect-tune automations": "deployments/test_automations.py",
+    "prefect automation create --from-file automations.yaml": "deployments/test_automations.py",
 }
 LAST = ("prefect-tune study rm responders",)
 """Commands after which others would miss something."""

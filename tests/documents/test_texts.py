@@ -14,7 +14,18 @@ from prefect_tune.optimizers.registry import METHODS
 
 README = DOCUMENTS[0]
 OF_OTHERS = {
-    *("all", "from", "help", "no-prompt", "nthreads", "nworkers", "param", "pool", "prefect-file"),
+    *(
+        "all",
+        "from",
+        "from-file",
+        "help",
+        "no-prompt",
+        "nthreads",
+        "nworkers",
+        "param",
+        "pool",
+        "prefect-file",
+    ),
     *("cov", "except", "old", "recorded", "serve", "strict", "type", "watch", "without-tests"),
 }
 """Options of Prefect, Dask, uv, benchmarks and the build."""

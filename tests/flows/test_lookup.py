@@ -14,7 +14,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.schema import trial_table
-from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage.series import Series, SeriesRun, SeriesTable, series_lease
 
 
 def test_a_series_stands_for_its_newest_study(tmp_path) -> None:
@@ -25,7 +25,11 @@ def test_a_series_stands_for_its_newest_study(tmp_path) -> None:
     enter(context, "nights-3")  # by hand, of no series
     with pytest.raises(UnknownName, match="nights"):
         study_or_newest(store, "nights")
-    SeriesLog(store.database).create("nights", {})
+    series = Series("nights", 0.0, {})
+    assert store.leases.acquire(series_lease("nights"))
+    for number in (1, 2):
+        run = SeriesRun(study=f"nights-{number}", number=number, at=0.0, rows=9)
+        SeriesTable(store.database).save(series, run)
     assert study_or_newest(store, "nights").name == "nights-2"
     assert study_or_newest(store, "nights-1").name == "nights-1"
 

@@ -24,7 +24,7 @@ TOPICS = [
     (), ("run",), ("show",), ("report",), ("trials",), ("retry",), ("compare",), ("standings",),
     ("artifacts",), ("artifacts", "ls"), ("artifacts", "show"), ("artifacts", "stats"),
     ("artifacts", "verify"), ("artifacts", "prune"), ("study",), ("study", "rm"), ("study", "ls"),
-    ("predict",), ("export",), ("cohort",), ("serve",), ("automations",),
+    ("predict",), ("export",), ("cohort",), ("serve",),
     ("completion",),
 ]  # fmt: skip
 

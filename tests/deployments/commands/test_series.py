@@ -1,6 +1,8 @@
 """`prefect-tune series`: lists series and their runs, and removes a series without its studies."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from command_line import CommandLine
@@ -9,15 +11,16 @@ from inputs import QUICK, table
 from worlds import evaluation
 
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.preparation.prepare import PreparedStudy
-from prefect_tune.flows.series.series import HeldSeries
+from prefect_tune.flows.series.held import HeldSeries
+from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.study.study import Study
+from prefect_tune.storage.series import Champion, Decision
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def last(tmp_path, monkeypatch) -> Iterator[PreparedStudy]:
+def last(tmp_path, monkeypatch) -> Iterator[SeriesStudy]:
     """The second study of the series `n`; the first is the champion, and a run was skipped."""
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     for n_rows, loss in ((100, 12.0), (120, 10.0)):
@@ -27,15 +30,22 @@ def last(tmp_path, monkeypatch) -> Iterator[PreparedStudy]:
         with Study.opened(prepared.store, prepared.name) as study:
             tell(study, evaluation(loss))
             study.set_state("complete")
-        held = prepared.night.held
-        body = {"state": "complete", "loss": loss, "test_loss": loss + 1, "prior_weight": 0.5}
-        held.append_ended(prepared.name, body)
-        is_first = n_rows == 100
-        held.append_decision(prepared.name, {"promoted": is_first, "reason": "as it is so"})
+        series, is_first = prepared.held.read(), n_rows == 100
+        run = replace(
+            series.runs[-1],
+            loss=loss,
+            test_loss=loss + 1,
+            reused=replace(series.runs[-1].reused, weight=0.5),
+            skipped=0 if is_first else 1,
+            decision=Decision(
+                promoted=is_first, outcome="first" if is_first else "never", reason="as it is so",
+                model="m",
+            ),
+        )  # fmt: skip
+        if is_first:
+            series = series.with_champion(Champion("n-1", "m", "rule"))
+        prepared.held.table.save(series, run)
         prepared.release()
-    held = HeldSeries.acquire(prepared.store, "n")
-    held.append_skipped("n-2", "nothing changed")
-    held.release()
     yield prepared
     prepared.store.close()
 
@@ -51,18 +61,15 @@ def fails(run: CommandLine, *arguments: str) -> str:
 def test_the_runs_of_a_series_are_listed(run: CommandLine) -> None:
     (listed,) = run.json("series")
     assert listed == run.json("series", "n")
-    assert (listed["series"], listed["champion"], listed["metric"]) == ("n", "n-1", "error")
-    assert listed["question"]["target"] == "target"
+    assert (listed["series"], listed["champion"], listed["former"]) == ("n", "n-1", [])
+    assert (listed["question"]["target"], listed["question"]["metric"]) == ("target", "error")
     first, second = listed["runs"]
-    assert [first["study"], first["champion"], first["decision"]] == [
-        "n-1",
-        "champion",
-        "as it is so",
-    ]
+    assert (first["study"], first["state"], first["decision"]["reason"]) == (
+        "n-1", "complete", "as it is so",
+    )  # fmt: skip
     assert (second["rows"], second["changes"]["rows_added"]) == (120, 20)
     assert (second["loss"], second["test_loss"], second["skipped"]) == (10.0, 11.0, 1)
     assert (second["reused"]["studies"], second["reused"]["weight"]) == (["n-1"], 0.5)
-    assert [decision["study"] for decision in listed["decisions"]] == ["n-1", "n-2"]
     text = run("series", "n").stdout
     for part in ("n-1", "n-2", "+20 rows", "11 %", "as it is so", "skipped", "weight 0.5"):
         assert part in text
@@ -77,7 +84,7 @@ def test_a_study_is_shown_and_reported_with_its_series(run: CommandLine, tmp_pat
     page = (tmp_path / "r.html").read_text()
     assert "Runs of the series" in page
     assert "+20 rows" in page
-    assert run.json("report", "n-2")["series"]["champion"] == "n-1"
+    assert run.json("report", "n-2")["series"]["champions"][0]["study"] == "n-1"
 
 
 @pytest.mark.usefixtures("last")
@@ -92,9 +99,8 @@ def test_studies_that_a_series_needs_stay(run: CommandLine) -> None:
 
 
 def test_a_removed_series_that_is_in_use_is_refused(run: CommandLine, last) -> None:
-    held = HeldSeries.acquire(last.store, "n")
-    assert "in use" in fails(run, "series", "n", "--remove")
-    held.release()
+    with closing(HeldSeries(last.store, "n")):
+        assert "in use" in fails(run, "series", "n", "--remove")
 
 
 @pytest.mark.usefixtures("last")

@@ -1,6 +1,7 @@
 """What a run of a series does: start, resume or skip; and what it refuses."""
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,15 +12,18 @@ from inputs import QUICK
 from user_spaces import PRELUDE
 from worlds import evaluation
 
-from prefect_tune.flows import series_run
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.series import run
+from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
+from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.series.question import Question
-from prefect_tune.flows.series.series import Changes, HeldSeries, SeriesBusy, find_series
+from prefect_tune.flows.series.run import send_changes
 from prefect_tune.flows.study.facts import ModelFacts
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
 from prefect_tune.storage import Ledger
+from prefect_tune.storage.series import Champion, Changes, Series, SeriesRun, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data import columns
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -29,10 +33,10 @@ GIVEN = {"target": "target", "drop": ["patient"], "series": "n", "trials": 4, **
 
 
 @pytest.fixture
-def night(prepared) -> Callable[..., PreparedStudy]:
+def night(prepared) -> Callable[..., SeriesStudy]:
     """Prepares a run of the series `n`, which ends at once: it releases the series."""
 
-    def prepare(data: str = "train.csv", **options: object) -> PreparedStudy:
+    def prepare(data: str = "train.csv", **options: object) -> SeriesStudy:
         study = prepared(data, **{**GIVEN, **options})
         study.release()
         return study
@@ -54,9 +58,22 @@ def grow(n: int = 120) -> None:
     frame[:n].to_csv("train.csv", index=False)
 
 
-def action(prepared: PreparedStudy) -> tuple[str, str]:
-    assert prepared.night is not None
-    return prepared.night.action, prepared.name
+def action(prepared: SeriesStudy) -> tuple[str, str]:
+    does = "skip" if prepared.nothing_to_do else "start" if prepared.is_new else "resume"
+    return does, prepared.name
+
+
+def series_of(prepared: SeriesStudy) -> Series:
+    return prepared.held.read()
+
+
+def last_run(prepared: SeriesStudy) -> SeriesRun:
+    return series_of(prepared).runs[-1]
+
+
+def make_champion(prepared: SeriesStudy) -> None:
+    with closing(HeldSeries(prepared.store, "n")) as held:
+        held.table.save(held.read().with_champion(Champion(prepared.name, "none", "rule")))
 
 
 def test_studies_are_numbered(night) -> None:
@@ -66,17 +83,22 @@ def test_studies_are_numbered(night) -> None:
     grow()
     second = night()
     assert action(second) == ("start", "n-2")
-    assert second.night.changes == Changes(rows_added=20)
-    assert [run.rows for run in find_series(second.store, "n").runs] == [100, 120]
+    assert last_run(second).changes == Changes(rows_added=20)
+    assert [run.rows for run in series_of(second).runs] == [100, 120]
 
 
 def test_more_new_rows_than_the_table_has_grown_by_are_noted(night) -> None:
     end(night())
     frame = pd.read_csv("train.csv")
     frame.assign(a=frame["b"][::-1], b=frame["c"] + 1, c=0.5).to_csv("train.csv", index=False)
-    note = night().night.note.reason
+    note = night().notes[0].reason
     assert "100 of 100 rows are new" in note
     assert "--key" in note
+
+
+def test_a_run_on_unchanged_data_is_skipped(night) -> None:
+    end(night())
+    assert action(night()) == ("skip", "n-1")
 
 
 def test_the_same_rows_in_another_file_are_unchanged(night) -> None:
@@ -155,36 +177,42 @@ def test_the_reason_of_a_new_study_names_options_and_data(night) -> None:
     end(night())
     grow()
     changed = night(method="tpe")
-    assert changed.night.note.reason.startswith("--method changed; the data changed: +20 rows")
+    assert changed.notes[0].reason.startswith("--method changed; the data changed: +20 rows")
 
 
-def test_a_study_that_was_recorded_and_not_entered_is_started(night) -> None:
-    first = night()
-    Ledger(first.store.database).delete_study("n-1")
-    again = night()
-    assert action(again) == ("start", "n-1")
-    assert len(find_series(first.store, "n").runs) == 1
-    end(again)
+def test_a_study_and_its_run_are_entered_together(night, monkeypatch) -> None:
+    end(first := night())
     grow()
-    night()
-    Ledger(first.store.database).delete_study("n-2")
+    with monkeypatch.context() as patched:  # as if the process was killed
+        patched.setattr(SeriesTable, "write", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            night()
+    assert Ledger(first.store.database).study_names() == ["n-1"]
+    assert len(series_of(first).runs) == 1
+    assert action(night()) == ("start", "n-2")
+
+
+def test_data_is_compared_with_the_newest_study_that_is_left(night) -> None:
+    end(night())
+    grow()
+    end(second := night())
+    Ledger(second.store.database).delete_study("n-2")
+    grow(130)
     third = night()
-    assert action(third) == ("start", "n-2")
-    assert third.night.changes == Changes(rows_added=20)
+    assert action(third) == ("start", "n-3")
+    assert last_run(third).changes == Changes(rows_added=30)
 
 
 def test_damaged_data_of_the_last_study_does_not_stop_the_series(night) -> None:
     first = night()
     end(first)
-    held = HeldSeries.acquire(first.store, "n")
-    held.append_decision("n-1", {"promoted": True})
-    held.release()
+    make_champion(first)
     first.store.records.release("n-1", [first.plan.problem.records[0]])
     load_dataset.cache_clear()
     grow()
     second = night()
     assert action(second) == ("start", "n-2")
-    assert second.night.changes is None
+    assert last_run(second).changes is None
 
 
 def test_a_study_whose_copy_is_damaged_continues_on_the_file(night) -> None:
@@ -249,7 +277,7 @@ def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
     assert sorted((t["runs_ago"], t["loss"]) for t in third["trials"]) == [
         (1, 11.0), (1, 12.0), (2, 10.0), (2, 20.0), (2, 30.0),
     ]  # fmt: skip
-    reused = find_series(second.store, "n").last.reused
+    reused = last_run(second).reused
     assert (reused.studies, reused.observations) == (("n-2", "n-1"), 5)
 
 
@@ -335,9 +363,7 @@ def test_another_kind_of_data_is_refused(asked) -> None:
 def test_data_without_columns_of_the_champion_is_refused(night) -> None:
     first = night()
     end(first)
-    held = HeldSeries.acquire(first.store, "n")
-    held.append_decision("n-1", {"promoted": True})
-    held.release()
+    make_champion(first)
     frame = pd.read_csv("train.csv")
     frame.drop(columns="colour").to_csv("train.csv", index=False)
     with pytest.raises(BadInput, match=r"champion n-1.*colour"):
@@ -380,14 +406,12 @@ def test_options_of_series_need_one(prepared, options) -> None:
         prepared("train.csv", **{**GIVEN, **options, "series": None})
 
 
-def test_studies_of_a_removed_series_keep_their_names(prepared, night) -> None:
+def test_studies_of_a_removed_series_keep_their_names(night) -> None:
     first = night()
     end(first)
-    held = HeldSeries.acquire(first.store, "n")
-    held.delete()
-    held.release()
-    prepared("train.csv", **{**GIVEN, "series": None, "study": "n-3"})
-    assert action(night()) == ("start", "n-4")
+    with closing(HeldSeries(first.store, "n")) as held:
+        held.delete()
+    assert action(night()) == ("start", "n-2")
 
 
 def texts(n: int, *names: str) -> pd.DataFrame:
@@ -410,9 +434,9 @@ def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) ->
     end(first)
     whole.to_csv("train.csv", index=False)
     second = night()
-    assert second.night.changes == Changes(rows_added=40)
+    assert last_run(second).changes == Changes(rows_added=40)
     assert n_words(first)["note"] == n_words(second)["note"] == 8_000 // 110
-    assert any("hashed words" in note for note in second.night.data.notes)
+    assert any("hashed words" in str(note) for note in second.notes)
     end(second)
     second.store.records.release("n-2", [second.plan.problem.records[0]])
     load_dataset.cache_clear()
@@ -447,15 +471,19 @@ def test_a_column_of_texts_keeps_its_kind(night) -> None:
     second = night()
     assert (n_words(first)["note"], n_words(first)["code"]) == (0, 128)
     assert n_words(second) == n_words(first)
-    assert any("column note stays" in note for note in second.night.data.notes)
+    assert any("column note stays" in str(note) for note in second.notes)
 
 
-def test_the_event_on_changed_data_names_the_study_before(night, monkeypatch) -> None:
-    end(first := night())
+def test_the_event_on_changed_data_names_the_study_before(prepared, night, monkeypatch) -> None:
+    end(night())
     grow()
-    night()
-    Ledger(first.store.database).delete_study("n-2")  # its process was killed before it entered it
     sent = []
-    monkeypatch.setattr(series_run, "send_event", sent.append)
-    series_run._send_changes(night().night)
-    assert [(event.study, event.former) for event in sent] == [("n-2", "n-1")]
+    monkeypatch.setattr(run, "send_event", sent.append)
+    second = prepared("train.csv", **GIVEN)
+    send_changes(second)
+    assert [(event.study, event.former, event.rows_added) for event in sent] == [
+        ("n-2", "n-1", 20),
+    ]  # fmt: skip
+    second.release()
+    send_changes(night())  # it is resumed
+    assert len(sent) == 1

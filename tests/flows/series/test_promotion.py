@@ -7,7 +7,7 @@ so that the model of the first night is useless, and later ones are better.
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +15,22 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import CommandLine
-from flow_studies import pinned
 from inputs import QUICK
 from prefect_api import artifacts, flow_runs
 from processes import environment
-from sqlalchemy import delete
 
 from prefect_tune import load_champion
 from prefect_tune.flows import prefect_events
-from prefect_tune.flows.promoting import promote, promote_study, roll_back
+from prefect_tune.flows.reading.lookup import champion_of, find_series
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.predict import predict
-from prefect_tune.flows.series.champion import champion_of, count_tests
-from prefect_tune.flows.series.series import Series, SeriesBusy, held_series, open_series
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.series.champion import promote, promote_study, roll_back
+from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
 from prefect_tune.flows.tuning import tune
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
-from prefect_tune.storage.keys import ARTIFACTS
-from prefect_tune.storage.schema import series_event_table
-from prefect_tune.storage.series import SeriesLog
+from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.series import Decision, Series
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -73,21 +67,23 @@ class Nights:
 
     @property
     def state(self) -> Series:
-        return open_series(self.store, self.name)
+        return find_series(self.store, self.name)
+
+    @property
+    def decisions(self) -> list[Decision | None]:
+        return [run.decision for run in self.state.runs]
 
     @property
     def outcomes(self) -> list[str]:
-        return [decision.body["outcome"] for decision in self.state.decisions]
+        return [decision.outcome for decision in self.decisions if decision]
+
+    @property
+    def champions(self) -> list[str]:
+        return [champion.study for champion in self.state.champions]
 
     @property
     def record(self) -> str:
-        return champion_of(self.store, self.state).record
-
-    def artifacts_of(self, *studies: str) -> set[str]:
-        """Keys behind the promoted models of studies."""
-        bodies = [d.body for d in self.state.decisions if d.study in studies and d.is_promoted]
-        abouts = (self.store.records.get(b["model"], ["about"])["about"] for b in bodies)
-        return {key for about in abouts for key in about[ARTIFACTS]}
+        return champion_of(self.store, self.name).record
 
 
 @pytest.fixture
@@ -116,25 +112,25 @@ def nights(server, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa:
 def test_the_first_model_is_the_champion_and_a_better_one_replaces_it(nights: Nights) -> None:
     assert nights.outcomes[:3] == ["first", "better", "too few rows"]
     assert nights.outcomes[3] in {"better", "not better"}
-    first, second, third, fourth = (decision.body for decision in nights.state.decisions)
-    assert (first["promoted"], second["promoted"], third["promoted"]) == (True, True, False)
-    assert second["champion"] == "nightly-1"
-    assert second["p"] <= second["level"] < 0.02
-    assert second["difference"]["low"] > 0
-    loss, of_champion = (second[f"{one}_loss"] for one in ("challenger", "champion"))
+    first, second, third, fourth = nights.decisions
+    assert (first.promoted, second.promoted, third.promoted) == (True, True, False)
+    assert second.champion == "nightly-1"
+    assert second.compared["p"] <= second.compared["level"] < 0.02
+    assert second.compared["difference"]["low"] > 0
+    loss, of_champion = (second.compared[one] for one in ("challenger", "champion"))
     assert loss["low"] < loss["value"] < loss["high"] < of_champion["low"]
-    assert second["n_rows"] > second["n_blocks"] == 200
-    assert "fresh rows" in second["reason"]
-    assert "not enough rows" in third["reason"]
-    assert third["p"] is None
-    assert fourth["night"] == 1  # a decision without a test uses no level
+    assert second.n_rows > second.compared["n_blocks"] == 200
+    assert "fresh rows" in second.reason
+    assert "not enough rows" in third.reason
+    assert third.compared is None
+    assert fourth.night == 1  # a decision without a test uses no level
 
 
 def test_only_test_rows_that_have_not_decided_yet_decide(nights: Nights) -> None:
     # The second champion was promoted on a fifth of 4,000 rows; 2,500 rows came after it.
-    decided, *_, last = (decision.body for decision in nights.state.decisions[1:])
-    assert decided["n_rows"] == pytest.approx(0.2 * 4_000, rel=0.2)
-    assert last["n_rows"] == pytest.approx(0.2 * 2_500, rel=0.2)
+    decided, *_, last = nights.decisions[1:]
+    assert decided.n_rows == pytest.approx(0.2 * 4_000, rel=0.2)
+    assert last.n_rows == pytest.approx(0.2 * 2_500, rel=0.2)
 
 
 @pytest.mark.usefixtures("nights")
@@ -146,13 +142,10 @@ def test_the_decision_is_shown_in_prefect() -> None:
     assert page.type == "markdown"
 
 
-def test_its_models_are_kept_and_their_artifacts_pinned(nights: Nights) -> None:
-    expected = nights.artifacts_of(*nights.state.kept)
-    assert expected
-    assert expected <= pinned(nights.store)
+def test_the_models_of_champions_are_kept(nights: Nights) -> None:
     records = nights.store.records.used_by("series nightly")
-    assert len(records) == len(nights.state.kept)
-    assert nights.record in records
+    assert set(records) == {champion.record for champion in nights.state.champions}
+    assert len(records) >= 2
 
 
 def test_predict_and_export_use_the_champion(nights: Nights, tmp_path: Path) -> None:
@@ -161,7 +154,7 @@ def test_predict_and_export_use_the_champion(nights: Nights, tmp_path: Path) -> 
     frame(8_000)[-300:].drop(columns="target").to_csv(new, index=False)
     out = tmp_path / "out.parquet"
     said = cli.json("predict", "--series", "nightly", new, "--out", out, *store)
-    champion = nights.state.champion
+    champion = nights.state.champion.study
     assert champion in {"nightly-2", "nightly-4"}
     assert (said["study"], said["rows"]) == (champion, 300)
     expected = predict(nights.store, champion, str(new), None)
@@ -193,21 +186,20 @@ def test_a_champion_set_by_hand(tmp_path: Path, events: list[Any]) -> None:
     nights.night(N_NOISE)
     nights.night(2_000, promotion="never")
     assert nights.outcomes == ["first", "never"]
-    assert nights.state.decisions[1].body["challenger_loss"] is not None
+    assert nights.decisions[1].compared is not None
     store = ("--store", tmp_path / "store")
     changed = cli.json("promote", "daily", *store)
     assert changed == {
         "series": "daily", "champion": "daily-2", "former": "daily-1", "by": "promote",
         "is_changed": True,
     }  # fmt: skip
-    assert nights.state.former == ("daily-1",)
-    assert champion_of(nights.store, nights.state).is_selected
+    assert nights.champions == ["daily-2", "daily-1"]
+    assert nights.state.champion.is_selected
     assert len(nights.store.records.used_by("series daily")) == 2
     assert "already" in cli("promote", "daily", "daily-2", *store).stdout
     assert "daily-1" in cli("rollback", "daily", *store).stdout
-    assert (nights.state.champion, nights.state.former) == ("daily-1", ())
+    assert nights.champions == ["daily-1"]
     assert nights.store.records.used_by("series daily") == [nights.record]
-    assert pinned(nights.store) == nights.artifacts_of("daily-1")
     assert cli("rollback", "daily", *store).exit_code == 2  # past the kept champions
     named = [payload for name, payload in events if name == "prefect-tune.champion-changed"]
     assert [(p["study"], p["former"], p["by"]) for p in named] == [
@@ -216,25 +208,7 @@ def test_a_champion_set_by_hand(tmp_path: Path, events: list[Any]) -> None:
         ("daily-1", "daily-2", "rollback"),
     ]
     promote("daily", "daily-2", str(tmp_path / "store"))  # the flow of the deployment
-    assert nights.state.champion == "daily-2"
-
-
-def test_constraints_added_later_leave_the_champion(tmp_path: Path) -> None:
-    nights, cli = Nights(tmp_path), CommandLine(tmp_path)
-    nights.night(N_NOISE)
-    nights.night(900, promotion="always")
-    ledger = Ledger(nights.store.database)
-    for study in ("daily-1", "daily-2"):
-        plan = StudyPlan.from_stored(ledger.study(study))
-        bound = QuantityBound(Quantity("model_size_bytes"), 10)
-        options = replace(plan.options, constraint=(bound,))
-        ledger.update_study(study, settings=replace(plan, options=options).to_json())
-    store = ("--store", tmp_path / "store")
-    cli.json("export", "--series", "daily", tmp_path / "model.pkl", *store)
-    assert "after the model was promoted" in (tmp_path / "model.md").read_text()
-    assert not cli.json("promote", "daily", "daily-2", *store)["is_changed"]
-    assert cli.json("promote", "daily", "daily-1", *store)["is_changed"]
-    assert cli("export", "daily-2", tmp_path / "other.pkl", *store).exit_code == 2
+    assert nights.champions == ["daily-2", "daily-1"]
 
 
 def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) -> None:
@@ -243,10 +217,9 @@ def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) 
     first = nights.record
     nights.night(1_500, trials=8, seed=1)
     assert [run.study for run in nights.state.runs] == ["daily-1"]
-    decisions = nights.state.decisions
-    assert [decision.study for decision in decisions] == ["daily-1", "daily-1"]
-    assert decisions[1].body["model"] != first  # the study has another model now
-    is_promoted = decisions[1].is_promoted
+    (decision,) = nights.decisions
+    assert decision.model != first  # the study has another model now
+    is_promoted = decision.promoted
     assert (nights.record == first) != is_promoted
     _, about = exported_model(nights.store, "daily-1", record=nights.record)
     of_study = nights.store.records.get("models/daily-1", ["about"])["about"]
@@ -258,9 +231,9 @@ def test_a_study_resumed_by_its_name_leaves_the_champion_to_a_decision(tmp_path:
     nights.night(1_500, trials=1, seed=1)
     given = {**nights.parameters(frame(1_500)), "series": None, "study": "daily-1", "seed": 1}
     assert tune(**{**given, "trials": 8})["state"] == "complete"
-    assert [decision.study for decision in nights.state.decisions] == ["daily-1", "daily-1"]
+    assert nights.decisions[0].champion == "daily-1"
     assert nights.record in nights.store.records.used_by("series daily")
-    with held_series(nights.store, "daily") as held:  # which is free again
+    with closing(HeldSeries(nights.store, "daily")) as held:  # which is free again
         assert tune(**{**given, "trials": 9})["state"] == "complete"
         held.delete()
     assert tune(**{**given, "trials": 10})["state"] == "complete"
@@ -271,40 +244,27 @@ def test_the_rule_can_replace_the_test(tmp_path: Path, rule: str, champions: lis
     nights = Nights(tmp_path, rule)
     for n, number in zip((1_500, 1_900), champions, strict=True):
         nights.night(n, promotion=rule)
-        assert nights.state.champion == (number and f"{rule}-{number}")
-    assert count_tests(nights.state) == 0
+        assert nights.champions[:1] == ([f"{rule}-{number}"] if number else [])
+    assert nights.state.n_tests == 0
     if rule == "never":
         with pytest.raises(BadInput, match="no champion"):
-            champion_of(nights.store, nights.state)
-
-
-def test_a_model_without_a_decision_is_decided_by_the_next_night(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
-    nights.night(N_NOISE)
-    with nights.store.database.write() as connection:
-        connection.execute(
-            delete(series_event_table).where(series_event_table.c.kind == "decision")
-        )
-    assert nights.state.champion is None
-    nights.night(4_000)
-    assert [d.study for d in nights.state.decisions] == ["daily-1", "daily-2"]
-    assert nights.outcomes == ["first", "better"]
+            champion_of(nights.store, rule)
 
 
 KILLED = """
 import os, signal, sys
-from prefect_tune.flows.series.series import HeldSeries
 from prefect_tune.flows.tuning import tune
+from prefect_tune.storage.series import SeriesTable
 
-append = HeldSeries.append_decision
+save = SeriesTable.save
 
 def killed(self, *arguments, **options):
     if sys.argv[1] == "after":
-        append(self, *arguments, **options)
+        save(self, *arguments, **options)
     os.kill(os.getpid(), signal.SIGKILL)
 
 if __name__ == "__main__":
-    HeldSeries.append_decision = killed
+    SeriesTable.save = killed
     tune(**eval(sys.argv[2]))
 """
 
@@ -326,15 +286,11 @@ def test_a_killed_decision_is_made_exactly_once(tmp_path: Path, server: str, whe
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr[-2_000:]
     n_decided = 1 + (when == "after")
-    assert len(nights.state.decisions) == n_decided
-    assert nights.state.champion == f"daily-{n_decided}"  # both or neither
+    assert len(nights.outcomes) == n_decided
+    assert nights.champions[0] == f"daily-{n_decided}"  # both or neither
     tune(**given)
-    assert [d.study for d in nights.state.decisions] == ["daily-1", "daily-2"]
     assert nights.outcomes == ["first", "better"]
-    assert (nights.state.champion, nights.state.former) == ("daily-2", ("daily-1",))
-    kinds = [event.kind for event in SeriesLog(nights.store.database).events("daily")]
-    assert kinds.count("decision") == 2
-    assert nights.artifacts_of("daily-1", "daily-2") <= pinned(nights.store)
+    assert nights.champions == ["daily-2", "daily-1"]
     assert len(nights.store.records.used_by("series daily")) == 2
 
 
@@ -344,7 +300,7 @@ def test_what_cannot_be_promoted_is_named(nights: Nights) -> None:
         promote_study(store, "nope")
     with pytest.raises(UnknownName, match="nope"):
         promote_study(store, "nightly", "nope")
-    with held_series(store, "nightly"):
+    with closing(HeldSeries(store, "nightly")):
         for change in (promote_study, roll_back):
             with pytest.raises(SeriesBusy, match="in use"):
                 change(store, "nightly")
@@ -356,7 +312,7 @@ def test_a_study_of_another_series_or_without_a_model_is_not_promoted(
     nights, others = Nights(tmp_path), Nights(tmp_path, "other")
     nights.night(N_NOISE)
     others.night(900)
-    with pytest.raises(BadInput, match="not of series"):
+    with pytest.raises(UnknownName, match="other-1"):
         promote_study(nights.store, "daily", "other-1")
     nights.store.records.release("daily-1", ["models/daily-1"])
     with pytest.raises(BadInput, match="no model"):

@@ -1,0 +1,79 @@
+"""A series that this process alone may change."""
+
+from time import monotonic, sleep
+
+from prefect_tune.flows.reading.lookup import find_series
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.keys import champion_record, model_record
+from prefect_tune.storage.series import Champion, Series, SeriesTable, series_lease
+from prefect_tune.tasks.bad_input import BadInput
+
+_POLL_SECONDS = 0.5
+
+
+class SeriesBusy(BadInput):
+    """Another run holds the series."""
+
+
+class HeldSeries:
+    """A series, which need not exist yet, whose lease this process holds until `close`.
+
+    Changes raise `LeaseLost` if another process has taken the lease.
+
+    Args:
+        store: The store of the series.
+        name: Its name.
+        seconds: Longest wait for the process that holds it.
+
+    Raises:
+        SeriesBusy: If another run holds the series.
+    """
+
+    def __init__(self, store: ArtifactStore, name: str, seconds: float = 0.0) -> None:
+        self.store, self.name, self._is_held = store, name, True
+        self.table = SeriesTable(store.database)
+        until = monotonic() + seconds
+        while not store.leases.acquire(series_lease(name)):
+            if monotonic() >= until:
+                holder = store.leases.holder(series_lease(name)) or "another process"
+                raise SeriesBusy(
+                    f"series {name!r} is in use by {holder}, and only one run may change it",
+                    remedy="wait for that run, or end it",
+                )
+            sleep(_POLL_SECONDS)
+
+    def close(self) -> None:
+        """Release the lease; do nothing if it is released already."""
+        if self._is_held:  # meanwhile, another run of this process may hold it
+            self._is_held = False
+            self.store.leases.release(series_lease(self.name))
+
+    def read(self) -> Series:
+        """Return the current state; raise `UnknownName` if the series does not exist."""
+        return find_series(self.store, self.name)
+
+    def model_copy(self, study: str) -> str:
+        """Return the record for a copy of a study's current model; another model has another."""
+        digest = self.store.records.parts(model_record(study))["model"].digest
+        return champion_record(self.name, study, digest)
+
+    def keep_model(self, champion: Champion) -> None:
+        """Copy the current model of a study as a champion, unless that is done."""
+        if not self.store.records.exists(champion.record):
+            self.store.records.copy(model_record(champion.study), champion.record, self._user)
+
+    def release_models(self) -> None:
+        """Release the copies of models that are not kept any more."""
+        series, records = self.table.find(self.name), self.store.records
+        kept = {champion.record for champion in series.champions} if series else set()
+        records.release(self._user, [r for r in records.used_by(self._user) if r not in kept])
+
+    def delete(self) -> None:
+        """Delete the series and the copies of its champions; its studies stay."""
+        self.table.delete(self.name)
+        self.release_models()
+
+    @property
+    def _user(self) -> str:
+        """Name under which the series uses records; no study can have it."""
+        return f"series {self.name}"

@@ -1,0 +1,279 @@
+"""Decides whether a run of a series resumes its last study, starts a new one, or ends at once."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from time import monotonic, time
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.options.values import StopRule
+from prefect_tune.flows.preparation.prepare import FirstEvents, PreparedStudy, prepare
+from prefect_tune.flows.preparation.request import StudyRequest
+from prefect_tune.flows.preparation.resolve import stop_rule
+from prefect_tune.flows.preparation.resume import UNFINISHED, has_grown, has_other_code
+from prefect_tune.flows.preparation.study_input import InputReader, Note
+from prefect_tune.flows.series.changes import changes_between, check_needs
+from prefect_tune.flows.series.held import HeldSeries
+from prefect_tune.flows.series.question import Question, comparable
+from prefect_tune.flows.series.view import change_texts
+from prefect_tune.flows.series.warm_start import warm_start
+from prefect_tune.flows.study.facts import StudyFacts
+from prefect_tune.flows.study.lease import HANDOVER_SECONDS
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.events import PriorGiven, event_document
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.series import Changes, Reused, Series, SeriesRun, SeriesTable
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.row_ids import settled_columns
+from prefect_tune.tasks.objective.metric import metric_named
+
+_REPLACED_SHARE = 0.2
+"""Share of removed rows above which added rows may be known rows that changed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesStudy(PreparedStudy):
+    """A study of a series, which this process holds until `release`.
+
+    Attributes:
+        held: The series.
+        is_new: Whether the run has entered the study.
+        nothing_to_do: Reason why the run ends at once; empty if it does not.
+    """
+
+    held: HeldSeries
+    is_new: bool = False
+    nothing_to_do: str = ""
+
+    @property
+    def again(self) -> str:
+        """Option that resumes the study."""
+        return f"--series {self.held.name}"
+
+    def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters of `tune` unchanged: the series names the study."""
+        return {**parameters}
+
+    def release(self) -> None:
+        """Release the series."""
+        self.held.close()
+
+
+def prepare_run(
+    request: StudyRequest,
+    store: ArtifactStore,
+    default_name: str | None = None,
+    reader: InputReader = InputReader(),  # noqa: B008 - frozen
+    *,
+    flow_run_id: str | None = None,
+) -> PreparedStudy:
+    """Prepare a study as `prepare` does, or the next run of the series that the request names.
+
+    Raises `SeriesBusy` if another run holds the series, and `BadInput` if the request asks another
+    question, or the data lacks columns that the champion needs.
+    """
+    name, copy = request.options.series, request.options.input
+    if name is None:
+        return prepare(request, store, default_name, reader, flow_run_id=flow_run_id)
+    if copy is not None:
+        raise BadInput(
+            "a run of a series uses the data as it is now",
+            option="input",
+            value=copy,
+            remedy="omit it; an interrupted study continues on its stored copy anyway",
+        )
+    is_retried = flow_run_id is not None and flow_run_id == _last_flow_run(store, name)
+    held = HeldSeries(store, name, HANDOVER_SECONDS if is_retried else 0.0)
+    try:
+        return _Run(held, request, reader.cached(), flow_run_id, monotonic()).prepared()
+    except BaseException:
+        held.close()
+        raise
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of a series that has not decided yet."""
+
+    held: HeldSeries
+    given: StudyRequest
+    reader: InputReader
+    flow_run_id: str | None
+    since: float
+
+    def prepared(self) -> SeriesStudy:
+        series = self.held.table.find(self.held.name)
+        if series is None:
+            return self._started(self.given)
+        question = from_document(Question, series.question)
+        last, ledger = series.runs[-1], Ledger(self.held.store.database)
+        known = (ledger.study(run.study) for run in reversed(series.runs))
+        stored = next(filter(None, known), None)
+        plan = None if stored is None else StudyPlan.from_stored(stored)
+        request = replace(
+            self.given,
+            options=question.completed(series.name, self.given.options),
+            metric=metric_named(question.metric),
+            texts=() if plan is None else plan.texts,
+        )
+        if stored is None or plan is None or stored.name != last.study:  # a person removed it
+            return self._started(request, series, plan)
+        changed = _changed_options(last, plan, request)
+        is_same_run = self.flow_run_id is not None and self.flow_run_id == plan.flow_run_id
+        if is_same_run or (stored.state in UNFINISHED and not changed):
+            return self._resumed(plan, last, f"{last.study} is unfinished and continues")
+        dataset = self.reader.read(request.source)
+        if changed or dataset.digest() != plan.problem.dataset:
+            reason = f"{' and '.join(changed)} changed" if changed else ""
+            return self._started(request, series, plan, reason)
+        return self._unchanged(plan, last, stored)
+
+    def _unchanged(self, plan: StudyPlan, last: SeriesRun, stored: StoredStudy) -> SeriesStudy:
+        nothing = f"nothing changed since {last.study}"
+        if stored.state == "failed":
+            return self._resumed(plan, last, f"{nothing}, which failed and is tried again")
+        trials, seconds = stop_rule(self.given.options)
+        may_resume = self.given.options.if_unchanged != "skip"
+        if may_resume and StudyFacts.from_stored(stored).model.is_of_folds:
+            reason = f"{nothing}, but its model still needs a fit on all training rows"
+            return self._resumed(plan, last, reason)
+        if may_resume and has_grown(plan.options.stop_rule, StopRule(trials, seconds)):
+            grown = {"trials": trials, "budget": seconds}
+            return self._resumed(plan, last, f"{nothing} but the budget", **grown)
+        reason = f"{nothing}, and the budget has not grown" if may_resume else nothing
+        note = Note(reason, "series", self.held.name, "the run ends")
+        return SeriesStudy(
+            last.study, plan, self.held.store, (note,), held=self.held, nothing_to_do=reason
+        )
+
+    def _resumed(self, plan: StudyPlan, last: SeriesRun, reason: str, **rule: Any) -> SeriesStudy:
+        is_whole = self.held.store.records.is_whole(plan.problem.records[0])
+        copy = "stored" if is_whole else None  # a damaged copy is imported again
+        request = self.given.with_options(study=last.study, input=copy, **rule)
+        return self._entered(request, reason)
+
+    def _started(
+        self,
+        request: StudyRequest,
+        series: Series | None = None,
+        last: StudyPlan | None = None,
+        reason: str = "",
+    ) -> SeriesStudy:
+        store, changes, identity = self.held.store, None, tuple[str, ...]()
+        dataset = self.reader.read(request.source)
+        if series is not None:
+            question = from_document(Question, series.question)
+            question.check_data(series.name, dataset)
+            identity = question.identity
+            _check_champion(series, store, dataset)
+        if last is not None:
+            identity = last.fixed_test or ()
+            with suppress(RecordDamaged):  # then the changes are unknown
+                before = load_dataset(store, last.problem.dataset)
+                changes = changes_between(before, dataset)
+                identity = settled_columns(before, dataset, identity)
+            if dataset.digest() != last.problem.dataset:
+                reason = "; ".join(filter(None, (reason, _of_data(changes, len(dataset)))))
+        taken, first = set(Ledger(store.database).study_names()), 1
+        if series is not None:
+            first = series.runs[-1].number + 1
+        number = next(n for n in count(first) if f"{self.held.name}-{n}" not in taken)
+        study = f"{self.held.name}-{number}"
+        run = SeriesRun(
+            study=study,
+            number=number,
+            at=time(),
+            rows=len(dataset),
+            changes=changes,
+            options=comparable(request.options),
+        )
+        begin = partial(self._begin, series, run, dataset)
+        request = request.with_options(study=study)
+        entered = self._entered(request, reason, fixed_test=identity, begin=begin)
+        return replace(entered, is_new=True)
+
+    def _begin(
+        self, series: Series | None, run: SeriesRun, dataset: Dataset, plan: StudyPlan
+    ) -> tuple[FirstEvents, Callable[[Connection], None]]:
+        """Return the first events of a new study, and the function that enters its run."""
+        events: FirstEvents = []
+        if series is None:
+            question = to_document(Question.of_study(plan, dataset))
+            series = Series(self.held.name, time(), question)
+        else:
+            ledger, space = Ledger(self.held.store.database), plan.problem.find_space()
+            if prior := warm_start(ledger, series, plan, space):
+                studies = tuple(prior.name.split(", "))
+                run = replace(run, reused=Reused(studies, len(prior.trials), len(prior.start)))
+                events = [(PriorGiven.kind, event_document(PriorGiven(prior)))]
+        return events, partial(self.held.table.write, series, run)
+
+    def _entered(self, request: StudyRequest, reason: str, **new: Any) -> SeriesStudy:
+        """Enter or resume the study of the run; `reason` is a note, and `new` is of `prepare`."""
+        prepared = prepare(
+            request, self.held.store, reader=self.reader, flow_run_id=self.flow_run_id, **new
+        )
+        note = (Note(reason, "series", self.held.name),) if reason else ()
+        return SeriesStudy(
+            prepared.name,
+            prepared.plan,
+            prepared.store,
+            (*note, *prepared.notes),
+            self.since,
+            held=self.held,
+        )
+
+
+def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
+    """Return the flow run of the latest session of a series."""
+    series = SeriesTable(store.database).find(name)
+    stored = None if series is None else Ledger(store.database).study(series.runs[-1].study)
+    return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
+
+
+def _of_data(changes: Changes | None, n_rows: int) -> str:
+    if changes is None:
+        return "the data changed"
+    texts = ", ".join(change_texts(changes)) or "the same rows in another order or form"
+    growth = changes.rows_added - changes.rows_removed
+    if changes.rows_removed <= _REPLACED_SHARE * (n_rows - growth) or not changes.rows_added:
+        return f"the data changed: {texts}"
+    return (
+        f"the data changed: {texts}; {changes.rows_added:,} of {n_rows:,} rows are new, although "
+        f"the number of rows changed by {growth:+,}: if known rows have changed, name the columns "
+        "that identify a row with --key COLUMN in a new series"
+    )
+
+
+def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:
+    """Return the flags of options that differ from the last study, also by the code they name."""
+    now = comparable(request.options)
+    names = [name for name in OPTIONS if last.options.get(name) != now.get(name)]
+    if plan.problem.space_code:
+        is_other_space = has_other_code(plan, request)
+    else:
+        is_other_space = plan.problem.find_space().digest != plan.problem.space_digest
+    known = plan.options.quantity_digests
+    is_other_quantity = any(
+        known.get(text) != now for text, now in request.options.quantity_digests.items()
+    )
+    names += ["space"] * is_other_space + ["constraint"] * is_other_quantity
+    return list(dict.fromkeys(OPTIONS[name].flag for name in names))
+
+
+def _check_champion(series: Series, store: ArtifactStore, dataset: Dataset) -> None:
+    champion = series.champion
+    stored = None if champion is None else Ledger(store.database).study(champion.study)
+    if stored is not None:
+        problem = StudyPlan.from_stored(stored).problem
+        with suppress(RecordDamaged):  # the comparison with the champion reports it
+            check_needs(stored.name, load_dataset(store, problem.dataset), dataset)

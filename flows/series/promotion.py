@@ -1,0 +1,178 @@
+"""Promotion: after each study of a series, whether its model replaces the champion.
+
+The models are compared in a sandbox of the study, within the limits of a trial, because they run
+users' code. A decision and the change of the champion are one transaction. If the process is killed
+before it, the resumed study decides; if it is killed after it, the study does not decide again.
+"""
+
+from contextlib import closing, nullcontext
+from dataclasses import replace
+
+from prefect_tune.flows.flow_run_page import RunArtifact, artifact_key
+from prefect_tune.flows.markdown import escaped
+from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.series.champion import set_champion
+from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
+from prefect_tune.flows.series.view import losses_of
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.text import counted, number_text
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.optimizers.converter import to_document
+from prefect_tune.storage.keys import model_record
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.notices import warn
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.series import Champion, Decision, Outcome, Series
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms
+from prefect_tune.tasks.objective.paired_comparison import LEAST_ROWS, LEVEL, level_of
+from prefect_tune.tasks.prefect_tasks import compare_models
+from prefect_tune.tasks.problem import StudyContext
+
+
+def decide_promotion(
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    observer: Observer,
+    held: HeldSeries | None,
+) -> None:
+    """Decide on the model of a study of a series, unless it was decided on before.
+
+    `held` is the series of a run of it; None for a study that a person resumed by its name, whose
+    model is decided on if the series still has the study and is free. A comparison that fails is a
+    decision too. Raises `StoreLost` if the store becomes unusable.
+    """
+    name, store = study.plan.options.series, study.store
+    if name is None or not store.records.exists(model_record(study.name)):
+        return
+    try:
+        with nullcontext(held) if held else closing(HeldSeries(store, name)) as of_study:
+            _decide(of_study, study, running, context, observer)
+    except (SeriesBusy, RecordDamaged) as error:
+        observer.note(f"{study.name}: no decision on its model: {error}")
+
+
+def _decide(
+    held: HeldSeries, study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+) -> None:
+    series, model = held.table.find(held.name), held.model_copy(study.name)
+    run = None if series is None else series.run_of(study.name)
+    if series is None or run is None:
+        return
+    # A resumed study may have another model, and then gets another decision.
+    decided = {run.decision.model if run.decision else "", *(c.record for c in series.champions)}
+    if model not in decided:
+        decision = _decision(series, study, model, running, context)
+        opened = open_study(held.store, study.name)
+        best, prior = opened.incumbent, opened.facts.decisions.get("prior") or {}
+        run = replace(
+            run,
+            decision=decision,
+            loss=None if best is None else opened.trial(best).loss,
+            test_loss=opened.facts.model.test_loss,
+            reused=replace(run.reused, weight=prior.get("weight")),
+        )
+        tested = replace(series, n_tests=series.n_tests + (decision.night is not None)).with_run(
+            run
+        )
+        if decision.promoted:
+            champion = Champion(
+                study.name, model, "test" if decision.outcome == "better" else "rule"
+            )
+            set_champion(held, tested, champion, run, by=champion.by, reason=decision.reason)
+        else:
+            held.table.save(tested, run)
+        observer.note(f"{study.name}: {decision.reason}")
+        _publish(series, study.name, decision.reason)
+    held.release_models()
+
+
+def _decision(
+    series: Series, study: Study, model: str, running: DaskTrials, context: StudyContext
+) -> Decision:
+    rule, champion = study.plan.options.promotion, series.champion
+    if champion is None:
+        is_first = rule != "never"
+        return Decision(
+            promoted=is_first,
+            outcome="first" if is_first else "never",
+            reason="champion, as the first model of the series"
+            if is_first
+            else "not promoted, because of --promotion never",
+            model=model,
+        )
+    night = series.n_tests + 1
+    level = level_of(night) if rule == "better" else LEVEL
+    terms = Terms(
+        identity=study.plan.fixed_test or (),
+        excludes_test_rows=champion.is_selected,
+        margin=study.plan.options.margin or 0.0,
+        level=level,
+        night=night,
+    )
+    comparison = _comparison(champion, study, terms, running, context)
+    compared, losses = comparison.compared, losses_of(series)
+    is_tested = rule == "better" and compared is not None
+    if compared is not None:
+        details = (
+            f": {losses.named(compared.challenger.value)}, champion {champion.study} "
+            f"{losses.of(compared.champion.value)}, on {counted(compared.n_rows, 'fresh row')}"
+        )
+    elif comparison.problem:
+        details = f": could not compare: {comparison.problem}"
+    else:
+        details = (
+            f": not enough rows ({counted(comparison.n_rows, 'test row')} that the champion "
+            f"{champion.study} does not depend on; a comparison needs {LEAST_ROWS})"
+        )
+    outcome: Outcome
+    if rule != "better":
+        outcome, details = rule, f", because of --promotion {rule}{details}"
+    elif compared is None:
+        outcome = "not compared" if comparison.problem else "too few rows"
+    else:
+        outcome = "better" if compared.is_better else "not better"
+        test = f"p = {number_text(compared.p)}; a promotion needs p <= {number_text(level)}"
+        details = f"{details} ({test})"
+    is_promoted = outcome in {"always", "better"}
+    return Decision(
+        promoted=is_promoted,
+        outcome=outcome,
+        reason=f"{'champion' if is_promoted else 'not promoted'}{details}",
+        model=model,
+        champion=champion.study,
+        night=night if is_tested else None,
+        n_rows=None if comparison.problem else comparison.n_rows,
+        compared=None if compared is None else to_document(compared),
+    )
+
+
+def _comparison(
+    champion: Champion, study: Study, terms: Terms, running: DaskTrials, context: StudyContext
+) -> ModelComparison:
+    try:
+        problem = open_study(study.store, champion.study).plan.problem
+        parameters = {
+            "what": f"{study.name} with {champion.study}",
+            "context": context,
+            "champion": StudyModel(champion.record, problem),
+            "challenger": StudyModel(model_record(study.name), study.plan.problem),
+            "terms": terms,
+        }
+        compared: ModelComparison = running.run(compare_models, parameters)
+    except StoreLost:
+        raise
+    except Exception as error:  # such as a dead process, or a removed study
+        return ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
+    return compared
+
+
+def _publish(series: Series, study: str, reason: str) -> None:
+    """Publish a decision as a Prefect artifact, one key per series; warn if that fails."""
+    text = f"# Series {escaped(series.name)}\n\n{escaped(study)}: {escaped(reason)}."
+    try:
+        RunArtifact(artifact_key(series.name, "champion"), "markdown").publish(text, reason)
+    except Exception as error:  # a study does not depend on what Prefect shows
+        warn("server", f"the decision on {study} is not shown in Prefect: {error}")
