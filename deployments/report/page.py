@@ -95,7 +95,7 @@ def _text(cell: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Lines of text; those with a caption are folded and unchanged."""
+    """Lines of text; those with a caption are folded, and of any number."""
 
     lines: Sequence[str]
     caption: str = ""
@@ -103,8 +103,8 @@ class Text:
     kind = "text"
 
     def __post_init__(self) -> None:
-        if not self.caption:
-            object.__setattr__(self, "lines", [clipped(line) for line in self.lines[:_MOST_ROWS]])
+        lines = self.lines if self.caption else self.lines[:_MOST_ROWS]
+        object.__setattr__(self, "lines", [clipped(line) for line in lines])
 
 
 @dataclass(frozen=True, slots=True)
