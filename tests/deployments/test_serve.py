@@ -135,7 +135,7 @@ def test_the_deployment_runs_for_anyone(server, serve, tmp_path) -> None:
     study = flow_run.name.partition(" ")[0]  # the method follows
     assert set(flow_run.tags) == {"tune", "healthcare", f"study:{study}", "method:flash"}
     nights = {a.key for a in artifacts(flow_run.id)}  # of one key each, for their history
-    assert nights == {f"tune-healthcare-{part}" for part in ("progress", "summary", "trials")}
+    assert nights == {f"tune-healthcare-{part}" for part in ("progress", "summary")}
     summary = run_json("show", study, home=tmp_path)
     assert (summary["n_trials"], summary["data"]) == (3, "cohort:demo")
 
