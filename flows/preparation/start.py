@@ -69,6 +69,8 @@ def _of_file(start: str, space: Space) -> Iterator[Configuration]:
     if not isinstance(entries, list) or not entries:
         raise _refused(start, "the file has no list of configurations")
     for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise _refused(start, f"entry {number} is no configuration")
         try:
             query = entry.get("query", entry)  # the entry may be a trial
             yield Configuration.from_json(query.get("configuration", query), space)

@@ -1,6 +1,6 @@
 """Input of a new study: the data, and a space and metric that fit the data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self
@@ -17,7 +17,7 @@ from prefect_tune.tasks.catalogue.libraries import (
     usable_part,
 )
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
-from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
@@ -129,23 +129,52 @@ def find_metric(
     options, classes = request.options, dataset.classes
     metric = request.metric or metric_named(DEFAULT_METRICS[dataset.target])
     labels = [str(label) for label in classes]
-    given = options.positive
-    if given is not None and (len(classes) != 2 or given not in labels):
+    given = None if options.positive is None else _class_written(options.positive, classes)
+    if options.positive is not None and (len(classes) != 2 or given is None):
         raise BadInput(
             f"not one of two classes; the target has {', '.join(labels[:8]) or 'numbers'}",
             option="positive",
-            value=given,
+            value=options.positive,
         )
     if len(classes) != 2:
         return metric, []
     rarer = int(np.argmin(np.bincount(y, minlength=2)[::-1]) == 0)
-    positive = rarer if given is None else labels.index(given)
+    positive = rarer if given is None else given
     metric = replace(metric, positive=positive)
     is_bounded = any(b.quantity.name == "false_positive_rate" for b in options.bounds)
-    if given is not None or not (is_bounded or metric.declared.asks_positive):
+    if options.positive is not None or not (is_bounded or metric.declared.asks_positive):
         return metric, []
     text = f"the positive class is {labels[positive]}, the rarer one (override with --positive)"
     return metric, [Note(text, "positive", labels[positive])]
+
+
+def _class_written(text: str, classes: Sequence[Label]) -> int | None:
+    """Return the position of a class by its text; None if no class matches.
+
+    Exact text has priority, then an equal number, then a truth value in other capitals.
+
+    >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
+    (1, 1)
+    >>> _class_written("1", ["01", "1"]), _class_written("1", ["01", "02"])
+    (1, 0)
+    """
+    labels = [str(label) for label in classes]
+    if text in labels:
+        return labels.index(text)
+    for reading in (_as_number, str.casefold):
+        found = [i for i, label in enumerate(labels) if reading(label) == reading(text) is not None]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def _as_number(text: str) -> float | None:
+    if text.casefold() in _TRUTH:
+        return _TRUTH[text.casefold()]
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def _check_space(space: Space, dataset: Dataset) -> None:

@@ -213,10 +213,10 @@ def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> 
     ("start", "named"),
     [
         ("{", "start.json"),
-        ([], "empty"),
+        ([], "no list"),
         ({"rescale": 1}, "no list"),
         ([KNOWN[0], 7], "entry 2"),
-        ([None], "null"),
+        ([None], "entry 1"),
         ([{**KNOWN[0], "fit model": {"algorithm": "forest"}}], "'forest'"),
         ([{"fit model": KNOWN[0]["fit model"]}], "space 'small'"),
         ([{**KNOWN[0], "fit model": {}}], "'algorithm' is missing"),

@@ -99,7 +99,7 @@ def test_a_block_keeps_the_database_secret_and_takes_no_password_in_its_url() ->
 def test_commands_refuse_before_a_flow_run_begins(tmp_path, command) -> None:
     given = {
         "run": ("run", write_table(tmp_path), "--target", "target"),
-        "compare": ("compare", write_table(tmp_path), "--target", "target", "--methods", "random"),
+        "compare": ("compare", write_table(tmp_path), "--target", "target"),
         "retry": ("retry", "s"),
         "show": ("show", "s"),
     }[command]
