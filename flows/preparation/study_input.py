@@ -148,6 +148,9 @@ def find_metric(
     return metric, [Note(text, "positive", labels[positive])]
 
 
+_TRUTH = {"false": 0.0, "true": 1.0}
+
+
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     """Return the position of a class by its text; None if no class matches.
 
