@@ -107,7 +107,7 @@ def prepare(
 
     By default, a new study is named after data, method and time. A study in a comparison ignores
     earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
-    `fixed_test` is as for `evaluation_setup`, and `begin` is called before a new study is entered.
+    `fixed_test` is as for `resolve`, and `begin` is called before a new study is entered.
     Raises `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since = monotonic()
