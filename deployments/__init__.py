@@ -1,7 +1,11 @@
-"""How and where prefect-tune runs: command line, estimator, report, embedded server, deployments.
+"""How and where prefect-tune runs.
 
-`command` is `prefect-tune`. Its `commands` print through `views` and write a `report`. `estimator`
-is the scikit-learn interface, `server` shares an embedded Prefect server among runs, `serve` serves
-the deployments of `prefect.yaml`, and `package` is what `import prefect_tune` loads. `docs` has the
-documentation and is not part of the package.
+- `cli`: the command line `prefect-tune`
+- `views`: output of the commands
+- `report`: reports as HTML files
+- `estimator`: the search as a scikit-learn estimator
+- `server`: an embedded Prefect server, shared by runs
+- `serve`: serves the deployments of `prefect.yaml`
+- `package`: the names that `import prefect_tune` loads
+- `docs`: the documentation, which is not part of the package
 """

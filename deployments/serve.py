@@ -23,7 +23,7 @@ from prefect.schedules import Schedule
 from prefect.types.entrypoint import EntrypointType
 
 from prefect_tune.deployments.server.embedded import launched_server
-from prefect_tune.flows.interrupts import ENDING_SIGNALS, EndedBySignal
+from prefect_tune.flows.running.interrupts import ENDING_SIGNALS, EndedBySignal
 
 _WITHOUT_EVENTS = (
     "this server records no events, so automations do not fire: other runs use it, and it was "

@@ -14,12 +14,12 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.markdown import block, escaped
-from prefect_tune.flows.progress import Observer, Progress
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_lines import study_lines
 from prefect_tune.flows.reading.study_view import StudyView, read_study
+from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.wording.markdown import block, escaped
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
 

@@ -6,12 +6,12 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from math import inf
 
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.progress import Observer, Progress, RemainingTime, RunningTrial
-from prefect_tune.flows.run_requests import RunRequests
+from prefect_tune.flows.running.run_requests import RunRequests
+from prefect_tune.flows.study.progress import Observer, Progress, RemainingTime, RunningTrial
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.flows.study.trial_output import last_lines
-from prefect_tune.flows.text import format_seconds
+from prefect_tune.flows.wording.text import format_seconds
 from prefect_tune.flows.workers.dask_trials import DIED, DaskTrials, Ended
 from prefect_tune.flows.workers.pool import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace

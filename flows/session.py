@@ -12,20 +12,20 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
 
-from prefect_tune.flows.final_model import ending_seconds, fit_final_model
+from prefect_tune.flows.ending.final_model import ending_seconds, fit_final_model
+from prefect_tune.flows.ending.reevaluation import recheck_finalists
 from prefect_tune.flows.flow_run_page import shown_on_page
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.prefect_events import CompletedStudy, FailedStudy, send_event
-from prefect_tune.flows.preparation.prepare import PreparedStudy
-from prefect_tune.flows.progress import Observer, current_observer
 from prefect_tune.flows.reading.study_view import StudyView, read_study
-from prefect_tune.flows.reevaluation import recheck_finalists
-from prefect_tune.flows.run_requests import RunRequests
+from prefect_tune.flows.running.prefect_events import CompletedStudy, FailedStudy, send_event
+from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch, progress_of
 from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.series.promotion import decide_promotion
+from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.explanations import changed_code
 from prefect_tune.flows.study.notices import StudyNotices
+from prefect_tune.flows.study.progress import Observer, current_observer
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.server_pace import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from prefect_tune.deployments.command import main
+from prefect_tune.deployments.cli.command import main
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from prefect_tune.flows.progress import LoggingObserver, Progress
+from prefect_tune.flows.study.progress import LoggingObserver, Progress
 from prefect_tune.optimizers import Trial
 
 __all__ = ["Heard", "Interrupting"]

@@ -1,5 +1,6 @@
 """The search as a scikit-learn estimator.
 
-`pipeline_search` has the class. `training_rows` converts X and y to the DataFrame that `tune`
-searches on, and `trial_columns` converts trials to `cv_results_`.
+- `pipeline_search`: the estimator
+- `training_rows`: X and y as the DataFrame that `tune` searches on
+- `trial_columns`: trials as `cv_results_`
 """

@@ -22,14 +22,14 @@ from prefect_tune.deployments.views.live import (
     observer_for,
     without_widget_warning,
 )
-from prefect_tune.flows.event_loop import apart_from_loop
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.preparation.prepare import PreparedStudy
-from prefect_tune.flows.progress import Observer, observed_by
 from prefect_tune.flows.reading.opened_study import params_of
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.results.exported import exported_model
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.running.event_loop import apart_from_loop
+from prefect_tune.flows.starting.prepare import PreparedStudy
+from prefect_tune.flows.study.progress import Observer, observed_by
+from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName

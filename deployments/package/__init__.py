@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from prefect_tune.deployments.estimator.pipeline_search import PipelineSearch
     from prefect_tune.deployments.server.embedded import local_server
-    from prefect_tune.flows.comparing import compare
+    from prefect_tune.flows.compare import compare
     from prefect_tune.flows.results.loaded_study import load_champion, load_study
-    from prefect_tune.flows.tuning import retry, tune
+    from prefect_tune.flows.tune import retry, tune
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
     from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.space import Space
@@ -39,13 +39,13 @@ _HOMES = {
     "PipelineSearch": "prefect_tune.deployments.estimator.pipeline_search",
     "Space": "prefect_tune.optimizers.space.space",
     "Step": "prefect_tune.optimizers.space.algorithm",
-    "compare": "prefect_tune.flows.comparing",
+    "compare": "prefect_tune.flows.compare",
     "load_champion": "prefect_tune.flows.results.loaded_study",
     "load_study": "prefect_tune.flows.results.loaded_study",
     "local_server": "prefect_tune.deployments.server.embedded",
     "order_step": "prefect_tune.optimizers.space.equal_paths",
-    "retry": "prefect_tune.flows.tuning",
-    "tune": "prefect_tune.flows.tuning",
+    "retry": "prefect_tune.flows.tune",
+    "tune": "prefect_tune.flows.tune",
 }
 
 

@@ -11,7 +11,7 @@ from prefect_tune.deployments.report.plots import STYLE, visible_losses
 from prefect_tune.deployments.views.comparison import HOW_RANKED, facts, ranking
 from prefect_tune.flows.comparison.standings import Standings
 from prefect_tune.flows.reading.study_lines import StudyLine
-from prefect_tune.flows.text import LossWords
+from prefect_tune.flows.wording.text import LossWords
 
 _MOST_STUDIES = 3
 _HOW_DRAWN = "Medians of the studies; a study without a loss so far is the worst."

@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs
 
 from prefect_tune.deployments.report.page import Figure, ReportPage, clipped
 from prefect_tune.flows.reading.study_lines import Strong
-from prefect_tune.flows.text import shown
+from prefect_tune.flows.wording.text import shown
 
 _LEVEL = 6
 """Compression level: the highest takes three times as long to save one percent."""

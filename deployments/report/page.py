@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from prefect_tune.flows.reading.study_lines import StudyLine
-from prefect_tune.flows.text import number_text
+from prefect_tune.flows.wording.text import number_text
 
 Texts = Mapping[str, Callable[..., str]]
 """Functions that format the values of a column, by its name."""

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 import plotly.express as px
 
-from prefect_tune.flows.text import counted
+from prefect_tune.flows.wording.text import counted
 
 _STYLE: dict[str, Any] = {
     "template": "none",

@@ -29,7 +29,7 @@ from prefect_tune.deployments.server.process import (
     start_server,
     stop_server,
 )
-from prefect_tune.flows.store_location import home
+from prefect_tune.flows.options.store_location import home
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.waiting import Heartbeat
 
@@ -229,7 +229,7 @@ class Launched:
 def _drain() -> None:
     """Send pending events of this process, if it has sent any."""
     if "prefect_tune.tasks.sandbox.dask_runner" in sys.modules:
-        from prefect_tune.flows.event_loop import apart_from_loop  # noqa: PLC0415 - heavy
+        from prefect_tune.flows.running.event_loop import apart_from_loop  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.sandbox.dask_runner import drain_events  # noqa: PLC0415 - heavy
 
         apart_from_loop(drain_events)

@@ -1,6 +1,8 @@
 """Terminal output, one module per subject.
 
-`study`, `series`, `trial`, `artifact` and `comparison` print the contents of a store. `live` shows
-a running study. All print to one `console`, and `result_stream` reserves standard output for
-results. `exported` prints an exported model with its requirements.
+- `study`, `series`, `trial`, `artifact`, `comparison`: contents of a store
+- `live`: a running study
+- `exported`: an exported model with its requirements
+- `console`: the terminal that all print to
+- `result_stream`: standard output, reserved for results
 """

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
-from prefect_tune.flows.text import (
+from prefect_tune.flows.wording.text import (
     bracketed,
     counted,
     format_bytes,

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line
 from prefect_tune.flows.comparison.standings import SIGNIFICANCE, Standings
-from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
+from prefect_tune.flows.wording.text import LossWords, counted, format_seconds, number_text
 
 HOW_RANKED = (
     "Rank: mean rank of the test loss over blocks (a data set and a repeat). p: permutation test "

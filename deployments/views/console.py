@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.text import Text
 
 from prefect_tune.deployments.views.result_stream import DynamicResultStream, result_stream
-from prefect_tune.flows.text import shown
+from prefect_tune.flows.wording.text import shown
 
 
 def echo(text: Any, *, err: bool = False) -> None:

@@ -5,7 +5,7 @@ from platform import python_version
 
 from prefect_tune.deployments.views.console import echo
 from prefect_tune.flows.results.exported import Exported
-from prefect_tune.flows.text import LossWords
+from prefect_tune.flows.wording.text import LossWords
 
 _MOST_MEMBERS = 5
 

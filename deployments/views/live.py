@@ -17,8 +17,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from prefect_tune.deployments.views.console import PlainConsole, bold, echo, echo_as_is, line
-from prefect_tune.flows.progress import CurvePoint, Observer, Progress
-from prefect_tune.flows.text import format_seconds, number_text
+from prefect_tune.flows.study.progress import CurvePoint, Observer, Progress
+from prefect_tune.flows.wording.text import format_seconds, number_text
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked, masked_values
 

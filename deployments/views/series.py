@@ -6,7 +6,7 @@ from rich.table import Table
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
 from prefect_tune.flows.series.view import losses_of, run_cells
-from prefect_tune.flows.text import counted
+from prefect_tune.flows.wording.text import counted
 from prefect_tune.storage.series import Series
 
 

@@ -9,7 +9,7 @@ from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_co
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_lines import Strong, StudyLine, study_lines
 from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.text import bracketed, shown
+from prefect_tune.flows.wording.text import bracketed, shown
 
 _STYLES = {"plain": "", "warning": "yellow", "alert": "bold yellow"}
 """Styles of lines by tone."""

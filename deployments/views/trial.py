@@ -9,10 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line
+from prefect_tune.flows.options.store_location import store_options
 from prefect_tune.flows.reading.trial_detail import ExplainedTrial
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.store_location import store_options
-from prefect_tune.flows.text import (
+from prefect_tune.flows.wording.text import (
     LossWords,
     Whole,
     bracketed,

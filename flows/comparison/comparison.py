@@ -12,9 +12,9 @@ from prefect_tune.flows.comparison.curves import curve_of
 from prefect_tune.flows.comparison.standings import standings
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.values import parse_assignment
-from prefect_tune.flows.preparation.prepare import PreparedStudy
-from prefect_tune.flows.preparation.study_input import Note
 from prefect_tune.flows.reading.opened_study import open_study
+from prefect_tune.flows.starting.prepare import PreparedStudy
+from prefect_tune.flows.starting.study_input import Note
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.optimizers.registry import METHODS, method_named
 from prefect_tune.storage.artifacts import ArtifactStore

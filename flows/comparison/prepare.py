@@ -18,18 +18,18 @@ from prefect_tune.flows.options.declared import (
     CompareOptions,
     StudyOptions,
 )
-from prefect_tune.flows.output_files import check_output, input_files
-from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.preparation.prepare import prepare, study_name_from
-from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.resolve import resolve
-from prefect_tune.flows.preparation.resume import (
+from prefect_tune.flows.starting.handover import Handover
+from prefect_tune.flows.starting.output_files import check_output, input_files
+from prefect_tune.flows.starting.prepare import prepare, study_name_from
+from prefect_tune.flows.starting.request import StudyRequest
+from prefect_tune.flows.starting.resolve import resolve
+from prefect_tune.flows.starting.resume import (
     CannotContinue,
     check_same_data,
     check_unchanged,
     is_continued,
 )
-from prefect_tune.flows.preparation.study_input import InputReader, Note
+from prefect_tune.flows.starting.study_input import InputReader, Note
 from prefect_tune.flows.study.lease import StudyBusy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import METHODS

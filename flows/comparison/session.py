@@ -17,18 +17,18 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 
 from prefect_tune.flows.comparison.comparison import Comparison, Replicate
-from prefect_tune.flows.interrupts import INTERRUPTED, check_interrupted
-from prefect_tune.flows.preparation.prepare import HANDOVER
-from prefect_tune.flows.progress import (
+from prefect_tune.flows.running.interrupts import INTERRUPTED, check_interrupted
+from prefect_tune.flows.running.run_requests import RunRequests
+from prefect_tune.flows.starting.prepare import HANDOVER
+from prefect_tune.flows.study.progress import (
     LoggingObserver,
     Progress,
     current_observer,
     observed_by,
 )
-from prefect_tune.flows.run_requests import RunRequests
 from prefect_tune.flows.study.study import StudyFailed
-from prefect_tune.flows.text import LossWords, format_seconds
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
+from prefect_tune.flows.wording.text import LossWords, format_seconds
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.tasks.sandbox.dask_runner import end_sandboxes
 from prefect_tune.tasks.threads import one_thread

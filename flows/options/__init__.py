@@ -3,4 +3,5 @@
 - `declared`: the table of options, a frozen dataclass of parsed values
 - `values`: types of values beyond text and numbers, and their written forms
 - `form`: the form of a deployment
+- `store_location`: the store that options name, and the home folder
 """

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from prefect_tune.flows.store_location import check_no_password
-from prefect_tune.flows.text import (
+from prefect_tune.flows.options.store_location import check_no_password
+from prefect_tune.flows.wording.text import (
     DURATION_PATTERN,
     SIZE_PATTERN,
     format_bytes,

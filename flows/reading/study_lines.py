@@ -9,7 +9,7 @@ from typing import Literal
 
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView
 from prefect_tune.flows.study.facts import best_recheck
-from prefect_tune.flows.text import (
+from prefect_tune.flows.wording.text import (
     bracketed,
     counted,
     counts_text,

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prefect_tune.flows.options.store_location import store_options
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.facts import (
     Ensemble,
     ModelCheck,
@@ -20,7 +20,7 @@ from prefect_tune.flows.study.facts import (
     StudyFacts,
 )
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.text import EqualRows, LossWords, counted, number_text
+from prefect_tune.flows.wording.text import EqualRows, LossWords, counted, number_text
 from prefect_tune.optimizers.converter import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation

@@ -11,7 +11,7 @@ from typing import Any
 from prefect_tune.flows.reading.opened_study import Moments, OpenedStudy, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import documents_of
-from prefect_tune.flows.text import Whole
+from prefect_tune.flows.wording.text import Whole
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.space.value_documents import value_document
 from prefect_tune.optimizers.space.wording import range_text

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from prefect_tune.flows.options.store_location import store_address
 from prefect_tune.flows.reading.lookup import champion_of
 from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
-from prefect_tune.flows.store_location import store_address
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.opening import StoreAddress

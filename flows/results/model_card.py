@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 from sklearn.metrics import precision_recall_fscore_support
 
-from prefect_tune.flows.markdown import block, code, escaped
 from prefect_tune.flows.reading.commands import run_command
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import StudyView, read_study
@@ -32,7 +31,8 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import final_model, is_balanced
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import LossWords, counted, format_seconds, number_text
+from prefect_tune.flows.wording.markdown import block, code, escaped
+from prefect_tune.flows.wording.text import LossWords, counted, format_seconds, number_text
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.masking import masked

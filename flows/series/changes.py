@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from prefect_tune.flows.text import counted
+from prefect_tune.flows.wording.text import counted
 from prefect_tune.storage.series import Changes
 from prefect_tune.tasks.bad_input import BadInput, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset, label_text

@@ -12,16 +12,16 @@ from sqlalchemy.engine import Connection
 
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.preparation.prepare import FirstEvents, PreparedStudy, prepare
-from prefect_tune.flows.preparation.request import StudyRequest
-from prefect_tune.flows.preparation.resolve import stop_rule
-from prefect_tune.flows.preparation.resume import UNFINISHED, has_grown, has_other_code
-from prefect_tune.flows.preparation.study_input import InputReader, Note
 from prefect_tune.flows.series.changes import changes_between, check_needs
 from prefect_tune.flows.series.held import HeldSeries
 from prefect_tune.flows.series.question import Question, comparable
 from prefect_tune.flows.series.view import change_texts
 from prefect_tune.flows.series.warm_start import warm_start
+from prefect_tune.flows.starting.prepare import FirstEvents, PreparedStudy, prepare
+from prefect_tune.flows.starting.request import StudyRequest
+from prefect_tune.flows.starting.resolve import stop_rule
+from prefect_tune.flows.starting.resume import UNFINISHED, has_grown, has_other_code
+from prefect_tune.flows.starting.study_input import InputReader, Note
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import HANDOVER_SECONDS
 from prefect_tune.flows.study.plan import StudyPlan

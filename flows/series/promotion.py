@@ -9,14 +9,14 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 
 from prefect_tune.flows.flow_run_page import RunArtifact, artifact_key
-from prefect_tune.flows.markdown import escaped
-from prefect_tune.flows.progress import Observer
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.series.champion import set_champion
 from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
 from prefect_tune.flows.series.view import losses_of
+from prefect_tune.flows.study.progress import Observer
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.text import counted, number_text
+from prefect_tune.flows.wording.markdown import escaped
+from prefect_tune.flows.wording.text import counted, number_text
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.keys import model_record

@@ -10,8 +10,8 @@ from prefect.client.orchestration import get_client
 from prefect.runtime import flow_run
 from prefect.states import Completed
 
-from prefect_tune.flows.prefect_events import ChangedData, send_event
 from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.running.prefect_events import ChangedData, send_event
 from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.storage.series import Changes
 

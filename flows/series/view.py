@@ -5,11 +5,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from prefect_tune.flows.options.store_location import store_options
 from prefect_tune.flows.reading.lookup import find_series
 from prefect_tune.flows.reading.opened_study import OpenedStudy
-from prefect_tune.flows.store_location import store_options
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.text import LossWords, counted
+from prefect_tune.flows.wording.text import LossWords, counted
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from prefect_tune.flows.text import FailureGroups, counted, number_text
+from prefect_tune.flows.wording.text import FailureGroups, counted, number_text
 from prefect_tune.tasks.code_behind import changed_files
 
 if TYPE_CHECKING:

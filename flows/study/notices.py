@@ -7,7 +7,7 @@ from threading import Lock
 
 from prefect.logging import get_run_logger
 
-from prefect_tune.flows.progress import Observer, Progress
+from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked

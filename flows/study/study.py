@@ -11,11 +11,11 @@ from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from prefect_tune.flows.progress import IncumbentCurve
 from prefect_tune.flows.study.facts import StudyFacts, best_recheck
 from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.progress import IncumbentCurve
 from prefect_tune.flows.study.replayed import replayed, study_optimizer
 from prefect_tune.flows.study.retention import PIN_SECONDS, Retention
 from prefect_tune.flows.study.trial_output import keep_output

@@ -1,7 +1,10 @@
 """Where trials run, and what Prefect's server learns about them.
 
-A search uses `dask_trials`. `jobs` are other tasks, such as refits. Both are tasks under way in a
-`pool` of workers. The pool belongs to one of the `clusters`: Dask in the flow's process,
-`worker_process`es of this machine, or `external_workers`, which have to pass checks. `server_pace`
-prevents that Prefect's server loses runs, and closes those whose process has died.
+- `dask_trials`: trials on workers
+- `jobs`: other tasks on workers, such as refits
+- `pool`: the workers, and the tasks under way on them
+- `clusters`: Dask in the flow's process, in processes of this machine, or of the user
+- `worker_process`: a worker process of this machine
+- `external_workers`: checks of a user's workers
+- `server_pace`: keeps Prefect's server from losing runs, and closes those of dead processes
 """

@@ -17,7 +17,7 @@ import distributed
 from dask.system import CPU_COUNT
 from distributed import SpecCluster
 
-from prefect_tune.flows.progress import current_observer
+from prefect_tune.flows.study.progress import current_observer
 from prefect_tune.flows.workers.external_workers import WorkerCheck, connected
 from prefect_tune.flows.workers.pool import WorkerPool, Workers
 from prefect_tune.flows.workers.worker_process import (

@@ -14,7 +14,7 @@ from uuid import UUID
 import distributed
 from dask.system import CPU_COUNT
 
-from prefect_tune.flows.progress import RunningTrial
+from prefect_tune.flows.study.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
 from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.pool import EndedTask, TasksUnderWay, WorkerPool

@@ -18,7 +18,7 @@ from distributed.scheduler import KilledWorker
 from prefect.client.schemas.objects import State
 from prefect_dask.task_runners import PrefectDaskFuture
 
-from prefect_tune.flows.interrupts import check_interrupted
+from prefect_tune.flows.running.interrupts import check_interrupted
 from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.worker_process import WorkerProcesses
 from prefect_tune.storage.waiting import StoreLost

@@ -18,7 +18,7 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.objects import State, StateType
 from prefect.states import Crashed
 
-from prefect_tune.flows.progress import Observer
+from prefect_tune.flows.study.progress import Observer
 from prefect_tune.tasks.trial.evaluate import Report
 
 _LAG_ALLOWED = 1_000

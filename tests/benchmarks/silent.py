@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prefect_tune.deployments.server.embedded import local_server
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
-from prefect_tune.flows.progress import Progress, observed_by
+from prefect_tune.flows.study.progress import Progress, observed_by
 from prefect_tune.optimizers import Trial
 
 __all__ = ["Silent", "silent_studies"]

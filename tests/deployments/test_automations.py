@@ -27,8 +27,8 @@ from source_tree import ROOT
 from user_spaces import PRELUDE
 
 import prefect_tune.deployments
-from prefect_tune.flows import prefect_events
-from prefect_tune.flows.prefect_events import (
+from prefect_tune.flows.running import prefect_events
+from prefect_tune.flows.running.prefect_events import (
     ChangedData,
     CompletedStudy,
     FailedStudy,

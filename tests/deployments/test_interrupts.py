@@ -237,7 +237,7 @@ def test_comparisons_and_retries_end_like_runs(scene, scenario) -> None:
 def test_a_signal_that_comes_while_an_object_is_let_go_is_not_lost() -> None:
     program = """
 import os, signal, time
-from prefect_tune.flows.interrupts import EndedBySignal, interrupts_taken
+from prefect_tune.flows.running.interrupts import EndedBySignal, interrupts_taken
 class LetGo:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -255,7 +255,7 @@ except EndedBySignal as ended:
 def test_a_command_under_nohup_outlives_its_terminal() -> None:
     program = """
 import os, signal
-from prefect_tune.flows.interrupts import interrupts_taken
+from prefect_tune.flows.running.interrupts import interrupts_taken
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 with interrupts_taken(lambda: None):
     os.kill(os.getpid(), signal.SIGHUP)

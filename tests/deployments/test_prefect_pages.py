@@ -14,7 +14,7 @@ from prefect_api import artifacts, flow_runs
 from processes import BROWSER, SECRETS
 from user_spaces import PRELUDE
 
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers import METHODS
 
 SPACE = (

@@ -195,7 +195,7 @@ def test_outputs_are_private_files_that_go_with_their_study(studied, tmp_path) -
 def test_a_program_that_calls_a_command_has_its_standard_output_back(studied) -> None:
     program = """
 import os
-from prefect_tune.deployments.command import main
+from prefect_tune.deployments.cli.command import main
 try:
     main(["show", "s", "--json"])
 except SystemExit as end:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from source_tree import ROOT
 
-from prefect_tune.deployments.commands.completing import method_options, option_text, values_text
+from prefect_tune.deployments.cli.completing import method_options, option_text, values_text
 from prefect_tune.optimizers.registry import method_named
 
 PAGES = ROOT / "deployments" / "docs" / "pages" / "methods"

@@ -9,7 +9,7 @@ from documents.option_tables import PAGES, option_table, tables
 from documents.pages import DOCUMENTS, Document
 from source_tree import ROOT
 
-from prefect_tune.deployments.command import main
+from prefect_tune.deployments.cli.command import main
 from prefect_tune.optimizers.registry import METHODS
 
 README = DOCUMENTS[0]

@@ -9,7 +9,7 @@ from flow_studies import prepare_study
 from inputs import table
 
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.preparation.prepare import PreparedStudy
+from prefect_tune.flows.starting.prepare import PreparedStudy
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from observing import Heard
 
-from prefect_tune.flows.event_loop import apart_from_loop
-from prefect_tune.flows.interrupts import check_interrupted
-from prefect_tune.flows.preparation.handover import Handover
-from prefect_tune.flows.progress import current_observer, observed_by
+from prefect_tune.flows.running.event_loop import apart_from_loop
+from prefect_tune.flows.running.interrupts import check_interrupted
+from prefect_tune.flows.starting.handover import Handover
+from prefect_tune.flows.study.progress import current_observer, observed_by
 from prefect_tune.flows.workers.pool import TasksUnderWay
 
 

@@ -20,9 +20,9 @@ from worlds import evaluation, mixed_space, told
 
 from prefect_tune.flows import flow_run_page as module
 from prefect_tune.flows.flow_run_page import FlowRunPage, artifact_key, shown_on_page, summary
-from prefect_tune.flows.progress import Progress
+from prefect_tune.flows.study.progress import Progress
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.text import Whole
+from prefect_tune.flows.wording.text import Whole
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers import Query
 from prefect_tune.optimizers.space.configuration import default_configuration

@@ -14,10 +14,10 @@ from observing import Interrupting
 from sklearn.neural_network import MLPClassifier
 from user_spaces import PRELUDE
 
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.study.facts import WeightedTrial
+from prefect_tune.flows.study.progress import observed_by
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, Trial
 from prefect_tune.optimizers.trials.losses import best_frequencies
 from prefect_tune.storage import ArtifactStore, StoreAddress

@@ -13,11 +13,11 @@ from prefect.exceptions import Abort, Pause
 from worlds import mixed_space
 
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
-from prefect_tune.flows.run_requests import RunRequests
+from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch
+from prefect_tune.flows.study.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
 from prefect_tune.flows.study.replayed import StudyTrials
-from prefect_tune.flows.text import Whole
+from prefect_tune.flows.wording.text import Whole
 from prefect_tune.flows.workers.dask_trials import DIED, Ended
 from prefect_tune.optimizers import (
     Budget,

@@ -20,11 +20,11 @@ from own_processes import assert_own_processes_work
 from prefect_api import flow_runs, states, task_runs
 from processes import environment
 
-from prefect_tune.flows.progress import Progress, observed_by
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.lease import held_study
+from prefect_tune.flows.study.progress import Progress, observed_by
 from prefect_tune.flows.study.study import StudyFailed
-from prefect_tune.flows.tuning import retry, tune
+from prefect_tune.flows.tune import retry, tune
 from prefect_tune.optimizers import Trial
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from fuzzing.ground import Ground, check_message, files_in, studies_in
 from fuzzing.values import SECRET, texts
 from prefect_tune.deployments import serve
-from prefect_tune.deployments.command import main
-from prefect_tune.deployments.commands import compare, run
-from prefect_tune.deployments.commands.errors import reported_errors
+from prefect_tune.deployments.cli import compare, run
+from prefect_tune.deployments.cli.command import main
+from prefect_tune.deployments.cli.errors import reported_errors
 
 _EXPECTED = (0, 1, 2)
 _USUAL: Mapping[str, tuple[str, ...]] = {

@@ -9,7 +9,7 @@ from prefect.exceptions import ParameterTypeError
 
 from fuzzing.ground import REFUSALS, Ground, check_message, files_in, studies_in
 from fuzzing.values import documents
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 
 _DEFAULTS = {name: p.default for name, p in signature(tune.fn).parameters.items()}
 _USUAL: dict[str, tuple[Any, ...]] = {

@@ -9,7 +9,7 @@ from source_tree import modules
 from prefect_tune import PipelineSearch
 from prefect_tune.deployments.report.study_page import _sections
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.text import LossWords
+from prefect_tune.flows.wording.text import LossWords
 from prefect_tune.optimizers import METHODS, Method, UnknownName
 from prefect_tune.tasks.data.formats.format import Format
 from prefect_tune.tasks.data.formats.registry import FORMATS

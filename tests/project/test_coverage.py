@@ -12,7 +12,8 @@ SETTINGS = f"--rcfile={ROOT / 'pyproject.toml'}"
 PROGRAM = """
 import subprocess, sys
 import prefect_tune.optimizers.budget
-subprocess.run([sys.executable, "-c", "import prefect_tune.flows.text"], cwd="/", check=True)
+program = "import prefect_tune.flows.wording.text"
+subprocess.run([sys.executable, "-c", program], cwd="/", check=True)
 """
 
 
@@ -34,4 +35,4 @@ def test_modules_of_a_process_and_of_one_that_it_starts_are_measured(tmp_path) -
     measured = json.loads((tmp_path / "out").read_text())
     assert measured["meta"]["branch_coverage"]
     ran = {file for file, of in measured["files"].items() if of["summary"]["covered_lines"]}
-    assert {"optimizers/budget.py", "flows/text.py"} <= ran
+    assert {"optimizers/budget.py", "flows/wording/text.py"} <= ran

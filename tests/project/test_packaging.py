@@ -48,7 +48,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     program = (
-        "import sys; from prefect_tune.deployments.command import main\n"
+        "import sys; from prefect_tune.deployments.cli.command import main\n"
         "try: main(['run', '--help'])\nexcept SystemExit: pass\n"
         "import prefect_tune.deployments.server.embedded\n"  # nor does the start of the server
         "heavy = {'prefect', 'numpy', 'sklearn', 'dask', 'pandas', 'sqlalchemy', 'fsspec'}\n"

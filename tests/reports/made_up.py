@@ -9,7 +9,7 @@ import pandas as pd
 from prefect_tune.deployments.report.judged_model import ModelReport
 from prefect_tune.deployments.report.study_report import Reproduction, StudyReport
 from prefect_tune.flows.reading.study_view import CacheUse, StudyView
-from prefect_tune.flows.text import FailureGroup
+from prefect_tune.flows.wording.text import FailureGroup
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind

@@ -9,7 +9,7 @@ import pytest
 from command_line import CommandLine
 from plugin_distribution import ENTRY_POINTS, MODULES, install
 
-from prefect_tune.deployments.commands.completing import names_in
+from prefect_tune.deployments.cli.completing import names_in
 from prefect_tune.optimizers import plugins as installed_plugins
 from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
 from prefect_tune.optimizers.registry import METHODS

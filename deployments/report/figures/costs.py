@@ -24,7 +24,7 @@ from prefect_tune.deployments.report.plots import (
     visible_losses,
 )
 from prefect_tune.deployments.report.study_report import StudyReport
-from prefect_tune.flows.text import format_bytes, format_seconds, saved_text
+from prefect_tune.flows.wording.text import format_bytes, format_seconds, saved_text
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 _ADVICE = {

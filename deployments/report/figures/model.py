@@ -10,7 +10,7 @@ from prefect_tune.deployments.report.judged_model import ModelReport
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table, clipped
 from prefect_tune.deployments.report.plots import STYLE, bars
 from prefect_tune.deployments.report.study_report import StudyReport
-from prefect_tune.flows.text import LossWords, counted
+from prefect_tune.flows.wording.text import LossWords, counted
 from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect
 
 _MOST_CODES, _MOST_COLUMNS = 20, 4

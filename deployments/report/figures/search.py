@@ -15,7 +15,7 @@ from prefect_tune.deployments.report.plots import (
     with_labels,
 )
 from prefect_tune.deployments.report.study_report import StudyReport
-from prefect_tune.flows.text import counted, format_seconds
+from prefect_tune.flows.wording.text import counted, format_seconds
 from prefect_tune.optimizers.importance import Input
 
 _MOST_LEADS = 300

@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from prefect_tune.deployments.report.page import Figure, Part, Section, Table
 from prefect_tune.flows.series.view import losses_of, run_cells
-from prefect_tune.flows.text import counted
+from prefect_tune.flows.wording.text import counted
 from prefect_tune.storage.series import Series
 
 

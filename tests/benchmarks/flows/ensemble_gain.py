@@ -25,7 +25,7 @@ from machine import Goals, describe
 from scipy.stats import t as student
 from silent import silent_studies
 
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 
 TABLES = "vehicle,fri_c2_1000_10,pc4,space_ga,sick,wind"
 LEAST_TABLES = 5

@@ -33,9 +33,9 @@ from prefect_tune.deployments.views import (
 )
 from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live import LiveLines, observer_for
-from prefect_tune.flows.progress import CurvePoint, Progress, RunningTrial
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.text import Whole, shown
+from prefect_tune.flows.study.progress import CurvePoint, Progress, RunningTrial
+from prefect_tune.flows.wording.text import Whole, shown
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 
@@ -263,7 +263,7 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
 
 
 def test_json_holds_no_password(capsys: pytest.CaptureFixture[str]) -> None:
-    from prefect_tune.deployments.commands.output import print_json
+    from prefect_tune.deployments.cli.output import print_json
 
     print_json({"url": "postgresql://ann:secret@db/tune", "mail": "a@b"})
     document = json.loads(capsys.readouterr().out)

@@ -9,8 +9,8 @@ import pytest
 from inputs import write_table
 from prefect_api import flow_runs
 
-from prefect_tune.flows import comparing
-from prefect_tune.flows.comparing import compare
+from prefect_tune.flows import compare as comparing
+from prefect_tune.flows.compare import compare
 from prefect_tune.flows.comparison import session
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.reading.opened_study import open_study

@@ -13,12 +13,12 @@ from user_spaces import PRELUDE
 from worlds import evaluation
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
-from prefect_tune.flows.preparation.prepare import PreparedStudy
 from prefect_tune.flows.series import run
 from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
 from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.series.question import Question
 from prefect_tune.flows.series.run import send_changes
+from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.facts import ModelFacts
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget

@@ -20,13 +20,13 @@ from prefect_api import artifacts, flow_runs
 from processes import environment
 
 from prefect_tune import load_champion
-from prefect_tune.flows import prefect_events
 from prefect_tune.flows.reading.lookup import champion_of, find_series
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.predict import predict
+from prefect_tune.flows.running import prefect_events
 from prefect_tune.flows.series.champion import promote, promote_study, roll_back
 from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage.series import Decision, Series
@@ -253,7 +253,7 @@ def test_the_rule_can_replace_the_test(tmp_path: Path, rule: str, champions: lis
 
 KILLED = """
 import os, signal, sys
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 from prefect_tune.storage.series import SeriesTable
 
 save = SeriesTable.save

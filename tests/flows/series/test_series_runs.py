@@ -9,10 +9,10 @@ from inputs import QUICK, table
 from observing import Interrupting
 from prefect_api import artifacts, flow_runs
 
-from prefect_tune.flows.progress import observed_by
 from prefect_tune.flows.series.run import SKIPPED
 from prefect_tune.flows.series.view import read_series
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.study.progress import observed_by
+from prefect_tune.flows.tune import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 
 pytestmark = pytest.mark.usefixtures("server")

@@ -13,10 +13,10 @@ from studies import context_of, draw, evaluate, store_of
 from worlds import evaluation
 
 from prefect_tune.flows.comparison.curves import curve_of
+from prefect_tune.flows.ending.ensemble import choose_ensemble
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study import retention as stretch_pins
-from prefect_tune.flows.study.ensemble import choose_ensemble
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
 from prefect_tune.tasks.problem import StudyContext

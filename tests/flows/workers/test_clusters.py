@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import logging, sys, threading
 import dask, distributed, psutil
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 
 def works(client):
     return client.submit(sum, [1, 2], pure=False).result(timeout=60)

@@ -16,7 +16,7 @@ from pools import Gate, PlainRunner, collected, in_flow, noted_death, start
 from processes import environment, is_alive, kill, wait_for
 from studies import context_of
 
-from prefect_tune.flows.tuning import tune
+from prefect_tune.flows.tune import tune
 from prefect_tune.flows.workers import external_workers
 from prefect_tune.flows.workers import pool as module
 from prefect_tune.flows.workers.dask_trials import DaskTrials

@@ -9,7 +9,7 @@ from prefect_api import flow_runs, task_runs
 from studies import trials_in
 from user_spaces import PRELUDE
 
-from prefect_tune.flows.tuning import retry, tune
+from prefect_tune.flows.tune import retry, tune
 
 SPACE = (
     PRELUDE

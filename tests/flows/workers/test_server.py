@@ -182,8 +182,8 @@ def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None
     """In a process of its own, because Prefect reads its settings on import."""
     code = """if True:
         from prefect import flow, task
-        from prefect_tune.flows.comparing import compare
-        from prefect_tune.flows.tuning import retry, tune
+        from prefect_tune.flows.compare import compare
+        from prefect_tune.flows.tune import retry, tune
         from prefect_tune.tasks import prefect_tasks
         from prefect_tune.tasks.prefect_tasks import evaluate, step_task
         def theirs(): pass

@@ -79,8 +79,8 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
         from peer_tools.portfolios import start_without
         from peer_tools.spaces import space_of
         from prefect_tune.flows.options.values import parse_assignment
-        from prefect_tune.flows.progress import observed_by
-        from prefect_tune.flows.tuning import tune
+        from prefect_tune.flows.study.progress import observed_by
+        from prefect_tune.flows.tune import tune
 
         written = [f"{name}={text}" for name, text in task.options.items() if name != "clock"]
         options = dict(map(parse_assignment, written))

@@ -1,0 +1,169 @@
+"""Shell completion: values of options and arguments, and the completion script of each shell.
+
+Shells run this at each press of a key, so nothing heavy is imported. After any failure, completion
+offers no values.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from click import Context, Parameter
+from click.shell_completion import CompletionItem
+
+from prefect_tune.deployments.views.console import echo_as_is
+from prefect_tune.flows.options.store_location import BLOCK, default_store
+from prefect_tune.optimizers.options import Option, options_of
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.tasks.catalogue.spaces import SPACES
+
+
+def method_options(options: type) -> list[Option]:
+    """Return the options of a method, with the defaults of its default variant."""
+    defaults = options()
+    if hasattr(defaults, "resolved"):
+        defaults = defaults.resolved()
+    return [
+        replace(one, default=getattr(defaults, one.name)) for one in options_of(options).values()
+    ]
+
+
+def values_text(option: Option) -> str:
+    """Return the choices or bounds of an option as text; empty if it has neither."""
+    return " or ".join(option.known) or option.limits_text
+
+
+def option_text(default: Any) -> str:
+    """Return a default as written on the command line."""
+    if default is None:
+        return "null"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+Completed = Callable[[Context, Parameter, str], list[CompletionItem]]
+
+_MOST_NAMES = 200
+_LOCKED_SECONDS = 0.2
+
+
+def complete_studies(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the studies in the store that the command would open, newest first."""
+    return _beginning(_names("studies", ctx.params.get("store")), incomplete)
+
+
+def complete_series(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the series in the store that the command would open, newest first."""
+    return _beginning(_names("series", ctx.params.get("store")), incomplete)
+
+
+def complete_methods(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names and purposes of methods."""
+    described = {method.name: method.purpose for method in METHODS.without_plugins()}
+    return [
+        CompletionItem(name, help=described.get(name))
+        for name in METHODS
+        if name.startswith(incomplete)
+    ]
+
+
+def complete_spaces(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the names of spaces, and files that may hold a space."""
+    return _beginning(SPACES, incomplete) or _files(incomplete)
+
+
+def complete_files(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    """Let the shell complete the name of a file or folder."""
+    return _files(incomplete)
+
+
+def _data(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    cohorts = _beginning(("cohort:demo", "cohort:paper"), incomplete) if incomplete else []
+    return cohorts or _files(incomplete)
+
+
+def _compared(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
+    before, comma, last = incomplete.rpartition(",")
+    named = (f"{before}{comma}{name}" for name in METHODS)
+    return _beginning(named, before + comma + last)
+
+
+def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+    method = METHODS.get(ctx.params.get("method") or DEFAULT_METHOD)
+    options = method_options(method.options) if method else []
+    return [
+        CompletionItem(assigned, help=one.help)
+        for one in options
+        if (assigned := f"{one.name}={option_text(one.default)}").startswith(incomplete)
+    ]
+
+
+_BY_NAME: Mapping[str, Completed] = {
+    "data": _data,
+    "method": complete_methods,
+    "methods": _compared,
+    "option": _options_of_method,
+    "series": complete_series,
+    "space": complete_spaces,
+    "store": complete_files,
+    "study": complete_studies,
+}
+
+
+def values_of(option: Option) -> Completed | None:
+    """Return the completion for an option's values (choices, studies or files), if any."""
+    kinds = set(option.metavar.split("|"))
+    is_file = not kinds.isdisjoint({"FILE", "PATH"})
+
+    def complete(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
+        studies = _names("studies", ctx.params.get("store")) if "STUDY" in kinds else []
+        found = _beginning((*option.known, *studies), incomplete)
+        return found or (_files(incomplete) if is_file else [])
+
+    return _BY_NAME.get(option.name, complete if option.choices or is_file else None)
+
+
+def _beginning(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def _files(incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _names(table: str, store: str | None) -> list[str]:
+    """Return the studies or series in a local store; none if the store is missing or busy."""
+    if store is not None and ("://" in store or store.startswith(BLOCK)):
+        return []  # not a local folder, and possibly slow
+    index = Path(store or default_store()).expanduser() / "index.sqlite"
+    try:
+        uri = f"{index.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=_LOCKED_SECONDS)) as connection:
+            newest = f"SELECT name FROM {table} ORDER BY created DESC LIMIT ?"  # noqa: S608
+            return [name for (name,) in connection.execute(newest, (_MOST_NAMES,))]
+    except (OSError, ValueError, sqlite3.Error):
+        return []
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print the script that adds completion of `prefect-tune` to SHELL.
+
+    The script completes commands and options, and the values of options: studies in the default
+    store, methods and their options, spaces, metrics and files. To enable it in new shells:
+
+    \b
+    prefect-tune completion bash >> ~/.bashrc
+    prefect-tune completion zsh >> ~/.zshrc
+    prefect-tune completion fish > ~/.config/fish/completions/prefect-tune.fish
+    """  # noqa: D301 - click reads the backspace
+    from click.shell_completion import get_completion_class
+
+    script = get_completion_class(shell)
+    assert script is not None  # noqa: S101 - click supports all three shells
+    main = click.get_current_context().find_root().command
+    echo_as_is(script(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE").source())

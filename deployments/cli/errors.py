@@ -1,0 +1,143 @@
+"""Errors of commands, including usage errors: one message and an exit code, no traceback."""
+
+import sys
+import traceback
+from collections.abc import Iterator, MutableSequence, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import click
+
+from prefect_tune.deployments.views.console import echo
+from prefect_tune.deployments.views.result_stream import result_apart, stay_apart
+from prefect_tune.flows.wording.text import shown
+from prefect_tune.storage.waiting import interrupt_behind
+from prefect_tune.tasks.sandbox.standard_streams import open_streams
+
+
+@contextmanager
+def reported_errors() -> Iterator[None]:
+    """Report a user's mistake with exit code 2, a failure with 1, and signal N with 128 + N."""
+    try:
+        yield
+    except (click.exceptions.Exit, click.ClickException, click.Abort):  # such as after --help
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if interrupt := interrupt_behind(error):  # an outage may have hindered its handling
+            echo("interrupted", err=True)
+            sys.exit(getattr(interrupt, "exit_code", 130))
+        if _is_mistake(error):
+            echo(f"Error: {error}", err=True)
+            sys.exit(2)
+        if _is_failure(error):
+            echo(f"Failed: {error}", err=True)
+            sys.exit(1)
+        if is_of_server(error):
+            is_refused = getattr(getattr(error, "response", None), "status_code", None) == 401
+            why = (
+                "refused access; set its PREFECT_API_AUTH_STRING"
+                if is_refused
+                else f"does not answer: {error!r}"
+            )
+            echo(f"Failed: the Prefect server {why}", err=True)
+            sys.exit(1)
+        raise
+
+
+def print_traceback(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Print an unexpected error as `sys.excepthook` does, with passwords masked."""
+    echo("".join(traceback.format_exception(kind, error, trace)), err=True)
+
+
+def is_of_server(error: BaseException) -> bool:
+    """Return whether an error was caused by talking to the Prefect server."""
+    cause: BaseException | None = error
+    while cause is not None:
+        rooms = {kind.__module__.split(".")[0] for kind in type(cause).__mro__}
+        if not rooms.isdisjoint({"httpx", "httpcore"}):
+            return True
+        cause = cause.__cause__
+    return False
+
+
+def _is_mistake(error: BaseException) -> bool:
+    from prefect_tune.optimizers.space.wording import UnknownName
+    from prefect_tune.storage.artifacts import StoreRefused
+    from prefect_tune.tasks.bad_input import BadInput
+
+    return isinstance(error, BadInput | UnknownName | StoreRefused)
+
+
+def _is_failure(error: BaseException) -> bool:
+    from prefect_tune.deployments.server.embedded import ServerFailed
+    from prefect_tune.flows.study.study import StudyFailed
+    from prefect_tune.storage.lease import LeaseLost
+    from prefect_tune.storage.waiting import ProcessExhausted, StoreLost
+    from prefect_tune.tasks.final_model import RefitFailed
+    from prefect_tune.tasks.objective.predictions import InvalidPredictions
+
+    failures = StudyFailed | RefitFailed | InvalidPredictions | ServerFailed
+    return isinstance(error, failures | StoreLost | LeaseLost | ProcessExhausted)
+
+
+class Commands(click.Group):
+    """Commands that report usage errors like all other errors, with passwords masked."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: MutableSequence[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Parse the words of a command, which must be UTF-8."""
+        with _mistakes_shown():
+            for word in args:
+                _check_utf8(word)
+            return super().make_context(info_name, list(args), parent, **extra)
+
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run the words of the command line as a program, or other words for a caller."""
+        open_streams()
+        if args is None:
+            stay_apart()
+        return super().main(args, **extra)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command that prints only its result to standard output."""
+        _keep_apart(cmd)
+        super().add_command(cmd, name)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse the remaining words and run the command."""
+        from prefect_tune.tasks.bad_input import command_line
+
+        with _mistakes_shown(), command_line(), reported_errors():
+            return super().invoke(ctx)
+
+
+def _keep_apart(command: click.Command) -> None:
+    """Redirect everything but results of a command or group away from standard output."""
+    if isinstance(command, click.Group):
+        for member in command.commands.values():
+            _keep_apart(member)
+    elif command.callback is not None:
+        command.callback = result_apart()(command.callback)
+
+
+@contextmanager
+def _mistakes_shown() -> Iterator[None]:
+    try:
+        yield
+    except click.UsageError as error:
+        raise click.UsageError(shown(error.format_message()), error.ctx) from error
+
+
+def _check_utf8(word: str) -> None:
+    try:
+        word.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"{word} is not valid UTF-8; rename the file or folder") from error

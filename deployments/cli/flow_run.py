@@ -1,0 +1,119 @@
+"""Running a flow from a command, with its progress."""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from prefect_tune.deployments.cli.errors import is_of_server
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.options.declared import StudyOptions
+    from prefect_tune.flows.starting.study_input import Note
+    from prefect_tune.flows.study.progress import Observer
+
+from prefect_tune.deployments.views.console import echo
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Collect no garbage during the body, and never scan the objects left at its end again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if was_enabled:
+            gc.enable()
+
+
+class Preparation(Protocol):
+    """A checked study or comparison, ready to run."""
+
+    @property
+    def options(self) -> "StudyOptions":
+        """Options of the study and the session."""
+
+    @property
+    def title(self) -> str:
+        """Display name."""
+
+    @property
+    def again(self) -> str:
+        """Option that resumes it."""
+
+    @property
+    def notes(self) -> tuple["Note", ...]:
+        """Notes on the data and on automatic decisions."""
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return the summary if nothing is left to do."""
+
+
+Prepared = TypeVar("Prepared", bound=Preparation)
+
+
+def run_flow(
+    prepare: Callable[[], Prepared],
+    run: Callable[[Prepared], dict[str, Any]],
+    *,
+    quiet: bool,
+    json_lines: bool,
+    keep_server: bool,
+) -> dict[str, Any]:
+    """Check the input while server and workers start, then run a flow and show its progress."""
+    from prefect_tune.flows.running.interrupts import interrupts_taken
+    from prefect_tune.tasks.sandbox.zygote import ZYGOTE, CannotStart
+
+    announce = partial(echo, "interrupted: ending the trials under way ...", err=True)
+    with interrupts_taken(announce):
+        from prefect_tune.deployments.server.embedded import launched_server
+
+        with launched_server(keep=keep_server) as server:
+            with quick_imports():
+                with suppress(CannotStart):  # reported when a trial needs it
+                    ZYGOTE.start_as_copy()  # before Prefect, which calls do not need
+                # Prefect would import these when the flow starts.
+                import fastapi.encoders  # noqa: F401
+                import prefect.flow_engine
+                import prefect.utilities.visualization  # noqa: F401
+
+                import prefect_tune.flows.tune  # noqa: F401
+                from prefect_tune.deployments.views.live import observer_for
+                from prefect_tune.flows.study.progress import observed_by
+            preparation = prepare()
+            with (
+                observer_for(quiet=quiet, json_lines=json_lines) as observer,
+                observed_by(observer),
+            ):
+                observer.note(preparation.title)
+                for note in preparation.notes:
+                    observer.note(str(note))
+                observer.note(f"Prefect shows it at {server.shown}")
+                if keep_server:
+                    observer.note(f"in another shell: {server.exports}")
+                server.wait()
+                return _run_to_end(run, preparation, observer)
+
+
+def _run_to_end(
+    run: Callable[[Prepared], dict[str, Any]], preparation: Prepared, observer: "Observer"
+) -> dict[str, Any]:
+    """Run a flow, and note how an interrupted study is resumed."""
+    from prefect.exceptions import PrefectSignal
+
+    try:
+        return run(preparation)
+    except (KeyboardInterrupt, PrefectSignal) as ended:
+        observer.note(f"the same command with {preparation.again} resumes it")
+        if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
+            raise KeyboardInterrupt from ended
+        raise
+    except Exception as error:
+        summary = preparation.finished() if is_of_server(error) else None
+        if summary is None:
+            raise
+        observer.note(f"the Prefect server stopped; {preparation.title} is complete")
+        return summary

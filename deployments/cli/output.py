@@ -1,0 +1,124 @@
+"""Output of commands: JSON, summaries, files, folders and reports."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefect_tune.deployments.views.console import echo, echo_as_is
+from prefect_tune.flows.wording.text import format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from prefect_tune.deployments.report.page import ReportPage
+    from prefect_tune.flows.reading.study_view import StudyView
+
+
+TABLES = {".csv": "csv", ".parquet": "parquet"}
+"""Table formats by file suffix."""
+
+
+def format_from_suffix(file: str, kinds: Mapping[str, str], option: str = "") -> str:
+    """Return the format for a file suffix; raises BadInput, which names the option if given."""
+    from prefect_tune.tasks.bad_input import BadInput
+
+    kind = kinds.get(Path(file).suffix.lower())
+    if kind is not None:
+        return kind
+    endings = f"{', '.join(list(kinds)[:-1])} or {list(kinds)[-1]}"
+    what = "this is a folder; the file" if Path(file).is_dir() else "the file"
+    if option:
+        raise BadInput(f"{what} must end in {endings}", option=option, value=file)
+    raise BadInput(f"{file}: {what} must end in {endings}")
+
+
+def write_table(frame: "pd.DataFrame", out: str) -> None:
+    """Write a table as CSV or Parquet, by file suffix; raises BadInput on failure."""
+    with atomic_output(out) as path:
+        if format_from_suffix(out, TABLES, "out") == "csv":
+            frame.to_csv(path, index=False)
+        else:
+            frame.to_parquet(path, index=False)
+
+
+@contextmanager
+def atomic_output(out: str) -> Iterator[Path]:
+    """Yield a path to write to, which becomes `out` when the body ends."""
+    from prefect_tune.storage.local_files import atomic_file
+    from prefect_tune.tasks.bad_input import BadInput
+
+    try:
+        with atomic_file(Path(out)) as path:
+            yield path
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
+
+
+@contextmanager
+def atomic_output_folder(out: str) -> Iterator[Path]:
+    """Yield a folder to write to, which becomes `out` when the body ends."""
+    from prefect_tune.storage.local_files import atomic_folder
+    from prefect_tune.tasks.bad_input import BadInput
+
+    target = Path(out)
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        raise BadInput(f"{out} already exists; choose an empty or new folder")
+    try:
+        with atomic_folder(target) as folder:
+            yield folder
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written: {error}; name another folder") from error
+
+
+def print_json(document: Any) -> None:
+    """Print a document as JSON to standard output."""
+    from prefect_tune.storage.masking import masked_values
+
+    echo_as_is(json.dumps(masked_values(document), indent=2))
+
+
+def wants_json() -> bool:
+    """Return whether the running command got --json."""
+    return bool(click.get_current_context().params["as_json"])
+
+
+def emit(document: Callable[[], Any], text: str | Callable[[], object]) -> None:
+    """Print a result: `document()` as JSON with --json; else the text, or by calling `text`."""
+    if wants_json():
+        print_json(document())
+    elif isinstance(text, str):
+        echo(text)
+    else:
+        text()
+
+
+def print_summary(view: "StudyView", *, notes: bool = False) -> None:
+    """Print a study as complete JSON or as text, with the method's notes if requested."""
+    from prefect_tune.deployments.views import study
+
+    emit(view.to_json, lambda: study.print_summary(view, notes=notes))
+
+
+def print_result(summary: dict[str, Any]) -> None:
+    """Print a flow's summary of its study."""
+    from prefect_tune.flows.reading.study_view import StudyView
+    from prefect_tune.optimizers.converter import from_document
+
+    print_summary(from_document(StudyView, summary))
+
+
+def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:
+    """Write a report to a file, or raise BadInput; print the location unless `is_silent`."""
+    from prefect_tune.deployments.report.html import page_html
+
+    text = page_html(page)
+    with atomic_output(out) as path:
+        path.write_text(text, encoding="utf-8")
+    if not is_silent:
+        size = format_bytes(len(text.encode()))
+        echo(f"report of {of}: {out} ({size})")
+        echo(f"open it in a browser: {Path(out).absolute().as_uri()}")

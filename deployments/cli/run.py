@@ -1,0 +1,172 @@
+"""`prefect-tune run`, and `retry` for failed trials."""
+
+import json
+from dataclasses import replace
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from prefect_tune.deployments.cli.completing import complete_studies
+from prefect_tune.deployments.cli.flow_run import quick_imports, run_flow
+from prefect_tune.deployments.cli.options import (
+    DATABASE,
+    KEEP_SERVER,
+    QUIET,
+    STORE,
+    add_options,
+    existing_store,
+    grouped_by,
+    printing,
+)
+from prefect_tune.deployments.cli.output import emit, print_result, print_summary, wants_json
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.starting.prepare import PreparedStudy
+
+from prefect_tune.deployments.views.console import echo, echo_as_is
+
+
+@click.command(cls=grouped_by(OPTIONS))
+@add_options(OPTIONS)
+@printing
+@click.option("--json-lines", is_flag=True, help="Print each finished trial as a line of JSON.")
+@click.option("--explain-labels", is_flag=True, help="List labels that cannot be right, and exit.")
+@QUIET
+@KEEP_SERVER
+def run(
+    *,
+    json_lines: bool,
+    explain_labels: bool,
+    quiet: bool,
+    keep_server: bool,
+    **parameters: Any,
+) -> None:
+    """Tune a pipeline on DATA, or resume a study.
+
+    DATA is a table as CSV(.gz), Parquet or ARFF, with the column to predict as --target. Or it is
+    patient events as a table or a MEDS, OMOP or Synthea folder, with their labels as --labels. Or
+    it is sklearn:NAME, a data set of scikit-learn, or cohort:demo. The run reports how it reads
+    DATA.
+
+    \b
+    prefect-tune run cohort:demo
+    prefect-tune run patients.csv --target responder --trials 50
+    prefect-tune run /data/meds --labels labels/responder --budget 1h --study responders
+
+    The run shows the best trial, finished and failed trials, the remaining budget, and the time
+    that the cache saved. You can interrupt it at any time; rerun the command with the same --study
+    to resume the study.
+    """  # noqa: D301 - click reads the backspace
+    since = monotonic()
+    parameters["option"] = _method_options(parameters["option"])
+    for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
+        parameters[name] = list(parameters[name]) or None
+    options = StudyOptions.parse(parameters)
+    if explain_labels:
+        from prefect_tune.tasks.data.reading import explained_labels
+
+        faults = explained_labels(options.source)
+        emit(
+            lambda: json.loads(faults.to_json(orient="records", date_format="iso")),
+            lambda: echo_as_is(faults.to_csv(index=False)),
+        )
+        return
+
+    def prepare_study() -> "PreparedStudy":
+        from prefect_tune.flows.series.next_study import prepare_run
+        from prefect_tune.flows.starting.request import StudyRequest
+
+        request = StudyRequest.of(options)
+        return prepare_run(request, request.open_store())
+
+    def tune_study(prepared: "PreparedStudy") -> dict[str, Any]:
+        with quick_imports():
+            from prefect_tune.flows.starting.prepare import HANDOVER
+            from prefect_tune.flows.tune import tune
+
+        given = prepared.named(parameters)
+        # Notes were shown already, and the budget counts from the start of the command.
+        with HANDOVER.offered(given, replace(prepared, notes=(), since=since)):
+            summary: dict[str, Any] = tune(**given)
+        return summary
+
+    summary = run_flow(
+        prepare_study, tune_study, quiet=quiet, json_lines=json_lines, keep_server=keep_server
+    )
+    if not json_lines or wants_json():
+        print_result(summary)
+
+
+def _of_study(name: str) -> str:
+    """Return the help of an option that defaults to the study's value."""
+    return replace(OPTIONS[name], default_text="the study's").help
+
+
+@click.command()
+@click.argument("study", shell_complete=complete_studies)
+@click.option("--trial", type=int, multiple=True, help="Number of a failed trial (repeatable).")
+@click.option("--workers", type=int, metavar="N", help=OPTIONS["workers"].help)
+@click.option("--dask", metavar="ADDRESS", help=OPTIONS["dask"].help)
+@click.option("--task-runs", metavar="WHICH", help=OPTIONS["task_runs"].help)
+@click.option("--trial-timeout", metavar="TIME", help=_of_study("trial_timeout"))
+@click.option("--trial-memory", metavar="SIZE", help=_of_study("trial_memory"))
+@STORE
+@DATABASE
+@printing
+@QUIET
+@KEEP_SERVER
+def retry(
+    study: str,
+    *,
+    trial: tuple[int, ...],
+    quiet: bool,
+    keep_server: bool,
+    **where: Any,
+) -> None:
+    """Rerun failed trials of STUDY, reusing the steps that finished before the failure.
+
+    STUDY may be the name of a series, whose newest study is meant.
+    """
+    numbers = list(trial) or None
+    with existing_store(where["store"], where["database"]) as opened:
+        from prefect_tune.flows.reading.opened_study import study_or_newest
+        from prefect_tune.flows.reading.study_view import read_study
+
+        found = study_or_newest(opened, study)
+        study = found.name
+        if numbers is None and not found.failed():
+            echo(f"study {study} has no failed trials", err=True)
+            print_summary(read_study(opened, study), notes=True)
+            return
+
+    def prepare_study() -> "PreparedStudy":
+        from prefect_tune.flows.starting.prepare import prepare_retry
+
+        return prepare_retry(study, numbers, where)
+
+    def retry_study(prepared: "PreparedStudy") -> dict[str, Any]:
+        with quick_imports():
+            from prefect_tune.flows.starting.prepare import HANDOVER
+            from prefect_tune.flows.tune import retry as retry_flow
+
+        given = {"study": study, "trial": numbers, **where}
+        with HANDOVER.offered(given, prepared):
+            summary: dict[str, Any] = retry_flow(**given)
+        return summary
+
+    summary = run_flow(
+        prepare_study, retry_study, quiet=quiet, json_lines=False, keep_server=keep_server
+    )
+    print_result(summary)
+
+
+def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:
+    from prefect_tune.flows.options.values import parse_assignment
+    from prefect_tune.tasks.bad_input import BadInput
+
+    try:
+        return dict(map(parse_assignment, texts))
+    except ValueError as error:
+        raise BadInput(f"--option {error}") from None

@@ -1,0 +1,219 @@
+"""Commands on studies: `prefect-tune show`, `trials`, `report`, `study ls` and `study rm`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from prefect_tune.deployments.cli.completing import complete_files, complete_studies
+from prefect_tune.deployments.cli.options import reading_store
+from prefect_tune.deployments.cli.output import (
+    TABLES,
+    emit,
+    format_from_suffix,
+    print_json,
+    print_summary,
+    wants_json,
+    write_page,
+    write_table,
+)
+from prefect_tune.deployments.views.console import echo, echo_as_is
+from prefect_tune.flows.wording.text import shown
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.reading.opened_study import OpenedStudy
+    from prefect_tune.flows.results.built_pipeline import TrialOutput
+    from prefect_tune.storage.artifacts import ArtifactStore
+
+
+@click.command()
+@click.argument("study", shell_complete=complete_studies)
+@click.option("--trial", type=int, metavar="N", help="Explain trial N.")
+@click.option("--code", is_flag=True, help="Print Python code for the pipeline of trial N.")
+@click.option("--output", is_flag=True, help="Print the output of trial N (last 1 MB).")
+@reading_store
+def show(
+    store: "ArtifactStore", study: str, *, trial: int | None, code: bool, output: bool
+) -> None:
+    """Show the best pipeline, the trials and the cache savings of STUDY; or explain one trial.
+
+    \b
+    prefect-tune show responders --trial 12
+    prefect-tune show responders --trial 12 --code > pipeline.py
+    prefect-tune show responders --trial 12 --output
+    """  # noqa: D301 - click reads the backspace
+    if trial is None:
+        from prefect_tune.flows.reading.study_view import read_study
+        from prefect_tune.tasks.bad_input import BadInput
+
+        if code or output:
+            option = "code" if code else "output"
+            raise BadInput("it belongs to one trial", option=option, remedy="add --trial N")
+        print_summary(read_study(store, study), notes=True)
+    elif code:
+        from prefect_tune.flows.results.built_pipeline import pipeline_code
+
+        text = pipeline_code(store, study, trial, lambda note: echo(note, err=True))
+        document = {"study": study, "trial": trial, "code": text}
+        emit(lambda: document, lambda: echo_as_is(text, nl=False))
+    elif output:
+        from prefect_tune.flows.results.built_pipeline import trial_output
+        from prefect_tune.optimizers.converter import to_document
+
+        found = trial_output(store, study, trial)
+        emit(lambda: to_document(found), lambda: _print_output(found))
+    else:
+        _explain(store, study, trial)
+
+
+def _print_output(found: "TrialOutput") -> None:
+    """Print the output of a trial, with each state of a progress bar on its own line."""
+    if found.missing:
+        echo(found.missing, err=True)
+    if found.is_cut:
+        echo("earlier output was dropped", err=True)
+    if found.output:
+        lines = found.output.replace("\r\n", "\n").replace("\r", "\n")
+        echo_as_is(shown(lines), nl=not lines.endswith("\n"))
+
+
+def _explain(store: "ArtifactStore", study: str, number: int) -> None:
+    from prefect_tune.deployments.server.embedded import task_run_page
+    from prefect_tune.deployments.views.trial import print_trial
+    from prefect_tune.flows.reading.trial_detail import explained_trial
+
+    found = explained_trial(store, study, number)
+    page = task_run_page(found.moments.task_run_id if found.moments else None)
+    emit(
+        lambda: {**found.to_json(), "task_run_url": page},
+        lambda: print_trial(found, task_run=page),
+    )
+
+
+@click.command()
+@click.argument("study", shell_complete=complete_studies)
+@click.option("--failed", is_flag=True, help="List only failed trials, with their reasons.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="Write the trials as a table (.parquet or .csv).",
+    shell_complete=complete_files,
+)
+@reading_store
+def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None) -> None:
+    """List the trials of STUDY, or write them as a table.
+
+    The table has one row per trial and the columns of Optuna's `trials_dataframe`.
+    """
+    from prefect_tune.flows.reading.opened_study import open_study
+
+    if out is None:
+        _print_trials(open_study(store, study), failed=failed)
+        return
+    from prefect_tune.flows.results.trial_table import trial_table, writable
+    from prefect_tune.flows.starting.output_files import check_output
+
+    format_from_suffix(out, TABLES, "out")
+    check_output(out, store=store, studies=[study])
+    table = trial_table(store, study)
+    if failed:
+        table = table[table["state"] == "FAIL"]
+    write_table(writable(table), out)
+    emit(
+        lambda: {"study": study, "out": out, "rows": len(table), "columns": list(table)},
+        f"{len(table)} trials of {study} in {out}",
+    )
+
+
+def _print_trials(study: "OpenedStudy", *, failed: bool) -> None:
+    from prefect_tune.deployments.server.embedded import task_run_page
+    from prefect_tune.deployments.views.trial import first_trials, print_trials
+    from prefect_tune.flows.study.plan import documents_of
+
+    with documents_of(study.name):
+        trials = list(study.trials())
+        listed = [trial for trial in trials if trial.state == "failed"] if failed else trials
+        moments = study.moments() if failed and listed and not wants_json() else {}
+        pages = {number: task_run_page(of.task_run_id) for number, of in moments.items()}
+        emit(
+            lambda: [trial.to_json() for trial in listed],
+            lambda: print_trials(
+                listed,
+                study.plan.whole,
+                first=first_trials(trials),
+                links={number: page for number, page in pages.items() if page},
+                empty="no failed trials" if failed else "no trials",
+            ),
+        )
+
+
+@click.group()
+def study() -> None:
+    """Manage studies."""
+
+
+@study.command("ls")
+@reading_store
+def study_ls(store: "ArtifactStore") -> None:
+    """List studies, newest first. Damaged studies are reported on standard error."""
+    from prefect_tune.deployments.views.study import print_studies
+    from prefect_tune.flows.reading.study_view import read_study
+    from prefect_tune.storage.database import DatabaseDamaged
+    from prefect_tune.storage.ledger import Ledger
+
+    views = []
+    for name in Ledger(store.database).study_names():
+        try:
+            views.append(read_study(store, name))
+        except DatabaseDamaged as error:  # the others are listed
+            echo(f"{error}", err=True)
+    emit(lambda: [view.to_json() for view in views], lambda: print_studies(views))
+
+
+@study.command("rm")
+@click.argument("name", shell_complete=complete_studies)
+@reading_store
+def study_rm(store: "ArtifactStore", name: str) -> None:
+    """Remove a study, its trials, and the records that no other study uses."""
+    from prefect_tune.flows.reading.lookup import remove_study
+
+    records = remove_study(store, name)
+    emit(
+        lambda: {"study": name, "records": records},
+        f"removed study {name} and {len(records)} records that no other study uses",
+    )
+
+
+@click.command()
+@click.argument("study", shell_complete=complete_studies)
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="HTML file to write.  [default: STUDY.html]",
+    shell_complete=complete_files,
+)
+@reading_store
+def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
+    """Write a report of STUDY: one HTML file that needs no network.
+
+    The first screen shows the lines of `show` and the next commands. The sections below show the
+    loss over time, the quality of the model on the test rows, the model's codes, tried combinations
+    of algorithms, the importance of choices, times of steps, failures, constraints, partial
+    evaluations, the method's decisions, and a reproduction.
+
+    --json prints the same tables as JSON. A file is then written only with --out.
+    """
+    from prefect_tune.flows.reading.opened_study import open_study
+    from prefect_tune.flows.starting.output_files import check_output
+
+    open_study(store, study)
+    file = out or (None if wants_json() else f"{study}.html")
+    if file is not None:
+        check_output(file, store=store, studies=[study])
+    from prefect_tune.deployments.report.study_page import study_page
+    from prefect_tune.deployments.report.study_report import study_report
+
+    found = study_report(store, study)
+    if file is not None:
+        write_page(file, study_page(found), f"study {study}", is_silent=wants_json())
+    if wants_json():
+        print_json(found.to_json())

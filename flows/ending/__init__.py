@@ -1,0 +1,7 @@
+"""The end of a study: the final model and its test losses.
+
+- `final_model`: the choice of the model, its fit within the budget, and its record
+- `ensemble`: the choice of an ensemble on held-out rows
+- `refitting`: fits and scores as jobs of workers
+- `reevaluation`: finalists on a second split of the rows
+"""

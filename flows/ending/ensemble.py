@@ -1,0 +1,251 @@
+"""The choice of the final model's trials: one trial, or an ensemble by held-out predictions."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from time import monotonic, perf_counter
+
+import numpy as np
+
+from prefect_tune.flows.options.values import EnsembleKind, EnsembleRule
+from prefect_tune.flows.study.finalists import picks_single_trial
+from prefect_tune.flows.study.retention import BEST_OF_ENSEMBLES
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.wording.text import counted
+from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.files import StoreRefused
+from prefect_tune.storage.keys import predictions_record
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.ensembling.choosing import (
+    CANDIDATES,
+    MOST_PICKS,
+    ChoiceCosts,
+    FitLimit,
+    Kind,
+    best_kind,
+    bootstraps_for,
+    choose,
+    nested_losses,
+)
+from prefect_tune.tasks.ensembling.held_out import HeldOut
+from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.threads import one_thread
+
+_LOGGER = logging.getLogger(__name__)
+_STREAM = 0x656E7365
+"""Random stream of the study's seed, separate from all other draws."""
+MOST_REFITS = 3
+_LITTLE_SECONDS = 1.0
+"""Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time, or
+a negligible time if that is longer."""
+_FEW_ROWS = 30
+"""Minimum number of held-out rows; with fewer, the winners of bootstraps mean little."""
+
+Members = Sequence[tuple[Trial, float]]
+"""Trials of a model, and their weights."""
+
+
+@dataclass(frozen=True)
+class ChosenEnsemble:
+    """Members of the final model, and the loss of their ensemble on the held-out rows.
+
+    Attributes:
+        kind: Kind of the ensemble; `method` if the method chose the weights.
+        members: Trials with weights: the best trial alone, or several trials, heaviest first.
+        losses: Mean loss over the folds; for greedy selection, one loss per size from 1. Empty if
+            no ensemble was considered.
+        nested: Loss of each kind on rows it was not built on, if `auto` chose the kind.
+        notes: Notes on the choice for the user.
+    """
+
+    kind: str
+    members: tuple[tuple[Trial, float], ...]
+    losses: tuple[float, ...] = ()
+    nested: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def alone(cls, best: Trial, *notes: str) -> "ChosenEnsemble":
+        """Return one trial, with or without stored predictions."""
+        return cls("single", ((best, 1.0),), notes=notes)
+
+
+def ensemble_rule(study: Study) -> EnsembleRule | None:
+    """Return the user's rule for ensembles, or else the method's."""
+    declared, options = study.optimizer.method.ensemble, study.plan.options
+    if declared == "auto" and options.bounds:  # an ensemble would be slower and larger
+        declared = None
+    return options.ensemble or (EnsembleRule(declared) if declared else None)
+
+
+def choose_members(study: Study, best: Trial, seconds: float) -> ChosenEnsemble:
+    """Choose the members of the final model; on any error of a choice, the best trial alone."""
+    rule = ensemble_rule(study)
+    if picks_single_trial(study.plan, study.optimizer):
+        return ChosenEnsemble.alone(best)
+    if rule is None:
+        weights = study.optimizer.weights or {best.number: 1.0}
+        numbers = sorted(weights, key=lambda number: (-weights[number], number))
+        members = tuple((study.trials[number], weights[number]) for number in numbers)
+        return ChosenEnsemble("method" if len(members) > 1 else "single", members)
+    try:
+        with one_thread():
+            return choose_ensemble(study, best, rule.kind, rule.size, seconds=seconds)
+    except (StoreLost, StoreRefused):
+        raise
+    except Exception as error:  # of any kind, such as too little memory
+        _LOGGER.warning("no ensemble could be chosen", exc_info=True)
+        reason = masked(f"{type(error).__name__}: {error}".split("\n", 1)[0])
+        return ChosenEnsemble.alone(best, f"no ensemble could be chosen: {reason}")
+
+
+def choose_ensemble(
+    study: Study, best: Trial, kind: EnsembleKind, size: int | None = None, seconds: float = inf
+) -> ChosenEnsemble:
+    """Choose an ensemble of full trials that meet the constraints, by stored predictions.
+
+    Args:
+        study: The study.
+        best: The incumbent; it stays alone if it is a partial evaluation, because ensembles consist
+            of full trials.
+        kind: `single` for the best trial; `greedy` for greedy selection with replacement, or the
+            best trial if that is not better; `agnostic` for all trials by how often they win
+            bootstraps; `auto` for the kind with the best nested estimate.
+        size: Maximum picks of greedy selection, 32 by default, and at most the number of trials.
+        seconds: Time for the choice. If a choice among all candidates is predicted to take longer,
+            only half, a quarter, ... of them are considered, the best ones.
+
+    Raises:
+        TimeoutError: If the choice takes longer nevertheless.
+    """
+    feasible = study.optimizer.history.best(BEST_OF_ENSEMBLES)
+    if kind == "single":
+        return ChosenEnsemble.alone(best)
+    if not feasible or not best.query.is_full:
+        return ChosenEnsemble.alone(best, f"trial {best.number} is ahead of all full trials")
+    notes, candidates = [], feasible[: CANDIDATES if kind == "greedy" else None]
+    n = len(candidates)
+    while seconds < inf and n > 1 and choosing_seconds(study, kind, size, n) > seconds:
+        n //= 2
+    if n < len(candidates):
+        notes.append(f"too little time to choose from {len(candidates)} trials; using the best {n}")
+        if n == 1:
+            return ChosenEnsemble.alone(best, *notes)
+    until = monotonic() + seconds
+    trials, held_out = stored_predictions(study, candidates[:n])
+    held_out = replace(held_out, until=until)
+    if n_gone := n - len(trials):
+        notes.append(
+            f"{counted(n_gone, 'trial')} excluded from the ensemble: held-out predictions are "
+            "missing or damaged"
+        )
+    n_rows = sum(map(len, held_out.rows))
+    if kind != "greedy" and n_rows < _FEW_ROWS:
+        notes.append(
+            f"only {counted(n_rows, 'row')} held out: bootstraps need at least {_FEW_ROWS} to "
+            "tell which trial is the best"
+        )
+    if not trials:
+        return ChosenEnsemble.alone(best, *notes)
+    picks, bootstraps = min(size or MOST_PICKS, len(feasible)), _bootstraps(study)
+    limit: FitLimit | None = None
+    nested: Mapping[Kind, float] = {}
+    built: Kind = "single"
+    if kind != "auto":
+        built = kind
+    else:
+        fits = np.array([fold_seconds(trial) for trial in trials])
+        limit = FitLimit(fits, max(MOST_REFITS * fits[0], _LITTLE_SECONDS))
+        nested = nested_losses(held_out, picks, bootstraps, _seeds(study, 1), limit=limit)
+        if nested:
+            built = best_kind(nested)
+        else:
+            notes.append(
+                "too few held-out rows to compare kinds of ensembles on rows that none was built "
+                "on; using the best trial alone"
+            )
+    rng = np.random.default_rng(_seeds(study, 0))
+    choice = choose(built, held_out, picks, bootstraps, rng, limit=limit)
+    first = feasible[0].loss  # may have lost its predictions
+    is_better = first is None or choice.losses[-1] < first
+    found = ChosenEnsemble.alone(best)
+    if choice.kind != "single" and (choice.kind != "greedy" or is_better):
+        found = ChosenEnsemble(
+            choice.kind, tuple((trials[i], w) for i, w in choice.weights.items())
+        )
+    losses = choice.losses if found.kind != "single" or first is None else (first,)
+    return replace(
+        found, losses=losses, nested=dict[str, float](nested.items()), notes=tuple(notes)
+    )
+
+
+def choosing_seconds(
+    study: Study, kind: EnsembleKind, size: int | None, n: int | None = None
+) -> float:
+    """Return the predicted seconds of choosing an ensemble of n trials, by default all.
+
+    The prediction is based on times measured once, on the predictions of the best trial.
+    """
+    candidates = study.optimizer.history.best(BEST_OF_ENSEMBLES)
+    if kind == "single" or not candidates:
+        return 0.0
+    bootstraps = _bootstraps(study)
+    if study.choice_costs is None:
+        try:
+            with one_thread():
+                stored_predictions(study, candidates[:1])  # loads the data
+                begun = perf_counter()
+                _, held_out = stored_predictions(study, candidates[:1])
+                seconds = perf_counter() - begun
+                study.choice_costs = ChoiceCosts.measured(held_out, bootstraps, seconds)
+        except Exception:  # of any kind, such as too little memory; the choice reports it
+            study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0, 0.0)
+    n = len(candidates) if n is None else n
+    return study.choice_costs.seconds(kind, n, size or MOST_PICKS, bootstraps.n)
+
+
+def fold_seconds(trial: Trial) -> float:
+    """Return the estimated seconds of one fold on all rows."""
+    if trial.evaluation is None:
+        return 0.0
+    n_folds = max(1, len(trial.evaluation.fold_losses))
+    return trial.evaluation.cost_uncached_seconds / n_folds / trial.query.subset
+
+
+def _seeds(study: Study, use: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(study.problem.seed, spawn_key=(_STREAM, use))
+
+
+def _bootstraps(study: Study) -> Bootstraps:
+    """Return the bootstraps of the agnostic ensemble, with the size used in the search."""
+    wanted, searched = bootstraps_for(study.problem.find_metric()), study.optimizer.bootstraps
+    return wanted if searched is None else Bootstraps(wanted.n, searched.share)
+
+
+def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Trial], HeldOut]:
+    """Return the trials that have stored held-out predictions, and these predictions."""
+    dataset = load_dataset(study.store, study.problem.dataset)
+    split = load_split(study.store, study.problem.split)
+    sizes = [len(split.held_out(fold)) for fold in range(split.n_folds)]
+    found: list[tuple[Trial, tuple[Predictions, ...]]] = []
+    for trial in trials:
+        keys = () if trial.evaluation is None else trial.evaluation.predictions
+        try:
+            parts = [study.store.records.get(predictions_record(key)) for key in keys]
+        except RecordDamaged:
+            continue
+        held_out = tuple(Predictions(part["label"], part.get("score")) for part in parts)
+        if len(held_out) == len(sizes) and all(
+            part.belong_to(size, len(dataset.classes))
+            for part, size in zip(held_out, sizes, strict=True)
+        ):
+            found.append((trial, held_out))
+    metric = study.problem.find_metric()
+    of_trials = tuple(predictions for _, predictions in found)
+    return [trial for trial, _ in found], HeldOut(dataset, split, metric, of_trials)

@@ -1,0 +1,322 @@
+"""Final model of a study: refits the chosen trials on all training rows and scores the result."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+
+from prefect_tune.flows.ending.ensemble import (
+    MOST_REFITS,
+    ChosenEnsemble,
+    Members,
+    choose_members,
+    choosing_seconds,
+    ensemble_rule,
+    stored_predictions,
+)
+from prefect_tune.flows.ending.refitting import (
+    OutOfTime,
+    average_folds,
+    can_average_folds,
+    folds_of,
+    member_of,
+    refit_model,
+    refit_seconds,
+    score_model,
+    scoring_seconds,
+)
+from prefect_tune.flows.options.values import EnsembleRule
+from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
+from prefect_tune.flows.study.facts import (
+    Ensemble,
+    FailedRefit,
+    ModelCheck,
+    ModelFacts,
+    Replaced,
+    WeightedTrial,
+)
+from prefect_tune.flows.study.finalists import finalists_of, picks_single_trial, recheck_seconds
+from prefect_tune.flows.study.progress import Observer
+from prefect_tune.flows.study.study import Study, StudyFailed
+from prefect_tune.flows.wording.text import LossWords, counted, format_seconds
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.keys import model_record
+from prefect_tune.storage.masking import masked
+from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.objective.declaration import Usefulness
+from prefect_tune.tasks.objective.usefulness import is_useless, over_folds, rare_class, usefulness
+from prefect_tune.tasks.problem import StudyContext
+
+_AFTER_SECONDS = 2.0
+"""Seconds reserved for the summary and the end of the process, after fitting and scoring."""
+_GRACE_SECONDS = 3.0
+"""Seconds by which a refit may delay the end of the command."""
+_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE = 5.0, 1 / 20
+"""Refits up to these seconds, or this share of the budget if longer, have their time reserved."""
+_CHOICE_SHARE, _LEAST_CHOICE_SECONDS = 0.5, 1.0
+"""Largest share of the reserved time for re-evaluating finalists or choosing an ensemble, and the
+seconds that a choice may take even after the end of the budget."""
+_SCORED = 2
+"""Number of members whose scoring time is reserved."""
+_AVERAGING_SECONDS = 1.0
+"""Seconds reserved for averaging the models of the folds after a refit that took too long."""
+_HOPE = 1.25
+"""Largest predicted time of a refit that starts, as a multiple of the time left. A running refit is
+stopped when it is about to exceed the time left."""
+_MOST_OTHERS = 3
+"""Number of trials that are refitted in turn if the chosen ones cannot be the model."""
+
+
+def fit_final_model(
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    observer: Observer,
+    seconds_left: Callable[[], float] = lambda: inf,
+) -> None:
+    """Fit and store the incumbent or an ensemble, then score it; skip finished parts.
+
+    If the choice cannot be refitted, stored and read back, the next best trials are tried. If a
+    refit would take too long, the models of the folds are averaged (see `can_average_folds`), or
+    else the refit exceeds its time. No choice depends on the test rows: a failure while scoring
+    leaves the stored model in place. Raises `StudyFailed` if nothing was evaluated, or no trial can
+    be refitted, and `StoreLost` if the store becomes unusable.
+    """
+    best, left = _incumbent(study), seconds_left()
+    for_fit = (1 - _CHOICE_SHARE) * left  # a longer refit must not leave the choice without time
+    after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
+    choice = choose_members(study, best, seconds=max(left - after, _LEAST_CHOICE_SECONDS))
+    ending = _Ending(study, running, context, observer, seconds_left)
+    if not _is_fitted(study, choice):
+        study.record(replace(study.facts, model=ending.model(choice)))
+    if not study.facts.model.is_scored:
+        study.record(replace(study.facts, model=ending.score()))
+
+
+def ending_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
+    """Return the predicted seconds after the search: re-evaluation, final model and its scores.
+
+    An ensemble is assumed to cost a fixed multiple of the best trial. To stay within
+    `most_seconds`, the models of the folds are averaged.
+    """
+    plan, optimizer = study.plan, study.optimizer
+    if picks_single_trial(plan, optimizer):
+        choice = recheck_seconds(finalists_of(plan, optimizer, n_slots), n_slots)
+    else:
+        rule = ensemble_rule(study) or EnsembleRule("single")
+        choice = choosing_seconds(study, rule.kind, rule.size)
+    choice = min(choice, _CHOICE_SHARE * most_seconds)
+    return choice + _fitting_seconds(study, n_slots, most_seconds - choice)
+
+
+def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
+    """Return the predicted seconds of the final model and its scores, up to `most_seconds`.
+
+    A short refit is always included.
+    """
+    best, plan = study.incumbent, study.plan
+    if best is None:
+        return _AFTER_SECONDS
+    members = [best] * (1 if picks_single_trial(plan, study.optimizer) else MOST_REFITS)
+    n_scorings = 1 if plan.options.series is None else 2  # one more to compare with the champion
+    scoring = n_scorings * scoring_seconds(study, members[:_SCORED])
+    around = min(_AFTER_SECONDS + scoring, most_seconds)
+    short = max(_SHORT_REFIT_SECONDS, _SHORT_REFIT_SHARE * (plan.options.budget or 0.0))
+    room, needed = max(most_seconds - around, short), refit_seconds(study, members, n_slots)
+    if needed > room and can_average_folds(study, [best]):
+        return around + _AVERAGING_SECONDS
+    return around + min(needed, room)
+
+
+def _incumbent(study: Study) -> Trial:
+    """Return the incumbent; raise `StudyFailed` with the reason if there is none."""
+    if study.incumbent is not None:
+        return study.incumbent
+    if missed := nearest_miss(study):
+        study.record(replace(study.facts, model=ModelFacts()))
+        raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
+    raise StudyFailed(
+        f"study {study.name!r} ended without a model because no trial was evaluated: "
+        f"{most_frequent_failure(study)}"
+    )
+
+
+def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
+    """Return whether the stored model is this choice, or has replaced it under the same limits."""
+    model, trials = study.facts.model, tuple(trial.number for trial, _ in choice.members)
+    is_same = model.members == _weights(choice.members)
+    if model.instead_of is not None and model.limits == _limits(study):
+        is_same = is_same or model.instead_of.trials == trials
+    is_whole = study.store.records.is_whole(model_record(study.name))
+    return is_same and not model.is_of_folds and is_whole
+
+
+def _limits(study: Study) -> tuple[float, int | None]:
+    limits = study.plan.trial_limits()
+    return limits.seconds, limits.memory_bytes
+
+
+def _weights(members: Members) -> tuple[WeightedTrial, ...]:
+    return tuple(WeightedTrial(trial.number, weight) for trial, weight in members)
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """The end of a study; the fields are the arguments of `fit_final_model`."""
+
+    study: Study
+    running: DaskTrials
+    context: StudyContext
+    observer: Observer
+    seconds_left: Callable[[], float]
+
+    def model(self, choice: ChosenEnsemble) -> ModelFacts:
+        """Fit and store the choice, or the first of the next best trials that can be the model."""
+        self._note(choice)
+        failures: list[FailedRefit] = []
+        for candidate in (choice, *map(ChosenEnsemble.alone, _others(self.study, choice))):
+            numbers = tuple(trial.number for trial, _ in candidate.members)
+            if failures:
+                self.observer.note(f"{failures[-1].reason}; trying trial {numbers[0]} instead")
+            try:
+                seconds, is_of_folds = self._fit(candidate.members)
+            except RefitFailed as failure:
+                failures.append(FailedRefit(numbers, masked(str(failure))))
+                continue
+            done = "averaged" if is_of_folds else "fitted"
+            self.observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
+            weights = _weights(candidate.members)
+            ensemble: Ensemble | None = None
+            if len(weights) > 1 or candidate.losses:
+                ensemble = Ensemble(candidate.kind, weights, candidate.losses, candidate.nested)
+            replaced: Replaced | None = None
+            if failures:
+                replaced = Replaced(failures[0].trials, failures[0].reason, tuple(failures))
+            return ModelFacts(
+                members=weights,
+                ensemble=ensemble,
+                is_of_folds=is_of_folds,
+                refit_seconds=seconds,
+                instead_of=replaced,
+                limits=_limits(self.study),
+            )
+        raise StudyFailed(
+            f"study {self.study.name!r} ended without a model: "
+            f"{counted(len(failures), 'refit')} failed; {failures[0].reason}. Its trials are kept, "
+            "and the same command tries again"
+        )
+
+    def _note(self, choice: ChosenEnsemble) -> None:
+        """Report the choice, and why it is not what the user may expect."""
+        study, rule, is_ensemble = self.study, ensemble_rule(self.study), len(choice.members) > 1
+        trial, _ = choice.members[0]
+        notes = list(choice.notes)
+        if rule is not None and rule.kind != "single" and choice.losses and not is_ensemble:
+            notes.append(f"model: trial {trial.number} (no ensemble scored better)")
+        if is_ensemble and study.plan.options.bounds:
+            notes.append("each member meets the constraints, but the ensemble is slower and larger")
+        if not trial.query.is_full and study.optimizer.history.incumbent is None:
+            part = f"trial {trial.number} ({study.plan.whole.part(trial.query.to_json())})"
+            notes.append(f"no full evaluation qualifies; the best partial one is {part}")
+        what = counted(len(choice.members), "member") if is_ensemble else f"trial {trial.number}"
+        for text in (*notes, f"fitting {what} on all training rows"):
+            self.observer.note(text)
+
+    def _fit(self, members: Members) -> tuple[float, bool]:
+        """Fit and store a model, or the mean of the fold models if the time is too short.
+
+        Returns the seconds, and whether the model is a mean; raises `RefitFailed` or `StoreLost`.
+        """
+        study, trials = self.study, [trial for trial, _ in members]
+        fit = partial(refit_model, study, self.running, self.context, members)
+        if self.seconds_left() == inf or not can_average_folds(study, trials):
+            return fit(), False
+        after_seconds = _AFTER_SECONDS + scoring_seconds(study, trials) - _GRACE_SECONDS
+        needed = refit_seconds(study, trials, self.running.n_slots)
+
+        def check() -> None:
+            if self.seconds_left() < after_seconds + _AVERAGING_SECONDS:
+                raise OutOfTime
+
+        reason = "it took longer than expected"
+        if needed > (self.seconds_left() - after_seconds) * _HOPE:
+            reason = f"a refit takes about {format_seconds(needed)}"
+        else:
+            with suppress(OutOfTime):
+                return fit(check), False
+        try:
+            seconds = average_folds(self.running, self.context, members)
+        except RefitFailed as failure:  # the cache has lost a model
+            self.observer.note(f"{failure}; fitting on all training rows instead, in longer time")
+            return fit(), False
+        self.observer.note(
+            f"too little time to fit on all training rows ({reason}): the model averages the fold "
+            f"models; the next run of study {study.name} refits it on all rows"
+        )
+        return seconds, True
+
+    def score(self) -> ModelFacts:
+        """Score the stored model on the test rows; for an ensemble, also the best trial alone."""
+        study, facts, best = self.study, self.study.facts.model, self.study.incumbent
+        model = alone = score_model(self.running, self.context)
+        is_tested = model.loss is not None or model.undefined
+        if len(facts.members) > 1 and best is not None and is_tested:
+            member = folds_of(best) if facts.is_of_folds else member_of(study, best)
+            alone = score_model(self.running, self.context, member)
+        losses = LossWords(study.plan.metric)
+        if is_tested:
+            undefined = f"is undefined: {model.undefined}"
+            found = undefined if model.loss is None else losses.of(model.loss)
+            self.observer.note(f"{losses.name} on the test rows {found}")
+        return replace(
+            facts,
+            is_scored=model.is_final and alone.is_final,
+            usefulness=_usefulness(study, model.usefulness),
+            test_loss=model.loss,
+            equal_rows=model.equal,
+            test_loss_undefined=model.undefined or None,
+            single_best_test_loss=alone.loss,
+            single_best_test_loss_undefined=alone.undefined or None,
+        )
+
+
+def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
+    """Return the next best trials, one per configuration; those with other pipelines come first."""
+    history, is_single = study.optimizer.history, len(choice.members) == 1
+    first = choice.members[0][0] if is_single else study.incumbent
+    ranked, paths = dict[Configuration, Trial](), dict[tuple[str, ...], Trial]()
+    for trial in (first, *history.best(len(history.complete)), *history.partial):
+        if trial and ranked.setdefault(trial.query.configuration, trial) is trial:
+            paths.setdefault(trial.query.configuration.path, trial)
+    others = [*ranked.values()][is_single:]
+    others.sort(key=lambda trial: paths[trial.query.configuration.path] is not trial)
+    return others[:_MOST_OTHERS]
+
+
+def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:
+    """Return the comparison of the model with a constant.
+
+    The incumbent's predictions of the held-out rows add to the evidence of the test rows.
+    """
+    incumbent = [] if study.incumbent is None else [study.incumbent]
+    _, held_out = stored_predictions(study, incumbent)
+    dataset, split = held_out.dataset, held_out.split
+    folds = [
+        usefulness(dataset, split, held_out.metric, rows, predictions)
+        for of_trial in held_out.predictions
+        for rows, predictions in zip(held_out.rows, of_trial, strict=True)
+    ]
+    over = over_folds(folds, study.n_begun)
+    check, rare = test or over, rare_class(dataset, split)
+    if check is None:
+        return None
+    return ModelCheck(
+        **to_document(check),
+        rows="held-out" if test is None else "test",
+        is_useless=is_useless(test, over),
+        rare_class=None if rare is None else str(dataset.classes[rare]),
+    )

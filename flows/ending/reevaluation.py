@@ -1,0 +1,135 @@
+"""Re-evaluates the finalists on a second split of the rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from prefect_tune.flows.study.facts import Recheck, best_recheck
+from prefect_tune.flows.study.finalists import finalists_of
+from prefect_tune.flows.study.lease import study_lease
+from prefect_tune.flows.study.progress import Observer
+from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.wording.text import LossWords
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers.trials.outcome import Evaluation
+from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.keys import predictions_record
+from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.forward_split import another_split
+from prefect_tune.tasks.data.split import import_split, load_split
+from prefect_tune.tasks.prefect_tasks import evaluate
+from prefect_tune.tasks.problem import StudyContext
+
+_TIMES_BEFORE = 2.0
+"""Time limit of a finalist as a multiple of its earlier cost. It applies if it exceeds the trial
+limit and the user has set no limit."""
+
+
+class _TimeSpent(Exception):  # noqa: N818 - the name states the condition
+    """The study has no time left."""
+
+
+def recheck_finalists(
+    study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+) -> None:
+    """Re-evaluate the finalists on another split, unless done before, and report the choice.
+
+    A finalist that fails on the other split cannot replace the best trial. If the time is too
+    short, only the finalists evaluated so far are compared. If the best trial is not among these,
+    it stays the choice. Raises `StoreLost` if the store becomes unusable.
+    """
+    few = finalists_of(study.plan, study.optimizer, running.n_slots)
+    known = {recheck.trial: recheck for recheck in study.facts.rechecks}
+    if new := [trial for trial in few if trial.number not in known]:
+        listed = ", ".join(str(trial.number) for trial in new)
+        observer.note(f"re-evaluating the best trials on another split of the rows: {listed}")
+        try:
+            for recheck in _rechecks(study, running, context, new):
+                known[recheck.trial] = recheck
+                study.record(replace(study.facts, rechecks=tuple(known.values())))
+        except (_TimeSpent, BadInput) as reason:
+            observer.note(f"the re-evaluation ended early: {reason}")
+    finalists = tuple(known[trial.number] for trial in few if trial.number in known)
+    if len(finalists) < 2 or finalists[0].trial != few[0].number:
+        study.record(replace(study.facts, finalists=()))
+        return
+    study.record(replace(study.facts, finalists=finalists))
+    losses, first, chosen = LossWords(study.plan.metric), finalists[0], best_recheck(finalists)
+    if first.recheck_loss is None:
+        text = f"trial {first.trial} failed on the other split and stays the choice"
+    elif chosen == first:
+        text = f"trial {first.trial} stays the best: {losses.named(first.mean)} over both splits"
+    else:
+        text = (
+            f"trial {chosen.trial} is better over both splits: {losses.named(chosen.mean)}, "
+            f"trial {first.trial} {losses.of(first.mean)}"
+        )
+    observer.note(text)
+
+
+def _rechecks(
+    study: Study, running: DaskTrials, context: StudyContext, trials: Sequence[Trial]
+) -> Iterator[Recheck]:
+    """Yield trials with their losses on another split, until time is up."""
+    problem, store, options = study.problem, study.store, study.plan.options
+    dataset = load_dataset(store, problem.dataset)
+    split = another_split(dataset, load_split(store, problem.split))
+    elsewhere = replace(problem, split=import_split(split, store))
+    store.records.link(elsewhere.records, study.name)
+    context = replace(context, problem=elsewhere, quantities=(), bootstraps=None)
+    limit_seconds = study.plan.trial_limits().seconds
+    if options.trial_timeout is None:
+        before = [t.evaluation.cost_uncached_seconds for t in trials if t.evaluation is not None]
+        limit_seconds = max(limit_seconds, _TIMES_BEFORE * max(before))
+
+    def check() -> None:
+        if options.budget is not None and study.seconds() > options.budget:
+            raise _TimeSpent("time budget used")
+
+    at_once = max(running.n_slots, 1)  # all workers may be temporarily gone
+    evaluated = partial(_evaluated, running, context, limit_seconds, check)
+    for start in range(0, len(trials), at_once):
+        batch = trials[start : start + at_once]
+        for trial, found in zip(batch, evaluated(batch), strict=True):
+            loss: float | None = None
+            if found is not None:
+                loss = found.loss
+                made = map(predictions_record, found.predictions)  # no ensemble uses them
+                store.records.release(study.name, list(made), study_lease(study.name))
+            if trial.loss is not None:
+                yield Recheck(trial.number, trial.loss, loss)
+
+
+def _evaluated(
+    running: DaskTrials,
+    context: StudyContext,
+    limit_seconds: float,
+    check: Callable[[], None],
+    trials: Sequence[Trial],
+) -> list[Evaluation | None]:
+    """Evaluate trials at once, and one by one if that fails; None for those that fail alone."""
+    given = {"context": context, "report": "trial", "limit_seconds": limit_seconds}
+    jobs = [
+        Job(
+            evaluate,
+            {"number": trial.number, "query": trial.query.to_json(), **given},
+            f"re-evaluation of trial {trial.number}",
+        )
+        for trial in trials
+    ]
+    try:
+        outcomes = running.run_all(jobs, limit_seconds=limit_seconds, check=check)
+    except StoreLost:
+        raise
+    except (RuntimeError, TimeoutError, MemoryError):  # an exceeded limit, or a dead process
+        if len(trials) == 1:
+            return [None]
+        alone = partial(_evaluated, running, context, limit_seconds, check)
+        return [found for trial in trials for found in alone([trial])]
+    for outcome in outcomes:
+        if outcome.lost:
+            raise StoreLost(outcome.lost)
+    return [outcome.evaluation for outcome in outcomes]

@@ -1,0 +1,89 @@
+"""Flows that can be called inside a running event loop, such as a notebook's."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
+from os import PathLike, fspath
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from prefect import Flow
+
+from prefect_tune.flows.running.interrupts import INTERRUPTED
+from prefect_tune.storage.masking import without_signature
+from prefect_tune.tasks.bad_input import errors_for_caller
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class LoopSafeFlow(Flow[P, Result]):
+    """A flow that can be called inside a running event loop."""
+
+    if not TYPE_CHECKING:  # its parameters and result are those that Prefect declares
+
+        @errors_for_caller()
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            """Call the flow; errors name Python parameters instead of options."""
+            kwargs = {name: plain(value) for name, value in kwargs.items()}
+            return apart_from_loop(partial(super().__call__, *map(plain, args), **kwargs))
+
+    def validate_parameters(self, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Validate parameters; paths become texts, and web addresses lose their signatures."""
+        return super().validate_parameters({n: plain(v) for n, v in parameters.items()})
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as Prefect may store it: a path as text, an address without signature."""
+    value = fspath(value) if isinstance(value, PathLike) else value
+    return without_signature(value) if isinstance(value, str) else value
+
+
+def loop_safe_flow(
+    name: str,
+) -> Callable[[Callable[P, Result]], LoopSafeFlow[P, Result]]:
+    """Return a decorator that makes functions flows which can be called inside an event loop."""
+
+    def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
+        return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False, retries=0)
+
+    return made
+
+
+def apart_from_loop(work: Callable[[], Result]) -> Result:
+    """Do work in this thread, or in a new thread if this one runs an event loop.
+
+    An interrupt of this thread ends the study in the other thread where it next waits for workers,
+    usually within half a second.
+    """
+    if not _runs_loop():
+        return work()
+    interrupted, outcome = Event(), Future[Result]()
+    context = copy_context()
+
+    def followed() -> None:
+        INTERRUPTED.set(interrupted)
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # raised again in the waiting thread
+            outcome.set_exception(error)
+
+    thread = Thread(target=context.run, args=(followed,), name="study")
+    try:
+        thread.start()
+        return outcome.result()
+    except KeyboardInterrupt:
+        interrupted.set()
+        if thread.is_alive():
+            thread.join()  # it requeues its trials
+        raise
+
+
+def _runs_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,267 @@
+"""Prepares a study: checks all input, then enters the study in the ledger.
+
+A command prepares before its flow run begins and hands the result to the flow.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import chain, count
+from multiprocessing import current_process
+from statistics import fmean
+from time import monotonic
+from typing import Any
+from unicodedata import combining, normalize
+
+from sqlalchemy.engine import Connection
+
+from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.options.store_location import store_address
+from prefect_tune.flows.reading.opened_study import study_or_newest
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.starting.handover import Handover
+from prefect_tune.flows.starting.request import StudyRequest, unfollowed_code
+from prefect_tune.flows.starting.resolve import NewStudy, resolve
+from prefect_tune.flows.starting.resume import check_options_known, merged, resume
+from prefect_tune.flows.starting.study_input import InputReader, Note
+from prefect_tune.flows.study.facts import StudyFacts
+from prefect_tune.flows.study.lease import HANDOVER_SECONDS, check_not_busy, wait_until_free
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.optimizers.trials.objective import PortableSeconds
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.database import DatabaseDamaged
+from prefect_tune.storage.ledger import Ledger
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.problem import Problem, open_store
+
+
+@dataclass(frozen=True)
+class PreparedStudy:
+    """A study in the ledger, ready to run.
+
+    Attributes:
+        notes: Notes on the data and on decisions, for the user.
+        since: Reading of `time.monotonic` from which the budget counts.
+        is_compared: Whether it is one of several studies of a comparison that run at once, each
+            with one worker and a cache area of its own. `workers` is the number of these studies.
+    """
+
+    name: str
+    plan: StudyPlan
+    store: ArtifactStore
+    notes: tuple[Note, ...] = ()
+    since: float = field(default_factory=monotonic)
+    is_compared: bool = False
+
+    @property
+    def title(self) -> str:
+        """Human-readable name."""
+        return f"study {self.name}"
+
+    @property
+    def again(self) -> str:
+        """Option that resumes the study."""
+        return f"--study {self.name}"
+
+    @property
+    def options(self) -> StudyOptions:
+        """Options of the study and of the session."""
+        return self.plan.options
+
+    def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters of `tune` with the name of the study."""
+        return {**parameters, "study": self.name}
+
+    def release(self) -> None:
+        """Release what the study holds until its flow run has ended: here nothing."""
+
+    def finished(self) -> dict[str, Any] | None:
+        """Return the summary if the study is complete."""
+        view = read_study(self.store, self.name)
+        return view.to_json() if view.state == "complete" else None
+
+
+FirstEvents = list[tuple[str, Mapping[str, Any]]]
+"""Kinds and bodies of the events that a study begins with."""
+BeginStudy = Callable[[StudyPlan], tuple[FirstEvents, Callable[[Connection], None]]]
+"""Returns the first events of a new study, and what changes in the transaction that enters it."""
+HANDOVER: Handover[PreparedStudy] = Handover()
+"""Passes a study from `run`, `retry` and callers with a DataFrame to their flows."""
+
+
+def prepare(
+    request: StudyRequest,
+    store: ArtifactStore,
+    default_name: str | None = None,
+    reader: InputReader = InputReader(),  # noqa: B008 - frozen
+    *,
+    is_compared: bool = False,
+    flow_run_id: str | None = None,
+    fixed_test: tuple[str, ...] | None = None,
+    begin: BeginStudy = lambda _: ([], lambda _: None),
+) -> PreparedStudy:
+    """Read and check the input, and enter the study in the ledger or find it there.
+
+    By default, a new study is named after data, method and time. A study in a comparison ignores
+    earlier studies. `flow_run_id` is None for a command, which prepares before its flow run.
+    `fixed_test` is as for `resolve`, and `begin` is called before a new study is entered.
+    Raises `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
+    """
+    since = monotonic()
+    if current_process().daemon and request.options.dask is None:
+        raise BadInput(
+            "this process is a daemon, as in multiprocessing.Pool, and daemons start no workers",
+            remedy="use concurrent.futures.ProcessPoolExecutor, or name a Dask scheduler (--dask)",
+        )
+    name = request.options.study or default_name
+
+    def resumed() -> tuple[StudyPlan, list[Note]] | None:
+        return _resumed(request, store, name, reader, flow_run_id)
+
+    entered = resumed()
+    if entered is None:
+        new = _resolved(request, store, reader, is_compared, fixed_test)
+        # If another process has just taken the name, its study is resumed.
+        entered = _entered(new, store, name, begin, flow_run_id) or resumed()
+    if entered is None:
+        raise BadInput(f"study {name!r} was removed while it was being started")
+    plan, notes = entered
+    if unfollowed := unfollowed_code(plan.problem.behind, plan.options):
+        plan = replace(plan, options=replace(plan.options, no_cache=True))
+        text = f"the cache is off because some code cannot be tracked: {', '.join(unfollowed)}"
+        notes.append(Note(text, "no_cache"))
+    if request.options.cache_budget is not None:
+        store.set_budget(request.options.cache_budget)
+    return PreparedStudy(plan.options.study or "", plan, store, tuple(notes), since)
+
+
+def _resumed(
+    request: StudyRequest,
+    store: ArtifactStore,
+    name: str | None,
+    reader: InputReader,
+    flow_run_id: str | None,
+) -> tuple[StudyPlan, list[Note]] | None:
+    """Return the plan of a study in the ledger and notes; None if there is no such study."""
+    stored = None if name is None else Ledger(store.database).study(name)
+    if stored is None:
+        return None
+    if flow_run_id is not None and StudyPlan.from_stored(stored).flow_run_id == flow_run_id:
+        wait_until_free(store, stored.name, HANDOVER_SECONDS)
+    check_not_busy(store, stored.name)
+    return resume(stored, request, store, reader, flow_run_id)
+
+
+def _resolved(
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    is_compared: bool,
+    fixed_test: tuple[str, ...] | None,
+) -> NewStudy:
+    """Return a new study, whose data is imported."""
+    if request.options.input is not None:
+        raise BadInput(
+            "a new study has no stored copy",
+            option="input",
+            value=request.options.input,
+            remedy="name an existing study or comparison, or omit the option",
+        )
+    new = resolve(request, store, reader, fixed_test)
+    new.import_into(store)
+    if is_compared:
+        return new
+    known = _earlier_seconds(Ledger(store.database), new.plan.problem.space_digest)
+    return replace(new, plan=replace(new.plan, earlier_seconds=known))
+
+
+def _entered(
+    new: NewStudy,
+    store: ArtifactStore,
+    name: str | None,
+    begin: BeginStudy,
+    flow_run_id: str | None,
+) -> tuple[StudyPlan, list[Note]] | None:
+    """Enter a new study in the ledger; return its plan and notes, or None if the name is taken."""
+    plan, ledger = replace(new.plan, flow_run_id=flow_run_id), Ledger(store.database)
+    events, also = begin(plan)
+    documents = plan.problem.to_json(), plan.to_json(), events, also
+    for each in (name,) if name else _default_names(plan):
+        if ledger.create_study(each, *documents):
+            store.records.link(plan.problem.records, each)
+            return replace(plan, options=replace(plan.options, study=each)), list(new.notes)
+    return None
+
+
+def prepare_retry(
+    study: str, trials: Sequence[int] | None, parameters: Mapping[str, Any]
+) -> PreparedStudy:
+    """Find a study and check that its failed trials (all by default) can be rerun.
+
+    `study` may name a series, whose newest study is meant. `parameters` are as for `tune`; None
+    keeps the study's value or the default. Raises `UnknownName`, `BadInput` or `StoreRefused` if
+    the study or a failed trial does not exist, or another process runs the study.
+    """
+    given = StudyOptions.parse(parameters)
+    opened = open_store(store_address(given.store, given.database))
+    found = study_or_newest(opened, study)
+    study, plan, failed = found.name, found.plan, found.failed()
+    check_not_busy(opened, study)
+    for number in trials or ():
+        if number not in failed:
+            raise BadInput(
+                f"trial {number} of study {study!r} has not failed; failed ones: "
+                f"{', '.join(map(str, failed)) or 'none'}"
+            )
+    check_options_known(study, plan)
+    no_cache = plan.options.no_cache  # `retry` has no such option
+    options = replace(merged(plan.options, given), study=study, no_cache=no_cache)
+    return PreparedStudy(study, replace(plan, options=options), opened)
+
+
+_EARLIER_STUDIES, _EARLIER_READ = 5, 20
+"""Number of earlier studies used, and number of newest studies searched for them."""
+
+
+def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds, ...]:
+    """Return the mean seconds of each algorithm in the last studies of the same space."""
+    known: list[Sequence[PortableSeconds]] = []
+    for name in ledger.study_names()[:_EARLIER_READ]:
+        stored = ledger.study(name)
+        with suppress(DatabaseDamaged), documents_of(name):
+            if stored and Problem.from_json(stored.problem).space_digest == space_digest:
+                known.append(StudyFacts.from_stored(stored).algorithm_seconds)
+    found = defaultdict[tuple[str, str], list[tuple[float, float | None]]](list)
+    for step, algorithm, fit, held_out in chain(*list(filter(None, known))[:_EARLIER_STUDIES]):
+        found[step, algorithm].append((fit, held_out))
+    means = []
+    for pair, seconds in found.items():
+        held = [of_held_out for _, of_held_out in seconds if of_held_out is not None]
+        means.append((*pair, fmean(fit for fit, _ in seconds), fmean(held) if held else None))
+    return tuple(means)
+
+
+def study_name_from(text: str) -> str:
+    """Return a text as the beginning of a study's name, which `--study` accepts."""
+    bare = "".join(c for c in normalize("NFKD", text) if not combining(c))  # accents dropped
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", bare)
+    return plain.lstrip("._-")[:50] or "data"
+
+
+def name_of_flow_run(store: ArtifactStore, flow_run: str, flow_run_id: str) -> str:
+    """Return the name of a study of a deployment: its flow run's, with an id if that is taken."""
+    name, ledger = study_name_from(flow_run), Ledger(store.database)
+    with_id, stored = f"{name}-{flow_run_id[:8]}", ledger.study(name)
+    is_taken = stored is not None and StudyPlan.from_stored(stored).flow_run_id != flow_run_id
+    return with_id if is_taken or ledger.study(with_id) else name
+
+
+def _default_names(plan: StudyPlan) -> Iterator[str]:
+    """Yield names for an unnamed study, because others may start in the same second."""
+    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    name = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
+    yield name
+    yield from (f"{name}-{number}" for number in count(2))

@@ -1,0 +1,359 @@
+"""A new study: reads the input, checks options and resolves omitted ones."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.starting.request import StudyRequest
+from prefect_tune.flows.starting.start import known_configurations
+from prefect_tune.flows.starting.study_input import (
+    InputReader,
+    Note,
+    find_metric,
+    read_input,
+)
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.replayed import study_objective
+from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.race_rules import is_large
+from prefect_tune.optimizers.racing import Racing
+from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, make_optimizer, method_named
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.modern import portfolio_of
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset
+from prefect_tune.tasks.data.forward_split import holdout_share, study_split
+from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns
+from prefect_tune.tasks.data.split import LEARN, TEST, Split, import_split
+from prefect_tune.tasks.objective.constraint import check_constraints
+from prefect_tune.tasks.objective.declaration import QuantityBound
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.usefulness import rare_class
+from prefect_tune.tasks.plugins import used_plugins
+from prefect_tune.tasks.problem import Problem, algorithm_ids
+
+_DEFAULT_FOLDS: int = OPTIONS["folds"].standard
+_SHOWN_MODELS = 6
+_SHOWN_CLASSES = 5
+_DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
+"""Default stop rule for the demo cohort."""
+
+
+@dataclass(frozen=True)
+class NewStudy:
+    """A study that is checked and not yet in the ledger."""
+
+    plan: StudyPlan
+    dataset: Dataset
+    split: Split
+    notes: tuple[Note, ...]
+
+    def import_into(self, store: ArtifactStore) -> None:
+        """Store the data and the split."""
+        import_dataset(self.dataset, store)
+        import_split(self.split, store)
+
+
+def resolve(
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    fixed_test: tuple[str, ...] | None = None,
+) -> NewStudy:
+    """Read the input, check the options of a new study, and resolve omitted ones.
+
+    With `fixed_test`, a hash of these columns fixes the test rows (see `row_ids`); an empty tuple
+    stands for the columns of this data set. Nothing is stored. Raises `BadInput` or `UnknownName`
+    if an option cannot be used.
+    """
+    given = request.options
+    method = given.method or DEFAULT_METHOD
+    found = read_input(request, reader)
+    dataset, space = found.dataset, found.space
+    given = _with_split(given, dataset)
+    fixed_test = _fixed_test(given, dataset, fixed_test)
+    split = split_of(given, dataset, fixed_test)
+    check_constraints(given.bounds, dataset, split)
+    metric, notes = find_metric(request, dataset, dataset.y[split.is_training])
+    limits = tuple(bounded.constraint for bounded in given.bounds)
+    objective = study_objective(
+        metric, dataset, split, space, constraints=limits, epochs=given.epochs
+    )
+    optimizer = check_method(method, given.option, space, objective)
+    race = _is_raced(given, optimizer)
+    start = _start(given, optimizer, store)
+    optimizer = _with_start(optimizer, race, start)
+    trials, seconds = stop_rule(given)
+    used = {
+        "method": method,
+        "metric": metric.name,
+        "space": found.space_name,
+        "format": dataset.format,
+    }
+    texts = {} if given.series is None else dict(request.texts) | dict(dataset.texts)
+    plan = StudyPlan(
+        options=replace(
+            given,
+            space=found.space_name,
+            method=method,
+            metric=metric.name,
+            constraint=given.bounds,
+            race=race,
+            seed=split.seed,
+            trials=trials,
+            budget=seconds,
+        ),
+        data_name=dataset.name,
+        problem=Problem(
+            dataset=dataset.digest(),
+            split=split.digest(),
+            space=found.space_name,
+            space_digest=space.digest,
+            algorithms=algorithm_ids(space),
+            metric=metric.name,
+            seed=split.seed,
+            space_code=request.space_code,
+            positive=metric.positive,
+            plugins=used_plugins(used),
+            behind=request.behind,
+        ),
+        chance_loss=objective.chance,
+        predicts=request.source.predicts,
+        aside=request.source.aside,
+        fixed_test=fixed_test,
+        texts=tuple(texts.items()),
+        start_configurations=tuple(configuration.to_json() for configuration in start),
+    )
+    if given.holdout and request.options.holdout is None:
+        text = f"the data is large: one holdout of {given.holdout:.1%} of the training rows"
+        text += f" replaces {_DEFAULT_FOLDS} folds (override with --folds)"
+        notes.append(Note(text, "holdout"))
+    notes += [
+        *_repeated_notes(dataset, split),
+        *_rare_notes(dataset, split),
+        *_metric_notes(dataset, split, metric),
+        *found.notes,
+        *_constraint_notes(given.bounds, dataset, method),
+        *_partial_notes(plan, optimizer),
+        *_epoch_notes(plan, space, objective),
+    ]
+    return NewStudy(plan, dataset, split, tuple(notes))
+
+
+def check_method(
+    method: str, options: Mapping[str, Any], space: Space, objective: Objective
+) -> Optimizer:
+    """Check a method's options by constructing the method, which is cheap; return the method.
+
+    Raises `UnknownName` if the method or an option does not exist, and `BadInput` if the value of
+    an option cannot be used.
+    """
+    declared = METHODS.get(method)
+    if declared is not None and declared.fidelities == {"epochs"} and objective.epochs is None:
+        raise BadInput(
+            f"method {method} needs the number of epochs of a full training",
+            option="epochs",
+            remedy="set it, for instance --epochs 50, or use a method without epochs, "
+            "such as smac or fabolas",
+        )
+    with _reported_for("option"):
+        return make_optimizer(method, space, 0, objective, options)
+
+
+def _with_start(optimizer: Optimizer, race: bool, start: Sequence[Configuration]) -> Optimizer:
+    """Return the optimizer with its initial configurations and race."""
+    if start:
+        with _reported_for("start", "omit it"):
+            optimizer.begin_with(start)
+    if not race:
+        return optimizer
+    with _reported_for("race", "omit it"):
+        return Racing(optimizer)
+
+
+@contextmanager
+def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
+    """Report an error of a method as `BadInput` for an option."""
+    try:
+        yield
+    except (UnknownName, BadInput):
+        raise
+    except (TypeError, ValueError) as error:
+        raise BadInput(str(error), option=option, remedy=remedy) from error
+
+
+def _with_split(options: StudyOptions, dataset: Dataset) -> StudyOptions:
+    """Return the options with the number of folds and the shares of held-out rows."""
+    test_size, folds, holdout = options.test_size, options.folds, options.holdout
+    if test_size is None and dataset.is_test is None:
+        test_size = OPTIONS["test_size"].standard
+    if folds is None and holdout is None:
+        gap = gap_seconds(options, dataset)
+        holdout = holdout_share(dataset, test_size, _DEFAULT_FOLDS, gap)
+        folds = None if holdout else _DEFAULT_FOLDS
+    seed = OPTIONS["seed"].standard if options.seed is None else options.seed
+    return replace(options, test_size=test_size, folds=folds, holdout=holdout, seed=seed)
+
+
+def _fixed_test(
+    options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None
+) -> tuple[str, ...] | None:
+    is_given = gap_seconds(options, dataset) is not None or dataset.is_test is not None
+    if fixed_test is None or is_given:
+        return None
+    return fixed_test or identity_columns(dataset)
+
+
+def split_of(options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None) -> Split:
+    """Return the split of a data set by resolved options."""
+    gap = gap_seconds(options, dataset)
+    fixed = None if fixed_test is None else FixedTestRows(fixed_test)
+    seed = options.seed or 0
+    return study_split(dataset, options.folds, options.test_size, seed, options.holdout, gap, fixed)
+
+
+def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
+    """Return the gap of folds that look forward, 0 for none; None for stratified folds."""
+    is_of_events = dataset.kind == "events" and (options.time or options.gap is not None)
+    if dataset.times is not None or is_of_events:
+        return options.gap or 0.0
+    if options.gap is not None:
+        raise BadInput(
+            "a gap lies between times, and the rows of this table have none",
+            option="gap",
+            remedy="name the column of the times with --time COLUMN",
+        )
+    return None
+
+
+def _repeated_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
+    """Yield notes on copied rows, which let a model learn the answers to its test rows."""
+    if split.n_copied:
+        text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
+        yield Note(f"{text}; equal rows are in one fold, or all are test rows")
+    if split.equal is not None:
+        text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows equal a training"
+        yield Note(f"{text} row; the test loss is measured with and without these")
+
+
+def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
+    """Yield notes on classes that cannot be held out, and on classes that only test rows have."""
+    if not dataset.classes:
+        return
+    rare = split.rare_classes(dataset.strata)
+    if len(rare):
+        text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
+        yield Note(f"{text}: every fold trains on them, and the loss covers the other classes only")
+    is_test = split.fold == TEST
+    unknown = np.setdiff1d(dataset.y[is_test], dataset.y[split.is_training])
+    if len(unknown):
+        named = _named_classes(dataset, unknown, is_test)
+        yield Note(f"only test rows have {named}: no model can predict them")
+
+
+def _metric_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
+    """Yield a note if the metric counts wrong rows, and so hardly depends on a rare class."""
+    rare = rare_class(dataset, split)
+    if rare is None or metric.declared.all_wrong is None:
+        return
+    share = float(np.mean(dataset.y[split.is_training] == rare))
+    label = dataset.classes[rare]
+    yield Note(
+        f"class {label} has {share:.2%} of the rows, and {metric.name} hardly depends on it: a "
+        f"model that never predicts {label} is wrong in {share:.2%} of the rows",
+        "metric",
+        metric.name,
+        "average_precision, auroc or balanced_accuracy weigh the class more",
+    )
+
+
+def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
+    """Return the number of classes, and the first classes with their row counts."""
+    counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
+    shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
+    more = ", ..." * (len(classes) > _SHOWN_CLASSES)
+    number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
+    return f"{number} with {counts[classes].sum()} rows ({shown}{more})"
+
+
+def _constraint_notes(
+    bounds: Sequence[QuantityBound], dataset: Dataset, method: str
+) -> Iterator[Note]:
+    """Yield notes on features that define groups, and on a method that ignores constraints."""
+    features = set(dataset.X) if isinstance(dataset.X, pd.DataFrame) else set()
+    for column in dict.fromkeys(b.quantity.column for b in bounds):
+        if column in features:
+            yield Note(
+                f"column {column} defines the groups of a constraint and is also a feature",
+                "drop",
+                column,
+                f"--drop {column} excludes it from the features only",
+            )
+    if bounds and not method_named(method).honours_constraints:
+        honouring = " or ".join(m.name for m in METHODS.without_plugins() if m.honours_constraints)
+        yield Note(
+            f"{method} ignores constraints while searching; they only choose among its trials",
+            "method",
+            method,
+            f"--method {honouring} searches within them",
+        )
+
+
+def _partial_notes(plan: StudyPlan, optimizer: Optimizer) -> Iterator[Note]:
+    """Yield a note if too few configurations may start for one of them to be run in full."""
+    trials, least = plan.options.trials, optimizer.least_begun
+    if trials is not None and trials < least:
+        yield Note(
+            f"method {plan.method} starts {least} configurations before it runs one in full; if "
+            f"only {trials} can start, the method continues with the best of these",
+            "trials",
+            str(trials),
+            f"use --trials {least} or more",
+        )
+
+
+def _epoch_notes(plan: StudyPlan, space: Space, objective: Objective) -> Iterator[Note]:
+    """Yield a note on models that are fitted at once although the study has epochs."""
+    models = [algorithm.id for algorithm in space.steps[-1].algorithms]
+    at_once = [model for model in models if model not in objective.iterative]
+    if plan.options.epochs and at_once:
+        listed = ", ".join(at_once[:_SHOWN_MODELS]) + ", ..." * (len(at_once) > _SHOWN_MODELS)
+        text = f"{len(at_once)} of {len(models)} models do not train in epochs"
+        yield Note(f"{text} and are fitted in full at once: {listed}", "epochs")
+
+
+def _is_raced(options: StudyOptions, optimizer: Optimizer) -> bool:
+    """Return whether configurations race: as given, or by default if racing is known to help."""
+    if options.race is not None:
+        return options.race
+    has_folds = (optimizer.objective.n_folds or 1) > 1
+    is_served = options.use_cache if has_folds else is_large(optimizer.objective)
+    return optimizer.method.is_raced and is_served and not optimizer.is_of_paper
+
+
+def _start(
+    options: StudyOptions, optimizer: Optimizer, store: ArtifactStore
+) -> list[Configuration]:
+    if options.start is None:
+        begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
+        return portfolio_of(optimizer.space, optimizer.objective) if begins else []
+    return known_configurations(options.start, optimizer.space, store)
+
+
+def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
+    """Return trials and seconds at which a new study with these options ends."""
+    if not options.stop_rule.is_open:
+        return options.trials, options.budget
+    if options.data.startswith("cohort:demo"):
+        return _DEMO_TRIALS, _DEMO_SECONDS
+    return None, OPTIONS["budget"].standard

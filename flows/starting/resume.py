@@ -1,0 +1,266 @@
+"""Resumes a study in the ledger: merges options that may change, checks that others have not."""
+
+import shlex
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import fields, replace
+
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.options.values import StopRule
+from prefect_tune.flows.reading.commands import removed_option
+from prefect_tune.flows.starting.request import StudyRequest
+from prefect_tune.flows.starting.resolve import split_of
+from prefect_tune.flows.starting.study_input import InputReader, Note
+from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.code_digest import code_digest
+from prefect_tune.storage.ledger import StoredStudy
+from prefect_tune.storage.records import RecordDamaged
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.code_behind import NO_CODE_BEHIND
+from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
+from prefect_tune.tasks.data.location import Location
+from prefect_tune.tasks.data.source import Source
+from prefect_tune.tasks.data.split import import_split
+from prefect_tune.tasks.plugins import check_plugins
+from prefect_tune.tasks.user_space import is_user_space, load_user_space
+
+_ANOTHER = "choose another --study name"
+_STORED = "resume on the stored copy with --input stored"
+_OF_SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
+_HOW_READ = tuple(name for name in _OF_SOURCE if name not in {"data", "labels", "test"})
+UNFINISHED = frozenset({"new", "running", "interrupted"})
+"""Ledger states of a study whose run ended early, given that no other process runs it."""
+
+
+class CannotContinue(BadInput):
+    """The study in the ledger does not match the request; another study name avoids this."""
+
+
+def resume(
+    stored: StoredStudy,
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    flow_run_id: str | None = None,
+) -> tuple[StudyPlan, list[Note]]:
+    """Return the plan of a resumed study and notes for the user.
+
+    Allowed changes need no note, because progress and summary show the current values.
+    `flow_run_id` is None for a command, which prepares before its flow run. Raises
+    `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or cannot be used.
+    """
+    plan, given = StudyPlan.from_stored(stored), request.options
+    check_options_known(stored.name, plan)
+    same = (name for name, option in OPTIONS.items() if option.on_resume == "same")
+    subject = f"study {stored.name!r}"
+    check_unchanged(subject, plan, request, filter(given.is_given, same))
+    is_same_run = is_continued(stored, plan, given, flow_run_id)
+    remarks = check_same_data(subject, plan, request, store, reader, is_same_run=is_same_run)
+    plan = replace(plan, options=replace(merged(plan.options, given), study=stored.name))
+    return plan, [Note(f"resuming study {stored.name}", "study", stored.name), *remarks]
+
+
+def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
+    """Return the options of a study, updated by given options that may change."""
+    changes = {
+        name: getattr(given, name)
+        for name, option in OPTIONS.items()
+        if option.on_resume == "anew" or (option.on_resume == "changed" and given.is_given(name))
+    }
+    if not given.stop_rule.is_open:  # a new bound replaces both old ones
+        changes |= {"trials": given.trials, "budget": given.budget}
+    return replace(known, **changes)
+
+
+def check_options_known(name: str, plan: StudyPlan) -> None:
+    """Check that the method still has the options of an existing study; its results stay readable.
+
+    Raises `CannotContinue`, naming the option, if an option or one of its values was removed, and
+    `BadInput` if a plugin of the study differs here.
+    """
+    check_plugins(plan.problem.running_plugins)
+    if removed := removed_option(plan):
+        raise CannotContinue(
+            f"study {name!r} was started with {removed} of method {plan.method}, which this "
+            "version no longer has, so it cannot be extended",
+            option="option",
+            value=removed,
+            remedy="read its results with show, trials, report and export, or start a new "
+            "study without that option",
+        )
+
+
+def check_unchanged(
+    subject: str,
+    plan: StudyPlan,
+    request: StudyRequest,
+    names: Iterable[str],
+    remedy: str = _ANOTHER,
+) -> None:
+    """Raise `CannotContinue` if a named option differs from the existing study or comparison.
+
+    `subject` names the study or comparison in messages. For a comparison, `plan` is the plan of any
+    of its studies.
+    """
+    for name in names:
+        given, current = (_written(options, name) for options in (request.options, plan.options))
+        if given != current:
+            text = f"{subject} has {current} and cannot be resumed with {given}"
+        elif name == "space" and is_user_space(plan.space) and has_other_code(plan, request):
+            text = f"{subject} was started with a different version of {plan.space}"
+        elif (
+            name == "constraint"
+            and request.options.quantity_digests != plan.options.quantity_digests
+        ):
+            text = f"{subject} was started with a different version of the function in {given}"
+        else:
+            continue
+        if name == "constraint":
+            remedy += f" and begin with the best trials by --start {plan.options.study}"
+        raise CannotContinue(text, remedy=remedy)
+
+
+def _written(options: StudyOptions, name: str) -> str:
+    option = OPTIONS[name]
+    words = (word for pair in option.words(getattr(options, name)) for word in pair if word)
+    return shlex.join(words) or f"no {option.flag}"
+
+
+def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
+    """Return whether the user's space, a module it imports or a data file it names has changed."""
+    problem, behind = plan.problem, request.behind
+    known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
+    if known == NO_CODE_BEHIND:  # nothing to track, or an older version that tracked nothing
+        now = known
+    codes = {
+        code_digest("space", [text, *one.texts, *(file.digest for file in one.files)])
+        for text, one in ((request.space_code, now), (problem.space_code, known))
+    }
+    if len(codes) > 1 or now.unfollowed != known.unfollowed:
+        return True
+    space = load_user_space(request.space_code, request.options.space or "", now)
+    return problem.as_started(space).digest != problem.space_digest
+
+
+def is_continued(
+    stored: StoredStudy, plan: StudyPlan, given: StudyOptions, flow_run_id: str | None
+) -> bool:
+    """Return whether this request continues an earlier run; if not, a person extends the study.
+
+    A retry by Prefect has the same flow run id. Options that do not extend the search continue a
+    killed or interrupted run.
+    """
+    if flow_run_id is not None and flow_run_id == plan.flow_run_id:
+        return True
+    return stored.state in UNFINISHED and not has_grown(plan.options.stop_rule, given.stop_rule)
+
+
+def has_grown(former: StopRule, given: StopRule) -> bool:
+    """Return whether a given stop rule allows more trials or time than the former one."""
+    bounds = ((former.trials, given.trials), (former.seconds, given.seconds))
+    return not given.is_open and any(
+        old is not None and (new is None or new > old) for old, new in bounds
+    )
+
+
+def check_same_data(
+    subject: str,
+    plan: StudyPlan,
+    request: StudyRequest,
+    store: ArtifactStore,
+    reader: InputReader,
+    *,
+    is_same_run: bool,
+    another: str = _ANOTHER,
+) -> list[Note]:
+    """Check that the input has the data of the study, and return notes on it.
+
+    The input is read, and the digest of its rows is compared. Damaged records of the imported copy
+    are restored. With `--input stored`, no file is accessed. If the same run continues, changed
+    rows are only noted. `another` is the remedy in errors: how to start a new study. Raises
+    `CannotContinue` if the data have changed, `BadInput` if the stored copy is requested and
+    damaged, and `RecordDamaged` if the split cannot be restored.
+    """
+    former, options = plan.source, request.options
+    named = {name for name in _OF_SOURCE if name == "data" or options.is_given(name)}
+    # Options that are left out keep the values of the study.
+    given = replace(former, **{name: getattr(options, name) for name in named})
+    is_whole, notes = store.records.is_whole(plan.problem.records[0]), list[Note]()
+    if options.input == "stored":
+        check_unchanged(subject, plan, request, filter(options.is_given, _HOW_READ), another)
+        if not is_whole:
+            raise BadInput(
+                f"the stored copy of {subject} is damaged",
+                option="input",
+                value="stored",
+                remedy="omit the option to import the data again",
+            )
+        notes = [Note(f"using the stored copy of {former.data}", "input", "stored")]
+    elif is_whole and given == former and not given.files:
+        pass  # generated data is always the same
+    elif is_whole and given == former and (lost := _unreachable(given)):
+        notes = [Note(f"{lost} cannot be found or reached; {subject} uses its stored copy")]
+    elif changed := _read_again(subject, plan, given, store, reader):
+        if not (is_same_run and is_whole and given == former):
+            differing = {
+                name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)
+            }
+            has_copy = is_whole and differing.isdisjoint(_HOW_READ)
+            remedy = f"{another}, or {_STORED}" if has_copy else another
+            raise CannotContinue(changed, remedy=remedy)
+        notes = [Note(f"{changed}; the study continues on its stored copy")]
+    _restore_split(plan, store)
+    return notes
+
+
+def _unreachable(source: Source) -> str:
+    """Return the first file of a source that is gone or cannot be reached; empty if none."""
+    for file in source.files:
+        with suppress(BadInput):
+            if Location.at(file).exists() or Location.at(source.data).below(file).exists():
+                continue
+        return file
+    return ""
+
+
+def _differing(given: Source, former: Source) -> list[str]:
+    return [name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)]
+
+
+def _read_again(
+    subject: str, plan: StudyPlan, given: Source, store: ArtifactStore, reader: InputReader
+) -> str:
+    """Read the input and restore a damaged copy; if the rows differ, return how they do."""
+    former, cause = plan.source, ""
+    check_plugins(plan.problem.plugins)
+    try:
+        dataset = reader.read(given)
+        if dataset.digest() == plan.problem.dataset:
+            if not store.records.is_whole(plan.problem.records[0]):
+                import_dataset(dataset, store)
+            return ""
+    except (BadInput, UnknownName) as error:
+        if given != former:
+            raise
+        cause = f", and cannot be used: {error}"
+    if given == former:
+        files = " or ".join(given.files)
+        return f"the content of {files} has changed since {subject} was started{cause}"
+    flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
+    text = f"{subject} was started with other data ({former.data}) than {given.data} contains"
+    return f"{text} with this {flags}" if given.data == former.data else text
+
+
+def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
+    """Restore a damaged split; raise `RecordDamaged` if this version splits differently."""
+    problem = plan.problem
+    _, record = problem.records
+    if store.records.is_whole(record):
+        return
+    options = replace(plan.options, seed=plan.seed)
+    split = split_of(options, load_dataset(store, problem.dataset), plan.fixed_test)
+    if split.digest() != problem.split:
+        raise RecordDamaged(f"record {record} is damaged, and this version splits differently")
+    import_split(split, store)

@@ -1,0 +1,342 @@
+"""Commands that need no study: help, completion, catalogues, cohorts, files that are written."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from command_line import CommandLine
+from processes import run_python
+
+from prefect_tune.deployments.cli.command import main
+from prefect_tune.deployments.cli.output import atomic_output, atomic_output_folder
+from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import SPACES
+
+TOPICS = [
+    (), ("run",), ("show",), ("report",), ("trials",), ("retry",), ("compare",), ("standings",),
+    ("artifacts",), ("artifacts", "ls"), ("artifacts", "show"), ("artifacts", "stats"),
+    ("artifacts", "verify"), ("artifacts", "prune"), ("study",), ("study", "rm"), ("study", "ls"),
+    ("predict",), ("export",), ("cohort",), ("serve",),
+    ("completion",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("topic", TOPICS, ids=" ".join)
+def test_every_command_teaches_itself(tmp_path, topic) -> None:
+    run = CommandLine(tmp_path / "home")
+    done = run(*topic, "--help")
+    assert done.exit_code == 0
+    assert len(done.stdout) > 100
+    assert "\\b" not in done.stdout
+    assert not run.home.exists()
+
+
+@pytest.mark.slow
+def test_spaces_are_listed_with_stable_fields(run) -> None:
+    rows = {row["name"]: row for row in run.json("spaces")}
+    assert list(rows) == list(SPACES)
+    flash = rows["flash"]
+    assert [flash[f"n_{what}"] for what in ("paths", "feasible_paths", "hyperparameters")] == [
+        1456, 1456, 102
+    ]  # fmt: skip
+    steps = {step["name"]: len(step["algorithms"]) for step in flash["steps"]}
+    assert steps == {"rescale": 4, "balance": 2, "preprocess": 13, "fit model": 14}
+    lines = run("spaces").stdout.splitlines()
+    assert len(lines) == len(SPACES) + 1
+    shown = next(line.split() for line in lines if line.startswith("flash "))
+    assert shown[:6] == ["flash", "table", "classes", "1456", "1456", "102"]
+
+
+def test_a_space_is_shown_in_full(run) -> None:
+    shown = run.json("spaces", "flash")
+    trees = shown["steps"][3]["hyperparameters"]["decision_tree"]
+    assert {h["name"]: h.get("choices") or h["range"] for h in trees} == {
+        "criterion": ["gini", "entropy"],
+        "max_depth": [0.0, 2.0],
+        "min_samples_split": [2, 20],
+        "min_samples_leaf": [1, 20],
+    }
+    text = run("spaces", "flash").stdout
+    assert "1,456 paths" in text
+    assert "0.03125 to 32768 (log)  [default: 1.0]" in text
+
+
+@pytest.mark.parametrize("of", ["spaces", "methods"])
+def test_an_unknown_name_is_a_mistake_with_the_nearest_one(run, of) -> None:
+    result = run(of, "flahs")
+    assert result.exit_code == 2
+    assert "'flahs'" in result.stderr
+    assert "'flash'" in result.stderr
+
+
+def test_methods_are_listed_with_what_they_are_for(run) -> None:
+    rows = run.json("methods")
+    assert [row["name"] for row in rows] == list(METHODS)
+    assert all(row["purpose"] for row in rows)
+    lines = run("methods").stdout.splitlines()
+    assert lines[0].split()[0] == "flash"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_option_of_a_method_is_explained(run, name) -> None:
+    shown = run.json("methods", name)
+    assert shown["name"] == name
+    assert all(len(option["meaning"]) > 10 for option in shown["options"])
+    text = " ".join(run("methods", name).stdout.split())
+    for option in shown["options"]:
+        assert f"--option {option['name']}=" in text
+        assert option["meaning"] in text
+        assert " or ".join(option["choices"]) in text
+
+
+def test_choices_and_bounds_of_options_are_shown(run) -> None:
+    text = run("methods", "smac").stdout
+    assert "max_features=1.0  (more than 0 and at most 1)" in text
+    assert "improvement=loss  (loss or logarithm)" in text
+    shown = {option["name"]: option for option in run.json("methods", "smac")["options"]}
+    assert shown["n_trees"]["bounds"] == {"minimum": 1}
+    assert shown["improvement"]["choices"] == ["loss", "logarithm"]
+
+
+BIN = Path(sys.executable).parent
+
+
+ASK_BASH = """
+eval "$(prefect-tune completion bash)"
+complete -p prefect-tune
+COMP_LINE="$1" COMP_WORDS=($1 "$2") COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+$(complete -p prefect-tune | sed 's/.*-F \\([^ ]*\\).*/\\1/') prefect-tune
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def home(tmp_path) -> Path:
+    """A home whose store has two studies."""
+    (tmp_path / "home" / "store").mkdir(parents=True)
+    with sqlite3.connect(tmp_path / "home" / "store" / "index.sqlite") as index:
+        index.execute("CREATE TABLE studies (name TEXT PRIMARY KEY, created REAL)")
+        index.executemany("INSERT INTO studies VALUES (?, ?)", [("responders", 1), ("readmit", 2)])
+    index.close()
+    return tmp_path / "home"
+
+
+def environment(home: Path) -> dict[str, str]:
+    path = f"{BIN}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PREFECT_TUNE_HOME": str(home)}
+
+
+def completed(home: Path, line: str, incomplete: str) -> list[str]:
+    """What may stand in place of the word that is being typed; `file` leaves it to the shell."""
+    asked = ShellComplete(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PREFECT_TUNE_HOME", str(home))
+        items = asked.get_completions(line.split(), incomplete)
+    return [f"file {i.value}" if i.type == "file" else i.value for i in items]
+
+
+@pytest.mark.slow
+def test_a_real_bash_completes_names_of_studies(home) -> None:
+    done = subprocess.run(
+        ["bash", "-c", ASK_BASH, "bash", "prefect-tune show", "res"],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    defined, *candidates = done.stdout.splitlines()
+    assert "-F _prefect_tune_completion prefect-tune" in defined
+    assert candidates == ["responders"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shell", ["zsh", pytest.param("fish", marks=pytest.mark.full)])
+def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
+    script = CommandLine(home)("completion", shell).stdout
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+    variable = f"_PREFECT_TUNE_COMPLETE={shell}_complete"
+    assert variable in script
+    at = "fab" if shell == "fish" else "2"
+    asking = {"COMP_WORDS": "prefect-tune methods fab", "COMP_CWORD": at}
+    done = subprocess.run(
+        [BIN / "prefect-tune"], env=environment(home) | asking | dict([variable.split("=")]),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "fabolas" in done.stdout
+    assert "for many rows" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "incomplete", "expected"),
+    [
+        ("show", "", ["readmit", "responders"]),
+        ("run data.csv --study", "read", ["readmit"]),
+        ("run data.csv --method", "fl", ["flash"]),
+        ("compare data.csv --methods", "flash,ad", ["flash,admm"]),
+        ("run data.csv --space", "modern_h", ["modern_healthcare"]),
+        ("run data.csv --space", "my_sp", ["file my_sp"]),
+        ("run data.csv --metric", "neg_root_mean_squared_e", ["neg_root_mean_squared_error"]),
+        ("run data.csv --method tpe --option", "n_c", ["n_candidates=24"]),
+        ("run data.csv --start", "port", ["portfolio"]),
+        ("run data.csv --start", "resp", ["responders"]),
+        ("run data.csv --start", "my_st", ["file my_st"]),
+        ("run data.csv --ensemble", "gr", ["greedy"]),
+        ("run data.csv --format", "om", ["omop"]),
+        ("run data.csv --labels", "lab", ["file lab"]),
+        ("run", "pat", ["file pat"]),
+        ("run", "cohort", ["cohort:demo", "cohort:paper"]),
+        ("export responders", "mod", ["file mod"]),
+    ],
+)  # fmt: skip
+def test_values_are_completed(home, line, incomplete, expected) -> None:
+    assert completed(home, line, incomplete) == expected
+
+
+@pytest.mark.parametrize("store", ["s3://bucket/store", "file:///store", "block:main"])
+def test_what_is_no_folder_is_not_looked_into(home, store, monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(home / "store", tmp_path / store)  # where it would be, were it a folder
+    assert completed(home, f"show --store {store}", "") == []
+    assert completed(home, f"show --store {home}/store", "r") == ["readmit", "responders"]
+
+
+@pytest.mark.parametrize("damage", ["no store", "no database", "another format"])
+def test_where_no_names_can_be_read_there_are_none(home, damage) -> None:
+    index = home / "store" / "index.sqlite"
+    if damage == "no store":
+        shutil.rmtree(home)
+    elif damage == "no database":
+        index.write_text("what is this?")
+    else:
+        index.write_bytes(b"")
+    assert completed(home, "show", "") == []
+    assert home.exists() == (damage != "no store")
+
+
+def test_a_store_in_use_is_read(home) -> None:
+    with sqlite3.connect(home / "store" / "index.sqlite") as index:
+        index.execute("BEGIN EXCLUSIVE")
+        assert completed(home, "show", "") == []
+    index.close()
+    assert len(completed(home, "show", "")) == 2
+
+
+def parameters(group: click.Group) -> dict[str, click.Parameter]:
+    """All parameters of all commands, by command and name."""
+    found: dict[str, click.Parameter] = {}
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            found |= {f"{name} {at}": p for at, p in parameters(command).items()}
+        else:
+            found |= {f"{name} {p.name}": p for p in command.params}
+    return found
+
+
+def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
+    named = {"study", "method", "methods", "space", "metric", "file", "out", "curves", "labels",
+             "report"}  # fmt: skip
+    of_studies = {"study rm name"}
+    lacking = {
+        at
+        for at, parameter in parameters(main).items()
+        if (parameter.name in named or at in of_studies)
+        and parameter._custom_shell_complete is None
+    }
+    assert lacking == set()
+
+
+@pytest.mark.slow
+def test_completing_imports_nothing_heavy() -> None:
+    named = ("format", "space", "metric", "method", "ensemble", "task_runs", "start")
+    lines = ["show", *(f"run data.csv {OPTIONS[name].flag}" for name in named)]
+    lines.append("run data.csv --method flash --option")
+    program = (
+        "import os, sys; from prefect_tune.deployments.cli.command import main\n"
+        f"for line in {lines!r}:\n"
+        "    words = len(line.split())\n"
+        "    os.environ.update(COMP_WORDS=f'prefect-tune {line} ', COMP_CWORD=str(1 + words))\n"
+        "    try: main([], prog_name='prefect-tune')\n    except SystemExit: pass\n"
+        "heavy = {'prefect', 'numpy', 'sklearn', 'dask', 'pandas', 'msgspec'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    variables = {**os.environ, "_PREFECT_TUNE_COMPLETE": "bash_complete"}
+    printed = run_python(program, env=variables)
+    assert "responders" not in printed
+    assert "flash" in printed
+    assert printed.endswith("[]\n")
+
+
+def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
+    out = tmp_path / "new" / "meds"
+    name = "demo?n_patients=60&noise_codes=0"
+    written = run.json("cohort", name, "--out", out)
+    assert written["patients"] == 60
+    assert written["truth"]["aggregation"] == "average"
+    assert [path.name for path in out.parent.iterdir()] == ["meds"]
+    assert (out / written["labels"]).is_dir()
+    again = run("cohort", name, "--out", out)
+    assert again.exit_code == 2
+    assert str(out) in again.stderr
+    unknown = run("cohort", "demo?famly=sum", "--out", tmp_path / "other")
+    assert unknown.exit_code == 2
+    assert "'family'" in unknown.stderr
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_file_appears_when_all_is_written(tmp_path) -> None:
+    target = tmp_path / "out.csv"
+    with atomic_output(str(target)) as path:
+        path.write_text("all")
+        assert not target.exists()
+    assert target.read_text() == "all"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_nothing_is_left_of_a_file_whose_writing_failed(tmp_path) -> None:
+    target = tmp_path / "out.csv"
+    target.write_text("before")
+    with pytest.raises(ZeroDivisionError), atomic_output(str(target)) as path:
+        path.write_text(str(1 / 0))
+    assert target.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path) -> None:
+    for out in (tmp_path, tmp_path / "no" / "where.csv"):
+        with pytest.raises(BadInput, match="cannot be written"), atomic_output(str(out)):
+            pass
+
+
+def test_a_folder_appears_when_all_is_written(tmp_path) -> None:
+    target = tmp_path / "new" / "out"
+    with atomic_output_folder(str(target)) as folder:
+        (folder / "part").write_text("all")
+        assert not target.exists()
+    assert (target / "part").read_text() == "all"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_that_holds_something_is_a_mistake(tmp_path) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(BadInput, match="already exists"), atomic_output_folder(str(tmp_path)):
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_a_wrong_option_is_refused_before_prefect_is_imported(command) -> None:
+    program = (
+        "import sys; from prefect_tune.deployments.cli.command import main\n"
+        f"try: main(['{command}', 'table.csv', '--target', 'y', '--folds', '1'])\n"
+        "except SystemExit as end: print(end.code, 'prefect' in sys.modules)"
+    )
+    assert run_python(program) == "2 False\n"

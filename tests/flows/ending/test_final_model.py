@@ -1,0 +1,295 @@
+"""A study ends in a final model, on workers that are this process."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from finished.searched import run_here
+from flow_studies import changed, entered, pinned, tell
+from observing import Heard
+from studies import context_of, draw
+from worlds import evaluation
+
+from prefect_tune.flows.ending import ensemble
+from prefect_tune.flows.ending.ensemble import ChosenEnsemble
+from prefect_tune.flows.ending.final_model import fit_final_model
+from prefect_tune.flows.options.values import EnsembleRule
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.results.predict import final_model as saved_model
+from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
+from prefect_tune.flows.study.study import Study, StudyFailed
+from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.optimizers import Trial
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT, load_split
+from prefect_tune.tasks.problem import StudyContext
+
+pytestmark = pytest.mark.slow
+
+NAME = "ended"
+LOSSES = (30.0, 20.0, 10.0, 40.0)
+BEST = 2
+
+
+@dataclass
+class Here:
+    """Workers that are this process, and report no steps.
+
+    Attributes:
+        begun: Names and parameters of the tasks that were run.
+        meanwhile: Called between members and what is made of them.
+        too_slow: Numbers of the trials whose refit takes longer than it may.
+        score: Called before the model is scored.
+    """
+
+    begun: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    meanwhile: Callable[[], None] = lambda: None
+    too_slow: set[int] = field(default_factory=set)
+    score: Callable[[], None] = lambda: None
+
+    def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
+        fitted = {parameters.get("number"), *(m.number for m in parameters.get("members", ()))}
+        if fitted & self.too_slow:
+            raise TimeoutError("took too long")
+        self.begun.append((task.name, dict(parameters)))
+        if task.name == "score":
+            self.score()
+        return run_here(task, parameters)
+
+    def run_all(self, jobs: Sequence[Job], **_: Any) -> list[Any]:
+        results = [self.run(job.task, dict(job.parameters)) for job in jobs]
+        self.meanwhile()
+        return results
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.begun]
+
+
+@dataclass
+class Ending:
+    """A study of four trials that is about to end, and how it did."""
+
+    study: Study
+    context: StudyContext
+    workers: Here = field(default_factory=Here)
+    heard: Any = field(default_factory=Heard)
+
+    def end(self, rule: EnsembleRule | None = None, *, use_cache: bool = True) -> dict[str, Any]:
+        """End it by a rule; the summary."""
+        self.workers.begun.clear()
+        self.heard.notes.clear()
+        self.study.plan = changed(self.study.plan, ensemble=rule, no_cache=not use_cache)
+        context = replace(self.context, use_cache=use_cache)
+        fit_final_model(self.study, self.workers, context, self.heard)  # type: ignore[arg-type]
+        return read_study(self.study.store, NAME).to_json()
+
+    @property
+    def notes(self) -> list[str]:
+        return self.heard.notes  # type: ignore[no-any-return]
+
+    def pinned(self) -> set[str]:
+        return pinned(self.study.store)
+
+
+@pytest.fixture
+def ending(tmp_path: Path) -> Iterator[Ending]:
+    context = replace(context_of(tmp_path), study=NAME)
+    with entered(context, NAME) as study:
+        for number, loss in enumerate(LOSSES):
+            tell(study, evaluation(loss), draw(context, number + 10))
+        yield Ending(study, context)
+
+
+@pytest.fixture
+def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int | None]]]:
+    """Decides what is chosen, and returns what is asked for."""
+
+    def decide(kind: Any, **weights: float) -> list[tuple[str, int | None]]:
+        asked: list[tuple[str, int | None]] = []
+
+        def chosen(
+            study: Study, _: Trial, kind_asked: str, size: int | None, seconds: float
+        ) -> ChosenEnsemble:
+            assert seconds == inf
+            asked.append((kind_asked, size))
+            members = tuple((study.trials[int(n[1:])], w) for n, w in weights.items())
+            return ChosenEnsemble(kind, members, (10.0, 9.0))
+
+        monkeypatch.setattr(ensemble, "choose_ensemble", chosen)
+        return asked
+
+    return decide
+
+
+def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choose) -> None:
+    asked = choose("greedy", t2=0.5, t0=0.5)
+    summary = ending.end()
+    assert summary["ensemble"] is None
+    assert summary["test_loss"] == summary["single_best_test_loss"] > 0
+    assert re.fullmatch(r"error on the test rows [\d.]+ %", ending.notes[-1])
+    assert ending.study.facts.model.members == (WeightedTrial(BEST, 1.0),)
+    assert ending.workers.names == ["refit", "score"]
+    assert asked == []
+
+
+def test_the_model_is_compared_with_the_best_constant_on_the_test_rows(ending) -> None:
+    summary = ending.end()
+    check, test = summary["usefulness"], load_split(ending.study.store, ending.study.problem.split)
+    assert (check["rows"], check["is_useless"]) == ("test", False)
+    assert check["loss"] == pytest.approx(summary["test_loss"])
+    y = load_dataset(ending.study.store, ending.study.problem.dataset).y[test.held_out(REFIT)]
+    assert check["constant_loss"] == pytest.approx(100 * (1 - np.bincount(y).max() / len(y)))
+
+
+@pytest.mark.parametrize("said", [None, EnsembleRule("agnostic")])
+def test_a_method_may_declare_that_its_studies_end_in_an_ensemble(
+    ending, choose, monkeypatch, said
+) -> None:
+    method = ending.study.optimizer.method
+    declared = replace(method, ensemble="agnostic" if said is None else None)
+    monkeypatch.setattr(type(ending.study.optimizer), "method", declared)
+    asked = choose("agnostic", t2=0.75, t1=0.25)
+    summary = ending.end(said)
+    assert asked == [("agnostic", None)]
+    assert summary["ensemble"]["kind"] == "agnostic"
+    assert ending.study.facts.model.members == (WeightedTrial(2, 0.75), WeightedTrial(1, 0.25))
+    assert [member["trial"] for member in summary["ensemble"]["members"]] == [2, 1]
+    single = ending.end(EnsembleRule("single"))
+    assert single["ensemble"] is None
+    assert single["test_loss"] == summary["single_best_test_loss"]
+
+
+def test_the_best_trial_is_tested_alone_at_no_cost_if_it_is_a_member(ending, choose) -> None:
+    alone = ending.end()["test_loss"]
+    choose("greedy", t2=0.5, t0=0.5)
+    summary = ending.end(EnsembleRule("greedy", 2))
+    assert ending.workers.names == ["refit member", "refit member", "refit", "score", "score"]
+    assert summary["single_best_test_loss"] == alone
+    choose("greedy", t0=0.5, t1=0.5)
+    summary = ending.end(EnsembleRule("greedy", 3))
+    assert ending.workers.names == ["refit member", "refit member", "refit", "score", "score"]
+    assert ending.workers.begun[2][1]["what"] == "ensemble of 2"
+    assert summary["single_best_test_loss"] == alone
+    _, about = saved_model(ending.study.store, NAME)
+    assert [member["trial"] for member in about["members"]] == [0, 1]
+
+
+def test_what_members_are_made_of_is_pinned_until_the_model_is_there(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    seen: list[set[str]] = []
+    ending.workers.meanwhile = lambda: seen.append(ending.pinned())
+    ending.end(EnsembleRule("greedy", 2))
+    assert len(seen[0]) > 4
+    assert ending.pinned() == set()
+
+
+def test_pins_are_released_where_a_member_cannot_be_fitted(ending, choose, monkeypatch) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ValueError("no")
+
+    monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
+    with pytest.raises(StudyFailed, match="4 refits failed"):
+        ending.end(EnsembleRule("greedy", 2))
+    assert ending.pinned() == set()
+
+
+def test_without_a_cache_one_task_fits_all_members(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    cached = ending.end(EnsembleRule("greedy", 2))
+    ending.study.record(replace(ending.study.facts, model=ModelFacts()))
+    uncached = ending.end(EnsembleRule("greedy", 2), use_cache=False)
+    assert ending.workers.names == ["refit", "score", "score"]
+    losses = ("test_loss", "single_best_test_loss")
+    assert [cached[name] for name in losses] == [uncached[name] for name in losses]
+
+
+def test_a_model_that_is_there_is_not_fitted_again(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    ending.end(EnsembleRule("greedy", 2))
+    ending.end(EnsembleRule("greedy", 2))
+    assert ending.workers.names == []
+
+
+def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending) -> None:
+    ending.workers.too_slow = {2, 1}
+    summary = ending.end()
+    assert ending.study.facts.model.members == (WeightedTrial(0, 1.0),)
+    assert summary["test_loss"] == summary["single_best_test_loss"]
+    assert len([note for note in ending.notes if "took too long" in note]) == 2
+    assert summary["instead_of"]["trials"] == [BEST]
+    assert "trial 2" in summary["instead_of"]["reason"]
+    assert summary["model_trial"]["trial"] == 0
+    assert summary["incumbent"]["trial"] == BEST
+
+
+def test_a_refit_that_took_too_long_is_tried_again_when_limits_are_raised(ending) -> None:
+    ending.workers.too_slow = {2}
+    ending.end()
+    ending.workers.too_slow = set()
+    ending.end()
+    assert ending.workers.names == []  # nothing has changed
+    ending.study.plan = changed(ending.study.plan, trial_memory=10**10)
+    ending.end()
+    assert ending.study.facts.model.members == (WeightedTrial(BEST, 1.0),)
+
+
+def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(ending, choose) -> None:
+    choose("greedy", t2=0.5, t0=0.5)
+    ending.workers.too_slow = {0}
+    summary = ending.end(EnsembleRule("greedy"))
+    assert summary["ensemble"] is None
+    assert ending.study.facts.model.members == (WeightedTrial(BEST, 1.0),)
+
+
+def test_when_no_trial_can_be_fitted_the_reason_of_the_best_is_reported(ending) -> None:
+    ending.workers.too_slow = {0, 1, 2, 3}
+    with pytest.raises(StudyFailed, match="4 refits failed"):
+        ending.end()
+
+
+def test_an_accident_while_the_model_is_scored_leaves_the_model(ending) -> None:
+    def dies() -> None:
+        raise RuntimeError("the worker process died in 2 attempts")
+
+    ending.workers.score = dies
+    summary = ending.end()
+    assert summary["test_loss"] is None
+    assert summary["test_loss_undefined"] == "the worker process died in 2 attempts"
+    assert saved_model(ending.study.store, NAME)[1]["trial"] == BEST
+    ending.workers.score = lambda: None
+    assert ending.end()["test_loss"] is not None
+    assert ending.workers.names == ["score"]
+
+
+def test_a_session_that_ends_before_the_model_is_scored_is_continued_there(ending) -> None:
+    def ends() -> None:
+        raise KeyboardInterrupt
+
+    ending.workers.score = ends
+    with pytest.raises(KeyboardInterrupt):
+        ending.end()
+    assert saved_model(ending.study.store, NAME)[1]["test_loss"] is None
+    ending.workers.score = lambda: None
+    assert ending.end()["test_loss"] is not None
+    assert ending.workers.names == ["score"]
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), ValueError("nothing to blend")])
+def test_an_ensemble_that_cannot_be_chosen_does_not_cost_the_model(
+    ending, monkeypatch, error
+) -> None:
+    def fail(*_: Any, **__: Any) -> ChosenEnsemble:
+        raise error
+
+    monkeypatch.setattr(ensemble, "choose_ensemble", fail)
+    summary = ending.end(EnsembleRule("auto"))
+    assert summary["model_trial"]["trial"] == BEST
+    assert any(f"no ensemble could be chosen: {type(error).__name__}" in n for n in ending.notes)

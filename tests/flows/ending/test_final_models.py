@@ -1,0 +1,246 @@
+"""Studies that evaluated anything end with a model, whatever users' estimators do."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_line import CommandLine
+from finished.searched import searched
+from inputs import table, write_table
+from user_spaces import PRELUDE
+
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.results.predict import final_model
+from prefect_tune.flows.study.study import StudyFailed
+from prefect_tune.flows.tune import tune
+from prefect_tune.storage import ArtifactStore, StoreAddress
+
+pytestmark = pytest.mark.slow
+
+SPACE = (
+    PRELUDE
+    + """
+N_TRAINING = 120
+'''Rows of 150, without the test part: more than any fold trains on.'''
+
+
+class Locked(DecisionTreeClassifier):
+    '''Cannot be pickled.'''
+
+    def fit(self, X, y):
+        self.lock_ = threading.Lock()
+        return super().fit(X, y)
+
+
+class OneWay(DecisionTreeClassifier):
+    '''Can be pickled, and not be read back.'''
+
+    def __setstate__(self, state):
+        raise ValueError("one way")
+
+
+class Turned(DecisionTreeClassifier):
+    '''Takes each class for another one once it is read back.'''
+
+    def __setstate__(self, state):
+        super().__setstate__({**state, "classes_": state["classes_"][::-1]})
+
+
+
+class Lambda(DecisionTreeClassifier):
+    '''Needs cloudpickle.'''
+
+    def fit(self, X, y):
+        self.same_ = lambda X: X
+        return super().fit(X, y)
+
+
+class Partly(DecisionTreeClassifier):
+    '''Does not get over all training rows.'''
+
+    def end(self):
+        raise ValueError("too many rows")
+
+    def fit(self, X, y):
+        if len(X) == N_TRAINING:
+            self.end()
+        return super().fit(X, y)
+
+
+class Dying(Partly):
+    def end(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Blind(DecisionTreeClassifier):
+    '''Cannot predict the rows of which column a is 1000.'''
+
+    def predict(self, X):
+        if (np.asarray(X) == 1000).any():
+            raise ValueError("out of range")
+        return super().predict(X)
+
+
+class Unlocked(TransformerMixin, BaseEstimator):
+    '''A step that can be pickled by nobody, and hands on its rows.'''
+
+    def fit(self, X, y=None):
+        self.lock_ = threading.Lock()
+        return self
+
+    def transform(self, X):
+        return X
+
+
+stump = one("stump", DecisionTreeClassifier, seeded=True, max_depth=1, max_features=1)
+before_stump = (Locked, OneWay, Turned, Partly, Dying)
+globals().update(
+    {c.__name__.lower(): models(one("better", c, DEPTH, seeded=True), stump) for c in before_stump},
+    **{c.__name__.lower(): models(one("better", c, DEPTH, seeded=True)) for c in (Lambda, Blind)},
+)
+unlocked = models(stump, before=(Step("pass", (one("pass", Unlocked, seeded=True),)),))
+"""
+)
+
+
+class Place:
+    """A folder with a table, the spaces and a home, in which studies are searched."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.home = folder, folder / "home"
+        (folder / "own.py").write_text(SPACE)
+        self.parameters: dict[str, Any] = {
+            "data": str(write_table(folder)), "target": "target", "ensemble": "single",
+        }  # fmt: skip
+        self.command = CommandLine(self.home)
+
+    def search(self, space: str, **changed: Any) -> dict[str, Any]:
+        """The summary of a study of one of the spaces."""
+        searched(self.home, **{**self.parameters, "space": self.named(space), **changed})
+        return self.summary
+
+    def named(self, space: str) -> str:
+        return f"{self.folder}/own.py:{space}" if space in SPACE.lower() else space
+
+    @property
+    def store(self) -> ArtifactStore:
+        return ArtifactStore(StoreAddress(str(self.home / "store")))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        return read_study(self.store, "s").to_json()
+
+    def said(self, *command: object) -> str:
+        done = self.command(*command)
+        assert done.exit_code == 0, done.stderr
+        return " ".join(done.stdout.split())
+
+    def written(self) -> dict[str, str]:
+        """What `show`, a report and a model card say."""
+        self.said("report", "s", "--out", self.folder / "r.html")
+        self.said("export", "s", self.folder / "m.pkl")
+        texts = {name: (self.folder / name).read_text() for name in ("r.html", "m.md")}
+        return {"show": self.said("show", "s"), **texts}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def assert_next_best(place: Place, summary: dict[str, Any], reason: str) -> None:
+    assert summary["state"] == "complete"
+    best = summary["incumbent"]
+    assert best["configuration"]["fit model"]["algorithm"] == "better"
+    assert summary["model_trial"]["configuration"]["fit model"]["algorithm"] == "stump"
+    assert summary["instead_of"]["trials"] == [best["trial"]]
+    assert reason in summary["instead_of"]["reason"]
+    assert len(summary["instead_of"]["failures"]) <= 3
+    assert summary["test_loss"] is not None
+    model, about = final_model(place.store, "s")
+    assert about["trial"] == summary["model_trial"]["trial"]
+    assert len(model.predict(table().drop(columns="target"))) == 150
+
+
+@pytest.mark.parametrize(
+    ("space", "reason"),
+    [
+        ("locked", "cannot pickle"),
+        ("turned", "predicts other values"),
+        ("partly", "too many rows"),
+        pytest.param("oneway", "one way", marks=pytest.mark.full),
+    ],
+)
+def test_the_next_best_that_can_be_kept_is_the_model(place, space, reason) -> None:
+    assert_next_best(place, place.search(space, trials=12), reason)
+
+
+@pytest.mark.full
+@pytest.mark.usefixtures("server")
+def test_the_next_best_is_the_model_where_the_best_kills_its_worker(place) -> None:
+    own = {**place.parameters, "space": place.named("dying"), "study": "s", "workers": 2}
+    store = str(place.home / "store")
+    summary = tune(**own, method="random", race=False, trials=12, store=store)
+    assert_next_best(place, summary, "process was killed")
+
+
+def test_what_pickle_refuses_is_kept_by_cloudpickle(place) -> None:
+    assert place.search("lambda", trials=1)["instead_of"] is None
+    new, out = place.folder / "new.csv", place.folder / "p.csv"
+    table().drop(columns="target").to_csv(new, index=False)
+    assert place.command.json("predict", "s", new, "--out", out)["rows"] == 150
+    place.said("export", "s", place.folder / "m.pkl")
+
+
+def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(place) -> None:
+    """Its trials count. Only a model cannot be made of them."""
+    with pytest.raises(StudyFailed, match="cannot pickle"):
+        place.search("unlocked", trials=1)
+    assert place.summary["n_failed"] == 0
+
+
+def test_an_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
+    test = place.folder / "test.csv"
+    table(40, seed=1).assign(a=1000.0).to_csv(test, index=False)
+    summary = place.search("blind", trials=1, test=str(test))
+    assert summary["test_loss"] is None
+    assert "out of range" in summary["test_loss_undefined"]
+    assert all("out of range" in text for text in place.written().values())
+
+
+def test_a_negative_target_leaves_a_metric_of_logarithms_undefined(place) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(150, 3)), columns=["a", "b", "c"])
+    frame.assign(target=np.exp(frame["a"])).to_csv(place.parameters["data"], index=False)
+    frame.assign(target=-2.0).to_csv(place.folder / "test.csv", index=False)
+    summary = place.search(
+        "regression", test=str(place.folder / "test.csv"), metric="neg_mean_squared_log_error",
+        trials=1,
+    )  # fmt: skip
+    assert summary["test_loss"] is None
+    assert "-1" in summary["test_loss_undefined"]
+
+
+PARTIAL: dict[str, Any] = {"method": "halving", "option": {"fidelity": "folds"}, "trials": 3}
+
+
+def test_the_best_partial_evaluation_is_the_model_where_none_is_full(place) -> None:
+    summary = place.search("small", **PARTIAL, constraint=["model_size_bytes<=1e9"])
+    assert summary["n_trials"] == summary["n_stopped"]
+    assert summary["model_is_partial"]
+    assert summary["model_trial"]["trial"] == summary["incumbent"]["trial"]
+    assert summary["model_trial"]["constraints"]["model_size_bytes"] <= 1e9
+    assert summary["test_loss"] is not None
+    fidelity = summary["model_trial"]["fidelity"]
+    assert fidelity
+    assert all(fidelity in text for text in place.written().values())
+
+
+def test_a_partial_evaluation_is_the_model_only_within_the_constraints(place) -> None:
+    with pytest.raises(StudyFailed, match="allowed: 10"):
+        place.search("small", **PARTIAL, constraint=["model_size_bytes<=10"])
+    assert place.summary["incumbent"] is None
+    assert place.summary["model_trial"] is None
+    assert place.summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10

@@ -1,0 +1,194 @@
+"""Members refitted side by side: a real Prefect server, real processes that are killed."""
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from flow_studies import entered, tell
+from prefect import flow
+from prefect.client.schemas.objects import TaskRun
+from prefect.runtime import flow_run
+from prefect_api import states, task_runs
+from processes import wait_for
+from studies import configured, context_of, store_of, with_space
+from user_spaces import PRELUDE
+from worlds import evaluation
+
+from prefect_tune.flows.ending.refitting import member_of, refit_model, score_model
+from prefect_tune.flows.workers.dask_trials import DaskTrials
+from prefect_tune.storage.keys import model_record
+from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.fitting.final_scoring import LossOnTest
+from prefect_tune.tasks.problem import StudyContext, TrialLimits
+
+NAME = "side-by-side"
+GENEROUS = TrialLimits(120)
+SERVER_SECONDS = 60
+"""In which a server that has much to do knows of all that has ended."""
+SPACE = (
+    PRELUDE
+    + """
+FOLDER = Path({folder!r})
+
+
+class Slow(TransformerMixin, BaseEstimator):
+    '''Is wanted by another member long before it is there.'''
+
+    def fit(self, X, y=None):
+        with (FOLDER / "prefixes").open("a") as file:
+            file.write("made ")
+        sleep(1)
+        return self
+
+    def transform(self, X):
+        return X
+
+
+class Meeting(DecisionTreeClassifier):
+    '''Is fitted once another one is being fitted, too.'''
+
+    def fit(self, X, y):
+        (FOLDER / "meeting" / str(os.getpid())).touch()
+        until = monotonic() + 30
+        while len(list((FOLDER / "meeting").iterdir())) < 2:
+            if monotonic() > until:
+                raise TimeoutError("nobody else is fitted")
+            sleep(0.01)
+        return super().fit(X, y)
+
+
+class Dying(DecisionTreeClassifier):
+    '''Dies when it is fitted first.'''
+
+    def fit(self, X, y):
+        if not (FOLDER / "died").exists():
+            (FOLDER / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().fit(X, y)
+
+
+class Broken(DecisionTreeClassifier):
+    def fit(self, X, y):
+        raise ValueError("not on these rows")
+
+
+class Endless(DecisionTreeClassifier):
+    def fit(self, X, y):
+        sleep(1000)
+
+
+class Greedy(DecisionTreeClassifier):
+    def fit(self, X, y):
+        eaten = []
+        while True:
+            eaten.append(np.ones(20_000_000))
+
+
+MODELS = dict(
+    one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, broken=Broken,
+    endless=Endless, greedy=Greedy,
+)
+space = models(
+    *(
+        one(id, model, max_depth=depth, random_state=0)
+        for depth, (id, model) in enumerate(MODELS.items(), 1)
+    ),
+    before=(Step("slow", (one("slow", Slow),)),),
+)
+"""
+)
+
+
+@pytest.fixture
+def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits run there
+    """A study of a space whose steps leave notes in the folder."""
+    (tmp_path / "meeting").mkdir()
+    code = SPACE.format(folder=str(tmp_path))
+    return replace(with_space(context_of(tmp_path), code), study=NAME)
+
+
+def refitted(
+    context: StudyContext, *models: str, limits: TrialLimits = GENEROUS
+) -> tuple[list[LossOnTest], UUID, int]:
+    """The losses of an ensemble of trials of these models, numbered from 0, and of the first alone.
+
+    And the flow run that fitted it, with the number of its task runs.
+    """
+
+    context = replace(context, trial_seconds=limits.seconds, memory_limit_bytes=limits.memory_bytes)
+
+    @flow(persist_result=False)
+    def fit() -> tuple[list[LossOnTest], UUID, int]:
+        flow_run_id = UUID(str(flow_run.id))
+        with (
+            entered(context, NAME) as study,
+            DaskTrials.started(context, flow_run_id, limits, n_workers=2) as running,
+        ):
+            for model in models:
+                tell(study, evaluation(10.0), configured(context, slow="slow", fit_model=model))
+            weighted = [(trial, 1 / len(models)) for trial in study.trials.values()]
+            refit_model(study, running, context, weighted)
+            alone = member_of(study, study.trials[0])
+            losses = [score_model(running, context, of) for of in (None, alone)]
+            return losses, flow_run_id, running.n_task_runs
+
+    done: tuple[list[LossOnTest], UUID, int] = fit()
+    return done
+
+
+def settled_task_runs(flow_run_id: UUID, n: int) -> list[TaskRun]:
+    """All task runs, once the server knows how each ended; it hears of them in batches."""
+
+    def settled() -> list[TaskRun]:
+        runs = task_runs(flow_run_id)
+        is_settled = len(runs) == n and not {"Running", "Pending"} & set(states(runs))
+        return runs if is_settled else []
+
+    runs: list[TaskRun] = wait_for(settled, SERVER_SECONDS)
+    return runs
+
+
+def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
+    context, tmp_path
+) -> None:
+    done, *flow_run = refitted(context, "one", "other")
+    assert (tmp_path / "prefixes").read_text() == "made "
+    assert all(0 <= test.loss < 50 for test in done)
+    runs = settled_task_runs(*flow_run)
+    tasks = sorted(run.name for run in runs if run.name.startswith("refit"))
+    assert tasks == ["refit ensemble of 2", "refit member: trial 0", "refit member: trial 1"]
+    members = {run.id for run in runs if run.name.startswith("refit member")}
+    slow = [run for run in runs if run.name == "slow: slow"]
+    assert {run.task_inputs["__parents__"][0].id for run in slow} == members
+    assert sorted(run.state_name for run in slow) == ["Cached", "Completed"]
+    model = store_of(context).records.get(model_record(NAME))["model"]
+    assert len(model.weights) == 2
+
+
+@pytest.mark.full
+def test_a_member_of_a_killed_process_is_fitted_once_more(context, tmp_path) -> None:
+    done, *flow_run = refitted(context, "dying", "plain")
+    assert (tmp_path / "died").exists()
+    assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
+    assert 0 <= done[0].loss < 50
+    assert settled_task_runs(*flow_run)
+
+
+@pytest.mark.full
+def test_the_trial_of_a_member_that_cannot_be_fitted_is_named(context) -> None:
+    with pytest.raises(RefitFailed, match=r"^trial 1 "):
+        refitted(context, "plain", "broken", "plain")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("members", "limits", "expected"),
+    [
+        (("endless", "plain"), TrialLimits(1.5), r"4.5 s .* --trial-timeout"),
+        (("greedy",), TrialLimits(120, 10**9), "more than 1 GB"),
+    ],
+)
+def test_a_refit_is_held_to_limits(context, members, limits, expected) -> None:
+    with pytest.raises(RefitFailed, match=rf"^refit of trial 0: .*{expected}"):
+        refitted(context, *members, limits=limits)
