@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("server")
 
 
 class Nights:
-    """Runs of the series `nightly` on the first rows of a table."""
+    """Runs of the series `growing` on the first rows of a table."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.store = folder, ArtifactStore(StoreAddress(str(folder / "store")))
@@ -29,7 +29,7 @@ class Nights:
         table(300).iloc[:n_rows].to_csv(self.folder / "t.csv", index=False)
         return tune(
             data=str(self.folder / "t.csv"), target="target", store=self.store.address.url,
-            series="nightly", trials=trials, workers=2, **{**QUICK, **options},
+            series="growing", trials=trials, workers=2, **{**QUICK, **options},
         )  # fmt: skip
 
     def asked(self, study: str) -> list[Mapping[str, Any]]:
@@ -51,17 +51,17 @@ def newest_flow_run() -> Any:
 
 def test_nights_of_a_series(nights, monkeypatch) -> None:
     run = newest_flow_run()
-    assert run.name.startswith("nightly-1 (")
-    assert {"series:nightly", "study:nightly-1"} <= set(run.tags)
+    assert run.name.startswith("growing-1 (")
+    assert {"series:growing", "study:growing-1"} <= set(run.tags)
 
     summary = nights.run(150, 3)  # nothing has changed
     run = newest_flow_run()
     assert (run.state.name, run.state.type) == (SKIPPED, "COMPLETED")
-    assert "nightly-1" in run.state.message
-    assert "series:nightly" in run.tags
+    assert "growing-1" in run.state.message
+    assert "series:growing" in run.tags
     assert artifacts(run.id) == []
-    assert (summary["study"], summary["n_trials"]) == ("nightly-1", 3)
-    assert len(nights.asked("nightly-1")) == 3
+    assert (summary["study"], summary["n_trials"]) == ("growing-1", 3)
+    assert len(nights.asked("growing-1")) == 3
 
     with monkeypatch.context() as patched:
         patched.setattr("prefect_tune.flows.series.run.get_client", lambda **_: 1 // 0)
@@ -69,29 +69,29 @@ def test_nights_of_a_series(nights, monkeypatch) -> None:
     assert newest_flow_run().state.name == SKIPPED
 
     summary = nights.run(150, 5)  # the budget has grown
-    assert (summary["study"], summary["n_begun"]) == ("nightly-1", 5)
+    assert (summary["study"], summary["n_begun"]) == ("growing-1", 5)
 
     summary = nights.run(180, 7)  # new data
-    assert summary["study"] == "nightly-2"
-    prior = nights.ledger.events("nightly-2", "prior")[0]
+    assert summary["study"] == "growing-2"
+    prior = nights.ledger.events("growing-2", "prior")[0]
     assert prior.sequence == 0
     assert len(prior.body["trials"]) == 5
-    assert nights.asked("nightly-2")[:3] == prior.body["start"]  # half of 7 trials
-    view = read_series(nights.store, "nightly")
+    assert nights.asked("growing-2")[:3] == prior.body["start"]  # half of 7 trials
+    view = read_series(nights.store, "growing")
     assert [(run.study, run.rows, run.skipped) for run in view.runs] == [
-        ("nightly-1", 150, 2), ("nightly-2", 180, 0),
+        ("growing-1", 150, 2), ("growing-2", 180, 0),
     ]  # fmt: skip
     last = view.runs[-1]
     assert (last.state, last.loss) == ("complete", summary["incumbent"]["loss"])
     assert (last.test_loss, last.changes.rows_added) == (summary["test_loss"], 30)
     assert last.reused.weight == summary["decisions"]["prior"]["weight"]
-    assert summary["series"] == {"name": "nightly", "run": 2, "champion": view.champion.study}
+    assert summary["series"] == {"name": "growing", "run": 2, "champion": view.champion.study}
 
     with observed_by(Interrupting(2)), pytest.raises(KeyboardInterrupt):
         nights.run(210, 6)
-    assert read_series(nights.store, "nightly").runs[-1].state == "interrupted"
+    assert read_series(nights.store, "growing").runs[-1].state == "interrupted"
     summary = nights.run(240, 6)  # the interrupted night continues on its own data
-    assert (summary["study"], summary["state"], summary["n_begun"]) == ("nightly-3", "complete", 6)
-    assert read_series(nights.store, "nightly").runs[-1].rows == 210
-    assert nights.run(240, 3)["study"] == "nightly-4"
-    assert not nights.store.leases.holder("series nightly")
+    assert (summary["study"], summary["state"], summary["n_begun"]) == ("growing-3", "complete", 6)
+    assert read_series(nights.store, "growing").runs[-1].rows == 210
+    assert nights.run(240, 3)["study"] == "growing-4"
+    assert not nights.store.leases.holder("series growing")
