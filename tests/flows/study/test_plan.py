@@ -112,7 +112,7 @@ def stored(plan: StudyPlan) -> StoredStudy:
 def test_of_all_that_is_written_as_json_a_plan_and_its_ensemble_are_read_back() -> None:
     shown = {"ExplainedTrial", "Exported"}
     read_back = {
-        "Decision", "Question", "SeriesView", "Standings", "StudyOptions",
+        "Standings", "StudyOptions",
         "StudyFacts", "StudyPlan", "StudyView", "TrialView",
     }  # fmt: skip
     assert classes_with("to_json", "flows") - shown == read_back

@@ -1,7 +1,6 @@
 """Jobs and tasks on the workers of a pool: attempts, limits, and cuts."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from pathlib import Path
 
@@ -74,19 +73,6 @@ def test_an_error_of_a_check_ends_all_jobs(pool) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_jobs(pool, [Job(pause, {"seconds": 3})] * 3, check=check)
     wait_for(lambda: not any(pool.client.processing().values()), 20)
-
-
-def test_tasks_of_several_threads_share_the_slots_evenly(pool, tmp_path) -> None:
-    def run(number: int) -> tuple[str, object]:
-        tasks: TasksUnderWay[int] = TasksUnderWay(pool)
-        tasks.submit(number, meet, {"folder": tmp_path, "number": number, "n": 6})
-        (ended,) = wait_for(lambda: list(tasks.collect(0.1)))
-        return ended.task.worker, ended.state.data
-
-    with ThreadPoolExecutor(6) as threads:
-        done = list(threads.map(run, range(6)))
-    assert sorted(data for _, data in done) == list(range(6))
-    assert {worker for worker, _ in done} == set(pool.workers.threads)
 
 
 def test_a_worker_that_is_refused_keeps_its_running_tasks(pool) -> None:
