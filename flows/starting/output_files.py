@@ -86,6 +86,10 @@ def _would_change(path: Path, kept: Path) -> bool:
     with suppress(OSError):
         if kept.is_dir():
             is_below = path.resolve().is_relative_to(kept.resolve())
-            return is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES))
+            if is_below and (kept.name in _OF_STORE or path.name.lower().endswith(SUFFIXES)):
+                return True
+            # A file of the folder may be a link to a file elsewhere.
+            files = (file for file in kept.rglob("*") if file.name.lower().endswith(SUFFIXES))
+            return path.exists() and any(file.exists() and file.samefile(path) for file in files)
         return path.exists() and kept.exists() and kept.samefile(path)
     return False
