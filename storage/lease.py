@@ -67,7 +67,7 @@ class LeaseBook:
         """Return the holder of a lease; None if the lease may be acquired."""
         with self._database.read() as connection:
             standing = connection.execute(_STANDING, {"of_name": name}).first()
-        if standing is None or _is_over(*standing):
+        if standing is None or self._is_over(name, *standing):
             return None
         return ProcessIdentity.from_text(standing[0])
 
@@ -115,7 +115,7 @@ class LeaseBook:
             if not insert_new(connection, lease_table, row, expires=_EXPIRES):
                 query = _STANDING.with_for_update()
                 standing = connection.execute(query, {"of_name": name}).first()
-                if standing is None or not _is_over(*standing):
+                if standing is None or not self._is_over(name, *standing):
                     return None
                 connection.execute(_TAKE_OVER, {"of_name": name, "me": me, **seconds})
             lease = HeldLease(name, look(connection), self._held.discard)
@@ -126,6 +126,12 @@ class LeaseBook:
                 self._renewer = Heartbeat("leases", self._renew, interval, "leases are not renewed")
                 self._renewer.start()
         return lease
+
+    def _is_over(self, name: str, holder: str, has_expired: bool) -> bool:
+        process = ProcessIdentity.from_text(holder)
+        if process == ProcessIdentity.this_process():
+            return has_expired and (self._is_closed or name not in self._held)
+        return process.is_dead() or (has_expired and not process.is_alive())
 
     def close(self) -> None:
         """Stop renewing, after a renewal under way; leases still held expire."""
@@ -168,12 +174,6 @@ class HeldLease(Generic[Found]):
 
 def _mine(name: str) -> dict[str, str]:
     return {"of_name": name, "of_holder": ProcessIdentity.this_process().to_text()}
-
-
-def _is_over(holder: str, has_expired: bool) -> bool:
-    process = ProcessIdentity.from_text(holder)
-    may_live = process != ProcessIdentity.this_process() and process.is_alive()
-    return process.is_dead() or (has_expired and not may_live)
 
 
 def check_held(connection: Connection, name: str) -> None:

@@ -66,6 +66,15 @@ def test_a_lease_that_is_not_renewed_expires(either_store) -> None:
     other.close()
 
 
+def test_a_process_that_slept_takes_no_lease_from_itself(either_store, book) -> None:
+    assert book.acquire("a")
+    set_clock_forward(either_store, LEASE_SECONDS + 1)
+    assert not book.acquire("a")
+    assert book.holder("a") == ProcessIdentity.this_process()
+    book.release("a")
+    assert book.acquire("a")
+
+
 def test_a_lease_that_is_renewed_lasts(either_store) -> None:
     def expires() -> float:
         with either_store.database.read() as connection:
