@@ -18,6 +18,8 @@ _SHOWN_COLUMNS = 10
 
 _OPTION = re.compile(r"""(?<![\w-])--([a-z][a-z-]*)( (?=['"\d]))?""")
 """An option, and the space before a value in quotes or a number."""
+_NEGATIONS = {"no-race": "race=False"}
+"""Options that negate a parameter."""
 _n_commands = 0
 """Number of command-line commands running in this process."""
 
@@ -89,6 +91,8 @@ def for_caller(text: str) -> str:
 
 
 def _parameter(found: re.Match[str]) -> str:
+    if found[1] in _NEGATIONS:
+        return _NEGATIONS[found[1]]
     return found[1].replace("-", "_") + ("=" if found[2] else "")
 
 

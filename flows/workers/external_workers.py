@@ -60,7 +60,7 @@ class WorkerCheck:
             if wanted and memory_bytes and wanted > memory_bytes:
                 raise BadInput(
                     f"worker {address} has a memory limit of {memory_bytes / 1e9:.3g} GB, below "
-                    f"--trial-memory {wanted / 1e9:.3g} GB; start it with a larger --memory-limit"
+                    f"--trial-memory {wanted / 1e9:.3g} GB; start it with a larger `--memory-limit`"
                 )
             there.append(address)
         return there

@@ -15,6 +15,7 @@ from prefect_tune.tasks.bad_input import BadInput, command_line, errors_for_call
         ("name it, for instance --epochs 50, or", "name it, for instance epochs=50, or"),
         ("drop it with --drop 'heart rate'", "drop it with drop='heart rate'"),
         ("(override with --positive)", "(override with positive)"),
+        ("was started with --race, not --no-race", "was started with race, not race=False"),
         ("see `prefect-tune show S --trial 4`", "see `prefect-tune show S --trial 4`"),
     ],
 )
