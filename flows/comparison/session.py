@@ -48,24 +48,26 @@ def run_replicates(comparison: Comparison, to_do: Sequence[Replicate]) -> None:
     n_at_once = min(comparison.options.workers or CPU_COUNT, len(to_do))
     common, n_all = _CommonObserver(), len(comparison.replicates)
     common.observer.note(f"running {len(to_do)} of {n_all} studies, {n_at_once} at a time")
-    with (
-        one_thread(),  # so that the asks of a study leave the cores to the others
-        RunRequests.watched(flow_run_id) as requests,
-        ThreadPoolExecutor(n_at_once, thread_name_prefix="replicate") as threads,
-    ):
-        stop = Event()
-        running = [
-            threads.submit(copy_context().run, _run, replicate, common, requests, stop)
-            for replicate in to_do
-        ]
-        try:
-            while wait(running, timeout=_TICK_SECONDS).not_done and not _errors(running):
-                check_interrupted()
-                if requests.is_ended or requests.is_suspended:
-                    break
-        finally:
-            stop.set()
-    asyncio.run(end_sandboxes())
+    try:
+        with (
+            one_thread(),  # so that the asks of a study leave the cores to the others
+            RunRequests.watched(flow_run_id) as requests,
+            ThreadPoolExecutor(n_at_once, thread_name_prefix="replicate") as threads,
+        ):
+            stop = Event()
+            running = [
+                threads.submit(copy_context().run, _run, replicate, common, requests, stop)
+                for replicate in to_do
+            ]
+            try:
+                while wait(running, timeout=_TICK_SECONDS).not_done and not _errors(running):
+                    check_interrupted()
+                    if requests.is_ended or requests.is_suspended:
+                        break
+            finally:
+                stop.set()
+    finally:
+        asyncio.run(end_sandboxes())
     for error in _errors(running):
         raise error
     requests.obey()
