@@ -204,10 +204,7 @@ def check_same_data(
         notes = [Note(f"{lost} cannot be found or reached; {subject} uses its stored copy")]
     elif changed := _read_again(subject, plan, given, store, reader):
         if not (is_same_run and is_whole and given == former):
-            differing = {
-                name for name in _OF_SOURCE if getattr(given, name) != getattr(former, name)
-            }
-            has_copy = is_whole and differing.isdisjoint(_HOW_READ)
+            has_copy = is_whole and not {*_differing(given, former)} & {*_HOW_READ}
             remedy = f"{another}, or {_STORED}" if has_copy else another
             raise CannotContinue(changed, remedy=remedy)
         notes = [Note(f"{changed}; the study continues on its stored copy")]
