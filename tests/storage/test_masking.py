@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused
+from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused, masking
 from prefect_tune.storage.database import Database, DatabaseLost
 from prefect_tune.storage.masking import (
     has_password,
@@ -15,6 +15,8 @@ from prefect_tune.storage.masking import (
     masked_output,
     masked_values,
     passwords_in,
+    with_signature,
+    without_signature,
 )
 from prefect_tune.tasks.bad_input import BadInput
 
@@ -112,3 +114,13 @@ def test_a_known_password_is_masked_outside_urls() -> None:
 @pytest.mark.parametrize("data", [bytes(range(128, 256)), b"\xff\xfe\n\x00", "é".encode() * 3])
 def test_bytes_that_are_no_text_pass_unchanged(data) -> None:
     assert masked_output(data) == data
+
+
+def test_a_signature_is_known_to_the_process_that_masked_it(monkeypatch) -> None:
+    url, shown = "https://b.example/t.csv?v=1&sig=hidden", "https://b.example/t.csv?v=1&sig=***"
+    assert without_signature(url) == shown
+    assert with_signature(shown) == url
+    monkeypatch.setattr(masking, "_SIGNED", {})  # as in another process
+    assert with_signature(shown) == shown
+    for other in ("https://ann:hidden@b.example/t.csv?sig=hidden", "s3://b/t.csv", "t.csv"):
+        assert without_signature(other) == other
