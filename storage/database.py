@@ -4,6 +4,7 @@ SQLite creates a missing file, and keeps using a file after it was moved. Theref
 connection checks that the file belongs to the store, and holders of leases open new ones.
 """
 
+import errno
 import json
 import os
 import sqlite3
@@ -14,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 from weakref import finalize
 
 import orjson
@@ -66,6 +68,8 @@ _LIBPQ = {
 }
 """Time limits for a silent host (Linux alone would wait 900 s); a URL may override them."""
 
+_PROBE_BYTES = 1 << 16
+
 _KEYS_PER_QUERY = 1_000
 """Databases limit the number of values in one statement."""
 
@@ -102,6 +106,23 @@ class _SqliteFile:
         raise ProcessExhausted(
             f"code that ran in process {os.getpid()} has closed file descriptors of the store"
         )
+
+    def probed(self) -> Cause | None:
+        """Write a file beside the database: SQLite has one code for several causes.
+
+        Return `Cause.AWAY` if that works or the folder is gone, and None if it is forbidden.
+        """
+        probe = self.path.with_name(f".{uuid4().hex}")
+        try:
+            try:
+                probe.write_bytes(bytes(_PROBE_BYTES))
+            finally:
+                with suppress(OSError):
+                    probe.unlink()
+        except OSError as error:
+            is_forbidden = isinstance(error, PermissionError) or error.errno == errno.EROFS
+            return None if is_forbidden else cause_of(error) or Cause.AWAY
+        return Cause.AWAY
 
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
@@ -156,7 +177,9 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
 
 
 class DatabaseLost(StoreLost):
-    """The database does not answer."""
+    """The database does not answer; if `is_final`, waiting does not help."""
+
+    is_final = False
 
 
 class DatabaseDamaged(StoreLost):
@@ -182,7 +205,7 @@ def is_outage(error: BaseException) -> bool:
     """Return whether an error means that the database does not answer now, but may later."""
     cause = (isinstance(error, DatabaseLost) and error.__cause__) or error
     if isinstance(getattr(cause, "orig", None), sqlite3.Error):
-        return cause_of(cause) == Cause.AWAY
+        return cause_of(cause) == Cause.AWAY and not getattr(error, "is_final", False)
     return isinstance(
         cause, OperationalError | InterfaceError | InternalError | PoolTimeout | _OtherFile
     )
@@ -316,11 +339,16 @@ class Database:
             raise
         except (DBAPIError, PoolTimeout, _OtherFile) as error:
             where, cause = f"the database {self.engine.url}", cause_of(error)
+            is_away = cause == Cause.AWAY
+            if is_away and self._file is not None:
+                cause = self._file.probed()
             if cause in (Cause.FULL, Cause.PROCESS):
                 raise lost_for(cause, where, error) from error
             if self._file is not None:
                 self.engine.dispose()  # after an outage of a network mount, it stays unreadable
-            raise DatabaseLost(f"{where}: {getattr(error, 'orig', error)}") from error
+            lost = DatabaseLost(f"{where}: {getattr(error, 'orig', error)}")
+            lost.is_final = is_away and cause is None
+            raise lost from error
 
     def close(self) -> None:
         """Close all connections; the next use opens a new one."""

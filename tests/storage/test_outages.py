@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from threading import Event
 from time import monotonic, sleep
 
@@ -20,14 +21,17 @@ from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
 from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage import waiting as outage
-from prefect_tune.storage.database import Database
+from prefect_tune.storage.database import Database, DatabaseLost
+from prefect_tune.storage.database import is_outage as is_outage_of_database
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting import (
     OUTAGE_VARIABLE,
     Cause,
+    DiskFull,
     Heartbeat,
+    ProcessExhausted,
     Stopwatch,
     Waits,
     cause_of,
@@ -79,6 +83,28 @@ def test_a_database_that_is_full_read_only_or_not_there(tmp_path) -> None:
         pytest.fail("it is not there")
     assert cause_of(caught.value) == Cause.AWAY  # the driver's error, behind SQLAlchemy's
     assert cause_of(sqlite_error("SELECT * FROM nothing")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "is_waited_for"),
+    [("", DatabaseLost, True), ("EIO", DatabaseLost, True), ("ENOENT", DatabaseLost, True),
+     ("EACCES", DatabaseLost, False), ("EROFS", DatabaseLost, False),
+     ("EDQUOT", DiskFull, False), ("EMFILE", ProcessExhausted, False)],
+)  # fmt: skip
+def test_a_file_beside_the_database_tells_why_sqlite_cannot_open_it(
+    tmp_path, monkeypatch, name, kind, is_waited_for
+) -> None:
+    def write(_path: Path, data: bytes) -> int:
+        if name:
+            raise OSError(getattr(errno, name), os.strerror(getattr(errno, name)))
+        return len(data)
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    database = Database(f"sqlite:///{tmp_path}/gone/index.sqlite")
+    with pytest.raises((DatabaseLost, DiskFull, ProcessExhausted)) as raised, database.read():
+        pytest.fail("it is not there")
+    assert type(raised.value) is kind
+    assert is_outage_of_database(raised.value) == is_waited_for
 
 
 class RefusalError(Exception):
