@@ -34,6 +34,8 @@ _MOST_BROKEN, _LATE_SECONDS = 3, 30.0
 to the method during such a search."""
 _MOST_UNENDED = 10
 """Timeouts without any result after which the cheapest trial runs without a limit."""
+_PASSED_OVER = "not started: its algorithm exceeded the limit before, and others are untried"
+"""Message of a trial that fails in favour of another algorithm, at most `_MOST_UNENDED` times."""
 _DUE_TIMES = 1.5
 """The limit is also lifted once the time left is at most this many times the predicted cost."""
 _CUT_TIMES = 2.0
@@ -96,6 +98,7 @@ class StudySearch:
     reserve: Callable[[float], float] = lambda _: 0.0
     requests: RunRequests = field(default_factory=RunRequests)
     waits: bool = field(default=False, init=False)
+    n_passed_over: int = field(default=0, init=False)
     is_late: bool = field(default=False, init=False)
     reported: set[str] = field(default_factory=set, init=False)
 
@@ -170,6 +173,11 @@ class StudySearch:
             trial, reason = self._next()
             if trial is None:
                 return reason
+            if self._is_passed_over(trial):
+                self.n_passed_over += 1
+                failure = Failure(FailureKind.TIMEOUT, _PASSED_OVER)
+                self._settle(Ended(trial, None, failure))
+                continue
             budget = self._budget()
             self.running.submit(
                 self.study.set_trial(trial.started()),
@@ -178,6 +186,15 @@ class StudySearch:
                 pilot_seconds=self.time_limit.pilot_seconds(trial, budget),
             )
         return ""
+
+    def _is_passed_over(self, trial: Trial) -> bool:
+        """Return whether another algorithm is next, because this one has only exceeded limits."""
+        costs = self.study.optimizer.costs
+        if self._has_result or trial.attempts or self.n_passed_over == _MOST_UNENDED:
+            return False
+        late = {costs.model_of(other.query.configuration) for other in self._unended()}
+        is_late = costs.model_of(trial.query.configuration) in late
+        return is_late and self.only is None and not costs.models <= costs.seen
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial or the reason to end; return neither while the method waits."""

@@ -387,6 +387,17 @@ class OfTwoModels(WrittenStudy):
         return self._set(replace(trial, query=QUERY if trial.number < 3 else other))
 
 
+def test_after_a_timeout_another_algorithm_is_next() -> None:
+    done = Searched({(0, 1): "times out"}, OfTwoModels(), seconds=9)
+    complete = done.study.numbers("complete")
+    assert [t.attempts for t in done.study.trials.values()][:4] == [1, 1, 0, 1]
+    failure = done.study.trials[2].failure
+    assert failure is not None
+    assert (failure.kind, failure.cost_seconds) == ("timeout", 0.0)
+    assert complete[0] == 1
+    assert done.heard.notes == []
+
+
 def test_a_first_result_after_the_budget_is_announced_once_with_seconds() -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
