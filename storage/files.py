@@ -43,7 +43,7 @@ CLAIM_FILE = "store.json"
 """File at the root of a store with the store's id."""
 
 RECORDS = "records"
-"""Area of records."""
+"""Area of records; created with the store and never recreated."""
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
@@ -175,6 +175,9 @@ class Files:
 
         def move_in() -> None:
             self._check_there()
+            area = Path(self.path(RECORDS))
+            if self._store_id and target.is_relative_to(area) and not area.is_dir():
+                raise FileNotFoundError(f"{area} is gone")  # its contents are gone, too
             if target.is_dir():  # an earlier attempt moved it, but its answer did not arrive
                 return
             shutil.rmtree(temporary, ignore_errors=True)

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as st_numpy
 from scipy import sparse
 from sqlalchemy import update
 
-from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreRefused
+from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreLost, StoreRefused
 from prefect_tune.storage.codec import KEY_VARIABLE, decode, encode, layout, sign, signing_key
 from prefect_tune.storage.files import Damaged, Files, new_place, place_of
 from prefect_tune.storage.keys import digest
@@ -83,6 +83,15 @@ def test_a_writer_that_fails_leaves_nothing(local, monkeypatch) -> None:
         publish(local)
     assert not list(Path(local.path("tmp")).iterdir())
     assert not list(Path(local.path(FOLDER)).iterdir())
+
+
+def test_records_are_not_written_where_their_area_is_gone(store) -> None:
+    area = Path(store.files.path("records"))
+    area.rename(area.with_name("elsewhere"))
+    with pytest.raises(StoreLost, match="records is gone"):
+        store.records.put("models/s", {"a": 1}, None)
+    assert not area.exists()
+    assert put(store, "a").is_present  # the cache's is made again
 
 
 def test_deleting_takes_the_folder_above_when_it_is_empty(local) -> None:
