@@ -5,7 +5,6 @@ Cheap to import, because they are part of a study's plan.
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -105,11 +104,6 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return match[1], json.loads(match[2])
     except ValueError:
         return match[1], match[2]
-
-
-def write_assignments(values: Mapping[str, Any]) -> list[str]:
-    """Return each value as NAME=VALUE, the inverse of `parse_assignment`."""
-    return [f"{name}={_assigned(value)}" for name, value in values.items()]
 
 
 def _assigned(value: Any) -> str:

@@ -29,7 +29,6 @@ from prefect_tune.flows.options.values import (
     EnsembleRule,
     TaskRuns,
     parse_assignment,
-    write_assignments,
 )
 from prefect_tune.flows.reading.commands import continue_command, run_command
 from prefect_tune.flows.starting.prepare import study_name_from
@@ -282,7 +281,8 @@ def test_another_form_is_refused(text) -> None:
 
 def test_what_is_written_is_parsed_back() -> None:
     values = {"a": 1, "b": "paper", "c": None, "d": 0.5, "e": False}
-    assert dict(map(parse_assignment, write_assignments(values))) == values
+    written = [word for _, word in OPTIONS["option"].words(values)]
+    assert dict(map(parse_assignment, written)) == values
 
 
 @pytest.mark.parametrize(
