@@ -11,14 +11,15 @@ from itertools import pairwise
 from math import log
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from prefect_tune.deployments.views.console import PlainConsole, bold, echo, echo_as_is, line
 from prefect_tune.flows.study.progress import CurvePoint, Observer, Progress
-from prefect_tune.flows.wording.text import format_seconds, number_text
+from prefect_tune.flows.wording.text import format_seconds, number_text, shown
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked, masked_values
 
@@ -121,10 +122,11 @@ def _status(progress: Progress) -> str:
 
 def _running(progress: Progress) -> Table:
     """Return a row for each running trial, the longest first."""
-    grid = Table.grid(padding=(0, 2))
+    grid = Table.grid(padding=(0, 2), expand=True)
     for _ in range(4):
         grid.add_column(no_wrap=True)
-    grid.add_column(no_wrap=True, overflow="ellipsis", style="dim")
+    # Only this column gives way on a narrow terminal.
+    grid.add_column(no_wrap=True, style="dim", ratio=1)
     for trial in sorted(progress.running, key=lambda trial: -trial.seconds):
         step = f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
         grid.add_row(
@@ -132,9 +134,22 @@ def _running(progress: Progress) -> Table:
             step,
             f"{format_seconds(trial.seconds)} of {format_seconds(trial.limit_seconds)}",
             ProgressBar(trial.limit_seconds, trial.seconds, _BAR_WIDTH),
-            " > ".join(algorithm for algorithm in trial.path if algorithm != "none"),
+            _Path([algorithm for algorithm in trial.path if algorithm != "none"]),
         )
     return grid
+
+
+class _Path:
+    """The algorithms of a path; if room is short, the last ones, because the model is the last."""
+
+    def __init__(self, algorithms: Sequence[str]) -> None:
+        self._algorithms = algorithms
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        """Yield one line."""
+        text = shown(" > ".join(self._algorithms))
+        first = len(text) - options.max_width
+        yield Text(text if first <= 0 else f"…{text[first + 1 :]}", no_wrap=True)
 
 
 def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str:

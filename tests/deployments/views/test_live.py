@@ -155,6 +155,12 @@ def test_a_running_trial_has_its_step_its_seconds_its_limit_and_its_path() -> No
     ]
 
 
+def test_a_narrow_terminal_cuts_only_the_start_of_the_path() -> None:
+    first = drawn(progress(), columns=80)[-2]
+    assert first.startswith("trial  21  impute, fold 1              10s of 30s  ")
+    assert first.endswith("  …gradient_boosting")
+
+
 def test_the_curve_the_end_and_the_phase_stand_below_the_header() -> None:
     status = drawn(progress())[1]
     assert status.startswith("48 █")
