@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from hashlib import sha256
+from textwrap import wrap
 from threading import Thread
 from time import monotonic
 from uuid import UUID
@@ -30,6 +31,8 @@ _SHARE = 0.01
 _LAST_SECONDS, _CUT_SECONDS, _AWAY_SECONDS = 10.0, 2.0, 1.0
 """Longest wait for the last update: after an end, an interrupt, and an update that failed."""
 _DIGEST = 6
+_WIDTH = 84
+"""Characters in a line of a code block, which Prefect's page does not wrap."""
 
 
 def artifact_key(name: str, part: str) -> str:
@@ -180,7 +183,16 @@ def summary(view: StudyView) -> str:
         series=series,
     )
     lines = [f"{view.study} ({view.method} in {view.space}, {view.state})"]
-    lines += ["  " * (1 + line.depth) + line.text for line in study_lines(view)]
+    for line in study_lines(view):
+        indent = "  " * (1 + line.depth)
+        lines += wrap(
+            line.text,
+            _WIDTH,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     return "\n".join(
         [f"## {title}", "", *block(lines, "text"), "", "### Next", "", *block(commands, "sh")]
     )

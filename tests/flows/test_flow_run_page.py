@@ -119,6 +119,12 @@ def test_a_summary_shows_texts_of_users_literally() -> None:
     assert "\u202e" not in summary(view)
 
 
+def test_long_lines_of_a_summary_are_wrapped() -> None:
+    lines = summary(study_view(no_model=20 * "a reason ")).splitlines()
+    assert max(map(len, lines)) <= 84
+    assert any(line.startswith("      ") and "a reason" in line for line in lines)
+
+
 @pytest.mark.parametrize("name", ["responders", "A.b", "a_b", "a-b", "-", "x" * 100])
 def test_names_of_studies_give_keys_that_prefect_takes_and_that_differ(name) -> None:
     key = artifact_key(name, "trials")
