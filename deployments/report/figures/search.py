@@ -64,12 +64,16 @@ def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
             hovertext=line["trial"].map("trial {}".format),
         )
     low, high = visible_losses(known["loss"])
-    tests = {view.single_best_test_loss: "test, best trial", view.test_loss: "test, final model"}
-    for loss, name in tests.items():
+    margin = 0.08 * (high - low)
+    tests = {
+        view.single_best_test_loss: ("test, best trial", "var(--c2)"),
+        view.test_loss: ("test, final model", "var(--c5)"),
+    }
+    for loss, (name, color) in tests.items():
         if loss is not None:
-            marker = {"symbol": "star", "size": 14, "color": "var(--c5)"}
+            marker = {"symbol": "star", "size": 14, "color": color}
             drawn.add_scatter(x=[end], y=[loss], mode="markers", name=name, marker=marker)
-            low, high = min(low, loss), max(high, loss)
+            low, high = min(low, loss - margin), max(high, loss + margin)
     if view.chance_loss is not None and view.chance_loss <= high:
         style = {"line_dash": "dot", "line_color": "var(--muted)"}
         drawn.add_hline(y=view.chance_loss, annotation_text="guessing", **style)

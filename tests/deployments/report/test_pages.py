@@ -219,6 +219,16 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
     assert [row[3] for row in section.parts[2].rows] == [part, part, "all", "all"]
 
 
+def test_test_losses_lie_inside_the_figure_in_colours_of_their_own() -> None:
+    some = full()
+    view = replace(some.summary, test_loss=1.0, single_best_test_loss=2.0)
+    plot = sections_of(replace(some, summary=view))["progress"].parts[0].plot
+    stars = [of for of in plot.data if of.marker.symbol == "star"]
+    assert [of.y[0] for of in stars] == [2.0, 1.0]
+    assert len({of.marker.color for of in stars}) == 2
+    assert plot.layout.yaxis.range[0] < 1.0
+
+
 def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:
     sections = sections_of(failed())
     assert "progress" not in sections
