@@ -69,7 +69,7 @@ def _measures(model: ModelReport) -> Table:
         brier = f"{found.brier:.4f} ({found.brier_of_share:.4f} with one probability for all rows)"
         error = f"{100 * found.expected_error:.1f} points"
         rows += [["expected calibration error", error], ["Brier score", brier]]
-    return Table("Measures", ["measure", "#value"], rows, is_open=True)
+    return Table("Measures", ["measure", "value"], rows, is_open=True)
 
 
 def _calibration(model: ModelReport) -> Iterator[Part]:
