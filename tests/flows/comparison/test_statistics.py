@@ -153,6 +153,6 @@ def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
         standings(curves({}))
     pd.DataFrame({"x": [1]}).to_parquet(tmp_path / "x.parquet")
     (tmp_path / "text.parquet").write_text("text")
-    for name, reason in (("x", "no column 'comparison'"), ("text", "text"), ("none", "none")):
+    for name, reason in (("x", "no column 'comparison'"), ("text", "text"), ("none", "no file")):
         with pytest.raises(BadInput, match=reason):
             read_curves([str(tmp_path / f"{name}.parquet")])
