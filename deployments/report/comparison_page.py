@@ -32,7 +32,8 @@ def comparison_page(
     words = [["standings", *files], *(["report", study, *store_options] for study in studies)]
     shown = ranking(standings)
     ranks = Table.of("Ranking", shown, is_open=True)
-    pairs = Table.of("Pairs", standings.pairs, is_open=True)
+    won_lost = standings.pairs.rename(columns={"n_won": "won", "n_lost": "lost", "p_value": "p"})
+    pairs = Table.of("Pairs", won_lost, is_open=True)
     return ReportPage(
         title=standings.comparison or " and ".join(files[:3]),
         kind="Comparison",
