@@ -5,7 +5,7 @@ from typing import Any
 
 from prefect.runtime import deployment, flow_run
 
-from prefect_tune.flows.comparison.prepare import HANDOVER, prepare_comparison
+from prefect_tune.flows.comparison.comparison import HANDOVER, prepare_comparison
 from prefect_tune.flows.comparison.session import run_replicates
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.options.form import documented

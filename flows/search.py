@@ -1,4 +1,7 @@
-"""The search loop: ask, start trials in free slots, tell outcomes, until the stop rule holds."""
+"""The search loop: ask, start trials in free slots, tell outcomes, until the stop rule holds.
+
+`TimeLimit` predicts how long the next trial may take.
+"""
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -7,10 +10,8 @@ from math import inf
 
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.running.run_requests import RunRequests
-from prefect_tune.flows.study.progress import Observer, Progress, RemainingTime, RunningTrial
-from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.study.time_limit import TimeLimit
-from prefect_tune.flows.study.trial_output import last_lines
+from prefect_tune.flows.study.progress import Observer, Progress, RunningTrial
+from prefect_tune.flows.study.study import Study, last_lines
 from prefect_tune.flows.wording.text import format_seconds
 from prefect_tune.flows.workers.dask_trials import DIED, DaskTrials, Ended
 from prefect_tune.flows.workers.pool import NoWorkers
@@ -18,10 +19,87 @@ from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
+from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
+
+_DEVIATIONS = 3.0
+"""Standard deviations above the median of predicted ln seconds."""
+_SHORTEST_SECONDS, _LONGEST_FLOOR_SECONDS = 5.0, 30.0
+_FLOOR_SHARE = 0.25
+"""Smallest limit as a share of the time left, within the two bounds above."""
+_TIMES_MOST, _TIMES_LOOK = 2.5, 1.5
+_DAY_SECONDS = 86_400.0
+_PILOT_ROWS = 10_000
+"""Minimum number of training rows for a pilot, which takes a fraction of a second."""
+
+
+class TimeLimit:
+    """Ends trials that take far longer than predicted, unless the user has set a limit.
+
+    The first trial of a model's algorithm may take its share of the worker-seconds left (see
+    `Costs.allowed_seconds`). Later ones may take three standard deviations above the median
+    predicted from measured costs. Every trial gets at least a quarter of the time left, within 5 to
+    30 s; on a subset of the rows, this minimum is at most 1.5 times the allowed seconds. Without a
+    time budget, no limit exceeds the plan's `most_seconds`. A rerun trial gets 2.5 times
+    `most_seconds`.
+    """
+
+    def __init__(
+        self,
+        costs: Costs,
+        most_seconds: float,
+        *,
+        is_adaptive: bool,
+    ) -> None:
+        self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
+        self.lifted: int | None = None
+        """Number of the trial that may take a day; None if there is none."""
+
+    @property
+    def of_user(self) -> float | None:
+        """Limit set by the user; None if there is none."""
+        return None if self._is_adaptive else self._most
+
+    def seconds(self, trial: Trial, budget: Budget) -> float:
+        """Return the time limit of a trial that starts now."""
+        if trial.number == self.lifted:
+            return max(self._most, _DAY_SECONDS)
+        if not self._is_adaptive:
+            return self._most
+        if trial.attempts:
+            return _TIMES_MOST * self._most
+        query, left = trial.query, budget.seconds_left
+        most = self._most if left is None else inf
+        floor = _LONGEST_FLOOR_SECONDS if left is None else _FLOOR_SHARE * left / budget.n_workers
+        if query.subset < 1 and left is not None:
+            floor = min(floor, _TIMES_LOOK * self._costs.allowed_seconds(query, budget))
+        limits = [min(max(floor, _SHORTEST_SECONDS), _LONGEST_FLOOR_SECONDS)]
+        is_first = self._costs.model_of(query.configuration) not in self._costs.seen
+        share = self._costs.share_seconds(query.configuration, budget)
+        if is_first:
+            limits.append(share)
+        elif query.epochs is not None:  # seconds of trainings are not predicted
+            limits.append(share / budget.n_workers)
+        if self._costs.is_known(query.configuration):
+            limits.append(self._costs.seconds(query, _DEVIATIONS))
+        return min(most, max(limits))
+
+    def pilot_seconds(self, trial: Trial, budget: Budget) -> float | None:
+        """Return the largest pilot prediction for which a trial starts; None for no pilot.
+
+        With many rows, a pilot precedes the first trial of a model's algorithm or of another
+        potentially slow step, unless the trial is a rerun or has no limit.
+        """
+        is_small = self._costs.rows(trial.query) < _PILOT_ROWS
+        is_again = trial.attempts or trial.number == self.lifted
+        if is_small or is_again or not self._costs.has_unknown(trial.query.configuration):
+            return None
+        allowed = self._costs.allowed_seconds(trial.query, budget)
+        return None if allowed == inf else allowed
+
 
 _MOST_DEATHS = 2
 """Worker deaths after which a trial fails; the second death is attributed to the trial."""
@@ -50,7 +128,6 @@ def progress_of(
     running: tuple[RunningTrial, ...] = (),
     *,
     phase: str = "",
-    seconds_left: float | None = None,
 ) -> Progress:
     """Return the progress of a study."""
     metric, totals = study.problem.find_metric(), study.trials.totals
@@ -71,7 +148,6 @@ def progress_of(
         n_begun=study.n_begun,
         running=running,
         phase=phase,
-        seconds_left=seconds_left,
         curve=study.curve.points,
         whole=study.plan.whole,
     )
@@ -99,7 +175,6 @@ class StudySearch:
     requests: RunRequests = field(default_factory=RunRequests)
     waits: bool = field(default=False, init=False)
     n_passed_over: int = field(default=0, init=False)
-    is_late: bool = field(default=False, init=False)
     reported: set[str] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
@@ -109,7 +184,6 @@ class StudySearch:
             plan.trial_limits().seconds,
             is_adaptive=plan.options.trial_timeout is None,
         )
-        self.remaining_time = RemainingTime(self.study.seconds())
 
     def run(self) -> str:
         """Run trials until the stop rule holds, then wait for running ones; return the reason.
@@ -138,7 +212,6 @@ class StudySearch:
             if reason and self.study.next_waiting(self.only) is not None:
                 reason = ""  # a worker died, and its trial was requeued
             self.observer.tick(self._progress())
-            self._note_overtime()
             if self._is_spent():
                 for trial in self.running.cut():
                     self.study.set_trial(trial.waiting())
@@ -146,18 +219,6 @@ class StudySearch:
                 break
         self._obey()
         return reason
-
-    def _note_overtime(self) -> None:
-        """Report once that the first result comes after the end of the budget."""
-        left = [t.limit_seconds - t.seconds for t in self.running.running_trials]
-        if self.is_late or not left or self._seconds_left() > 0 or self._has_result:
-            return
-        self.is_late = True
-        if self.time_limit.lifted is None:  # else it was reported with its seconds
-            self.observer.note(
-                "the time budget is used up, and no trial has finished: waiting about "
-                f"{format_seconds(max(left))} for the first result"
-            )
 
     def _obey(self) -> None:
         """Raise if the run was suspended or ended in Prefect."""
@@ -265,41 +326,30 @@ class StudySearch:
     def _progress(self) -> Progress:
         running, reason = self.running.running_trials, self.study.optimizer.reason
         phase = "" if reason is None else reason.phase
-        left = self.remaining_time.seconds(
-            self.study.seconds(),
-            seconds_total=self.stop_rule.seconds,
-            trials_total=self.stop_rule.trials,
-            n_ended=self.study.trials.totals.told,
-            n_begun=self.study.n_begun,
-            n_running=len(running),
-        )
-        return progress_of(self.study, self.stop_rule, running, phase=phase, seconds_left=left)
+        return progress_of(self.study, self.stop_rule, running, phase=phase)
 
     def _settle(self, ended: Ended) -> None:
         """Tell the outcome of a trial, or requeue a trial whose worker was lost."""
         trial, outcome = ended.trial, ended.outcome
-        if outcome is not None and outcome.lost:
+        if outcome is None:
+            if trial.deaths + 1 < _MOST_DEATHS:
+                self.study.set_trial(trial.died())
+                self.observer.note(f"trial {trial.number} was requeued: {DIED}")
+                return
+            message = f"{DIED} in {_MOST_DEATHS} attempts"
+            failure = Failure(FailureKind.CRASHED, message, cost_seconds=ended.seconds)
+            trial = trial.died().failed(failure)
+        elif outcome.lost:
             self._requeue_lost(trial, outcome)
             return
-        if outcome is not None and outcome.evaluation is not None:
+        elif outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
-        elif outcome is not None and outcome.failure is not None:
+        elif outcome.failure is not None:
             trial = trial.failed(outcome.failure)
-        elif ended.failure is not None and ended.failure.message != DIED:
-            trial = trial.failed(ended.failure)
-        elif trial.deaths + 1 < _MOST_DEATHS:
-            self.study.set_trial(trial.died())
-            self.observer.note(f"trial {trial.number} was requeued: {DIED}")
-            return
-        else:
-            failure = ended.failure or Failure(FailureKind.CRASHED, DIED)
-            message = f"{DIED} in {_MOST_DEATHS} attempts"
-            trial = trial.died().failed(replace(failure, message=message))
         if trial.failure is not None:
             output = last_lines(ended.printed)
             trial = trial.failed(replace(trial.failure, output=output))
         self.study.tell(trial, ended.task_run_id, ended.printed)
-        self.remaining_time.ended(self.study.seconds())
         self.waits = False
         self.observer.ended(trial, self._progress())
         self._run_cheapest()

@@ -16,15 +16,15 @@ from prefect_tune.flows.ending.final_model import ending_seconds, fit_final_mode
 from prefect_tune.flows.ending.reevaluation import recheck_finalists
 from prefect_tune.flows.flow_run_page import shown_on_page
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.reading.study_view import StudyView, read_study
-from prefect_tune.flows.running.prefect_events import CompletedStudy, FailedStudy, send_event
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch, progress_of
 from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.series.promotion import decide_promotion
 from prefect_tune.flows.starting.prepare import PreparedStudy
-from prefect_tune.flows.study.explanations import changed_code
 from prefect_tune.flows.study.notices import StudyNotices
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.progress import Observer, current_observer
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -36,13 +36,13 @@ from prefect_tune.flows.workers.server_pace import (
 )
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.code_behind import changed_files
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import drain_events
 
 _NO_SERVER = (
-    "no Prefect server is set, so Prefect uses a temporary one, which loses task runs when it "
-    "ends; wrap the call in `with prefect_tune.local_server():`, or set PREFECT_API_URL. The study "
-    "itself is complete in its ledger"
+    "no Prefect server is set, so its task runs are lost at the end; wrap the call in "
+    "`with prefect_tune.local_server():`, or set PREFECT_API_URL"
 )
 
 
@@ -91,7 +91,9 @@ def run_study(
                         study.record(replace(study.facts, no_model=str(error)))
                     observer.write()
                 study.set_state(state)
-                _send_failed(study, error)
+                if isinstance(error, Exception):  # else a person has ended the study
+                    can_resume = not isinstance(error, StudyFailed)
+                    _send(study, "study-failed", reason=str(error), can_resume=can_resume)
                 raise
             is_still_cut = only is not None and study.former_state == "interrupted"
             study.set_state("interrupted" if is_still_cut else "complete")
@@ -102,42 +104,28 @@ def run_study(
             prepared.store.index.flush()
             observer.write()
             view = read_study(prepared.store, study.name)
-            _send_completed(study, view)
+            if view.state == "complete":  # else a retry of a study that was cut
+                loss = None if view.incumbent is None else view.incumbent.loss
+                seconds, test_loss = view.seconds.total, view.test_loss
+                _send(study, "study-completed", loss=loss, test_loss=test_loss, seconds=seconds)
         return view.to_json()
 
 
-def _send_completed(study: Study, view: StudyView) -> None:
-    if view.state != "complete":  # a retry of a study that was cut
-        return
-    best = view.incumbent
-    send_event(
-        CompletedStudy(
-            **_identity(study),
-            loss=None if best is None else best.loss,
-            test_loss=view.test_loss,
-            seconds=view.seconds.total,
-        )
-    )
-
-
-def _send_failed(study: Study, error: BaseException) -> None:
-    if isinstance(error, Exception):  # else a person has ended the study
-        can_resume = not isinstance(error, StudyFailed)
-        send_event(FailedStudy(**_identity(study), reason=str(error), can_resume=can_resume))
-
-
-def _identity(study: Study) -> dict[str, Any]:
-    """Return the fields that all events of a study have."""
+def _send(study: Study, event: str, **payload: Any) -> None:
+    """Send an event on the end of a study."""
     plan, totals = study.plan, study.trials.totals
-    return {
-        "study": study.name,
-        "series": plan.options.series,
-        "data": plan.options.data,
-        "method": plan.method,
-        "metric": plan.metric,
-        "n_trials": totals.told,
-        "n_failed": totals.failed,
-    }
+    send_event(
+        "study",
+        study.name,
+        event,
+        series=plan.options.series,
+        data=plan.options.data,
+        method=plan.method,
+        metric=plan.metric,
+        n_trials=totals.told,
+        n_failed=totals.failed,
+        **payload,
+    )
 
 
 def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
@@ -182,22 +170,17 @@ def _run(  # noqa: PLR0917
         n_sharing=(plan.options.workers or CPU_COUNT) if prepared.is_compared else 1,
         scheduler=plan.options.dask,
     ) as running:
-        if only is None:
-            with study.searching():
-                reason = StudySearch(
-                    study, running, plan.options.stop_rule, pace, observer, requests=requests,
-                    reserve=lambda most: ending_seconds(study, running.n_slots, most),
-                ).run()  # fmt: skip
-                observer.note(f"search finished: {reason}")
-                observer.tick(progress_of(study, plan.options.stop_rule, phase="re-evaluation"))
-                recheck_finalists(study, running, context, observer)
-        else:
-            open_end = StopRule()
-            search = StudySearch(
-                study, running, open_end, pace, observer, only=only, requests=requests
-            )
+        rule = plan.options.stop_rule if only is None else StopRule()
+        search = StudySearch(
+            study, running, rule, pace, observer, only=only, requests=requests,
+            reserve=lambda most: ending_seconds(study, running.n_slots, most),
+        )  # fmt: skip
+        with study.searching() if only is None else nullcontext():
             reason = search.run()
             observer.note(f"search finished: {reason}")
+            if only is None:
+                observer.tick(progress_of(study, rule, phase="re-evaluation"))
+                recheck_finalists(study, running, context, observer)
         _record_decisions(study, observer, study.optimizer.notes if only is None else ())
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If nothing was left to search, the session serves the model only.
@@ -220,3 +203,17 @@ def _record_decisions(study: Study, observer: Observer, reported: Collection[str
             observer.note(f"{study.optimizer.name}: {note}")
     if changed := changed_code(study.plan):
         warn("code", changed)
+
+
+def changed_code(plan: StudyPlan) -> str:
+    """Return a note on files that changed since the study read them; empty if none did."""
+    problem, quantities = plan.problem, [bounded.quantity for bounded in plan.options.bounds]
+    texts = [(problem.space.partition(":")[0], problem.space_code, problem.behind)]
+    texts += [(q.name.rpartition(":")[0], q.code, q.behind) for q in quantities if q.code]
+    changed = dict.fromkeys(file for text in texts for file in changed_files(*text))
+    if not changed:
+        return ""
+    return (
+        f"changed since the study started: {', '.join(changed)}; the study keeps the earlier "
+        "modules, and data files as each step found them; start a new study to use the changes"
+    )

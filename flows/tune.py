@@ -20,8 +20,7 @@ from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.running.event_loop import LoopSafeFlow, apart_from_loop, loop_safe_flow
-from prefect_tune.flows.series.next_study import SeriesStudy, prepare_run
-from prefect_tune.flows.series.run import end_at_once, send_changes
+from prefect_tune.flows.series.next_study import SeriesStudy, end_at_once, prepare_run, send_changes
 from prefect_tune.flows.session import run_study
 from prefect_tune.flows.starting.prepare import (
     HANDOVER,
@@ -29,8 +28,7 @@ from prefect_tune.flows.starting.prepare import (
     name_of_flow_run,
     prepare_retry,
 )
-from prefect_tune.flows.starting.request import StudyRequest
-from prefect_tune.flows.starting.study_input import InputReader
+from prefect_tune.flows.starting.study_input import InputReader, StudyRequest
 from prefect_tune.flows.study.progress import current_observer
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState

@@ -11,7 +11,7 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.series.next_study import prepare_run
 from prefect_tune.flows.starting.prepare import PreparedStudy
-from prefect_tune.flows.starting.request import StudyRequest
+from prefect_tune.flows.starting.study_input import StudyRequest
 from prefect_tune.flows.study.facts import ModelCheck
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study

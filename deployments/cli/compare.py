@@ -66,14 +66,14 @@ def compare(
         StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
 
     def prepare() -> "Comparison":
-        from prefect_tune.flows.comparison.prepare import prepare_comparison
+        from prefect_tune.flows.comparison.comparison import prepare_comparison
 
         return prepare_comparison(parameters)
 
     def run(comparison: "Comparison") -> dict[str, Any]:
         with quick_imports():
             from prefect_tune.flows.compare import compare as compare_flow
-            from prefect_tune.flows.comparison.prepare import HANDOVER
+            from prefect_tune.flows.comparison.comparison import HANDOVER
 
         given = {**parameters, "name": comparison.name}
         with HANDOVER.offered(given, comparison):

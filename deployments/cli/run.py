@@ -76,7 +76,7 @@ def run(
 
     def prepare_study() -> "PreparedStudy":
         from prefect_tune.flows.series.next_study import prepare_run
-        from prefect_tune.flows.starting.request import StudyRequest
+        from prefect_tune.flows.starting.study_input import StudyRequest
 
         request = StudyRequest.of(options)
         return prepare_run(request, request.open_store())

@@ -79,7 +79,7 @@ def _print_output(found: "TrialOutput") -> None:
 def _explain(store: "ArtifactStore", study: str, number: int) -> None:
     from prefect_tune.deployments.server.embedded import task_run_page
     from prefect_tune.deployments.views.trial import print_trial
-    from prefect_tune.flows.reading.trial_detail import explained_trial
+    from prefect_tune.flows.reading.opened_study import explained_trial
 
     found = explained_trial(store, study, number)
     page = task_run_page(found.moments.task_run_id if found.moments else None)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line
 from prefect_tune.flows.options.store_location import store_options
-from prefect_tune.flows.reading.trial_detail import ExplainedTrial
+from prefect_tune.flows.reading.opened_study import ExplainedTrial
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.wording.text import (
     LossWords,

@@ -1,7 +1,6 @@
 """Comparisons of methods: one ordinary study for each repeat and method, and their standings.
 
-- `comparison`: the methods to compare, and a comparison that is ready to run.
-- `prepare`: checks all input and enters the studies in the ledger.
+- `comparison`: the methods to compare, and the preparation of their studies.
 - `session`: runs the studies, several at a time.
 - `curves`: tables with the best loss after each trial, in memory and in files.
 - `standings`: ranks of the methods, and the permutation test.

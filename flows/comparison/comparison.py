@@ -1,8 +1,13 @@
-"""A comparison of methods. Only the ledger records how far each of its studies has come."""
+"""A comparison of methods: checks all input, then enters its studies in the ledger.
+
+Only the ledger records how far each of these studies has come.
+"""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +15,34 @@ import pandas as pd
 
 from prefect_tune.flows.comparison.curves import curve_of
 from prefect_tune.flows.comparison.standings import standings
-from prefect_tune.flows.options.declared import StudyOptions
+from prefect_tune.flows.options.declared import (
+    COMPARE_OPTIONS,
+    OPTIONS,
+    CompareOptions,
+    StudyOptions,
+)
 from prefect_tune.flows.options.values import parse_assignment
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.starting.prepare import PreparedStudy
-from prefect_tune.flows.starting.study_input import Note
+from prefect_tune.flows.starting.output_files import check_output, input_files
+from prefect_tune.flows.starting.prepare import Handover, PreparedStudy, prepare, study_name_from
+from prefect_tune.flows.starting.resolve import resolve
+from prefect_tune.flows.starting.resume import (
+    CannotContinue,
+    check_same_data,
+    check_unchanged,
+    is_continued,
+)
+from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest
+from prefect_tune.flows.study.lease import StudyBusy
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.optimizers.registry import METHODS, method_named
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import atomic_file
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.source import Source
 
 
 @dataclass(frozen=True)
@@ -130,3 +153,139 @@ class Comparison:
         with atomic_file(self.out) as path:
             curves.to_parquet(path, index=False)
         return {**standings(curves).to_json(), "out": str(self.out)}
+
+
+HANDOVER: Handover[Comparison] = Handover()
+"""Passes a comparison from the command `compare` to its flow."""
+
+_ANOTHER = "choose another --name"
+
+
+def prepare_comparison(
+    parameters: Mapping[str, Any], default_name: str | None = None, flow_run_id: str | None = None
+) -> Comparison:
+    """Read and check the input, and enter the studies in the ledger or find them there.
+
+    By default, a comparison is named after data and time. `flow_run_id` is None for a command,
+    which prepares before its flow run. Raises `BadInput`, `UnknownName` or `StoreRefused` if an
+    option cannot be used.
+    """
+    own = CompareOptions.parse(parameters)
+    by_default = (m.name for m in METHODS.without_plugins() if m.compared_by_default)
+    entrants = parse_methods(own.methods or ",".join(by_default))
+    given = {option: value for option, value in parameters.items() if option in OPTIONS}
+    given["task_runs"] = given.get("task_runs") or COMPARE_OPTIONS["task_runs"].default_text
+    given["ensemble"] = "single"
+    request = StudyRequest.parse(given)
+    store, name, reader = request.open_store(), own.name or default_name, InputReader().cached()
+    ledger, notes = Ledger(store.database), list[Note]()
+    design = list(product(range(own.repeats or COMPARE_OPTIONS["repeats"].standard), entrants))
+    studies = [entrant.study(name, repeat) for repeat, entrant in design] if name else []
+    former = {study: stored for study in studies if (stored := ledger.study(study)) is not None}
+    plans = {study: StudyPlan.from_stored(stored) for study, stored in former.items()}
+    if plans:
+        first = next(iter(plans.values()))
+        request = _completed(request, first)
+        is_same_run = len(plans) == len(design) and any(
+            is_continued(former[study], plan, request.options, flow_run_id)
+            for study, plan in plans.items()
+        )
+        reader, notes = _stored_reader(request, store, first, is_same_run=is_same_run)
+        request = request.with_options(input=None)
+    _check_comparable(request.options)
+    if name is None or len(plans) < len(design):
+        data_name = _check_entrants(request, entrants, store, reader)
+        now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        name = name or f"{study_name_from(data_name)}-compare-{now}"
+    slots = {entrant.study(name, repeat): (repeat, entrant) for repeat, entrant in design}
+    for study in slots:
+        CompareOptions.parse({"name": study})
+    named = input_files(vars(request.options))
+    out = check_output(own.out or f"{name}.parquet", named, store)
+    replicates = []
+    for study, (repeat, entrant) in sorted(slots.items(), key=lambda slot: slot[0] not in plans):
+        race, first_plan = request.options.race, plans.get(entrant.study(name, 0))
+        if race is None and first_plan is not None:
+            race = first_plan.options.race
+        changes = {
+            "method": entrant.method,
+            "option": entrant.options,
+            "seed": (request.options.seed or OPTIONS["seed"].standard) + repeat,
+            "study": study,
+            "race": race,
+            # The input was compared once, for all studies.
+            "input": "stored" if study in plans else request.options.input,
+        }
+        try:
+            prepared = prepare(
+                request.with_options(**changes), store, reader=reader, is_compared=True
+            )
+        except (CannotContinue, StudyBusy) as error:  # their remedies are written for studies
+            raise error.with_remedy(_ANOTHER) from error
+        written = {**dict.fromkeys(OPTIONS), **given, **changes, "workers": 1}
+        prepared = replace(prepared, is_compared=True)
+        replicates.append(Replicate(entrant, repeat, prepared, written))
+    of_studies = (note for one in replicates for note in one.prepared.notes)
+    notes += [note for note in of_studies if note.option not in {"study", "input"}]
+    if plans:
+        text = f"resuming comparison {name}: {len(plans)} of {len(design)} studies exist"
+        notes.append(Note(text, "name", name))
+    notes = list(dict.fromkeys(notes))
+    return Comparison(name, request.options, store, tuple(replicates), out, tuple(notes))
+
+
+def _completed(request: StudyRequest, plan: StudyPlan) -> StudyRequest:
+    """Complete the request with shared options; raise `BadInput` if a given one cannot change."""
+    given = request.options
+    shared = [name for name, option in OPTIONS.items() if option.is_shared]
+    named = [name for name in shared if given.is_given(name)]
+    check_unchanged("the comparison", plan, request, [*named, "no_cache"], _ANOTHER)
+    changes = {name: getattr(plan.options, name) for name in shared if name not in named}
+    if given.seed is None:
+        changes["seed"] = plan.seed
+    if given.stop_rule.is_open:
+        changes |= {"trials": plan.options.trials, "budget": plan.options.budget}
+    return StudyRequest.of(replace(given, **changes))
+
+
+def _stored_reader(
+    request: StudyRequest, store: ArtifactStore, plan: StudyPlan, *, is_same_run: bool
+) -> tuple[InputReader, list[Note]]:
+    """Return a reader of the imported copy, after checking it against the files, and notes."""
+    subject, files = "the comparison", InputReader()
+    notes = check_same_data(
+        subject, plan, request, store, files, is_same_run=is_same_run, another=_ANOTHER
+    )
+
+    def read(_: Source) -> Dataset:
+        dataset = load_dataset(store, plan.problem.dataset)
+        return replace(dataset, name=plan.data_name, format=plan.options.format or dataset.kind)
+
+    return InputReader(read).cached(), notes
+
+
+def _check_comparable(options: StudyOptions) -> None:
+    if (options.trials is None) == (options.budget is None):
+        raise BadInput(
+            "methods are compared at equal time or at equal trials: set either --budget, for "
+            "instance --budget 2m for each study, or --trials"
+        )
+    if options.test_size == 0:
+        reason = "methods are compared on test rows"
+        raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
+
+
+def _check_entrants(
+    request: StudyRequest, entrants: Sequence[Entrant], store: ArtifactStore, reader: InputReader
+) -> str:
+    """Check all methods before any study is entered; return the name of the data."""
+    name = ""
+    for entrant in entrants:
+        changed = request.with_options(method=entrant.method, option=entrant.options)
+        try:
+            name = resolve(changed, store, reader).plan.data_name
+        except BadInput as error:
+            if error.option != "option":
+                raise
+            raise BadInput(error.reason, option="methods", value=entrant.label) from error
+    return name

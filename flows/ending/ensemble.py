@@ -9,9 +9,8 @@ from time import monotonic, perf_counter
 import numpy as np
 
 from prefect_tune.flows.options.values import EnsembleKind, EnsembleRule
-from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.retention import BEST_OF_ENSEMBLES
-from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.study import Study, picks_single_trial
 from prefect_tune.flows.wording.text import counted
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.trial import Trial

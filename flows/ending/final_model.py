@@ -15,6 +15,7 @@ from prefect_tune.flows.ending.ensemble import (
     ensemble_rule,
     stored_predictions,
 )
+from prefect_tune.flows.ending.reevaluation import finalists_of, recheck_seconds
 from prefect_tune.flows.ending.refitting import (
     OutOfTime,
     average_folds,
@@ -27,19 +28,22 @@ from prefect_tune.flows.ending.refitting import (
     scoring_seconds,
 )
 from prefect_tune.flows.options.values import EnsembleRule
-from prefect_tune.flows.study.explanations import most_frequent_failure, nearest_miss
 from prefect_tune.flows.study.facts import (
     Ensemble,
-    FailedRefit,
     ModelCheck,
     ModelFacts,
     Replaced,
     WeightedTrial,
 )
-from prefect_tune.flows.study.finalists import finalists_of, picks_single_trial, recheck_seconds
 from prefect_tune.flows.study.progress import Observer
-from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.wording.text import LossWords, counted, format_seconds
+from prefect_tune.flows.study.study import Study, StudyFailed, picks_single_trial
+from prefect_tune.flows.wording.text import (
+    FailureGroups,
+    LossWords,
+    counted,
+    format_seconds,
+    number_text,
+)
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.space.configuration import Configuration
@@ -152,7 +156,7 @@ def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
     if model.instead_of is not None and model.limits == _limits(study):
         is_same = is_same or model.instead_of.trials == trials
     is_whole = study.store.records.is_whole(model_record(study.name))
-    return is_same and not model.is_of_folds and is_whole
+    return is_same and not model.model_of_folds and is_whole
 
 
 def _limits(study: Study) -> tuple[float, int | None]:
@@ -177,7 +181,7 @@ class _Ending:
     def model(self, choice: ChosenEnsemble) -> ModelFacts:
         """Fit and store the choice, or the first of the next best trials that can be the model."""
         self._note(choice)
-        failures: list[FailedRefit] = []
+        failures: list[Replaced] = []
         for candidate in (choice, *map(ChosenEnsemble.alone, _others(self.study, choice))):
             numbers = tuple(trial.number for trial, _ in candidate.members)
             if failures:
@@ -185,7 +189,7 @@ class _Ending:
             try:
                 seconds, is_of_folds = self._fit(candidate.members)
             except RefitFailed as failure:
-                failures.append(FailedRefit(numbers, masked(str(failure))))
+                failures.append(Replaced(numbers, masked(str(failure))))
                 continue
             done = "averaged" if is_of_folds else "fitted"
             self.observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
@@ -193,15 +197,12 @@ class _Ending:
             ensemble: Ensemble | None = None
             if len(weights) > 1 or candidate.losses:
                 ensemble = Ensemble(candidate.kind, weights, candidate.losses, candidate.nested)
-            replaced: Replaced | None = None
-            if failures:
-                replaced = Replaced(failures[0].trials, failures[0].reason, tuple(failures))
             return ModelFacts(
                 members=weights,
                 ensemble=ensemble,
-                is_of_folds=is_of_folds,
+                model_of_folds=is_of_folds,
                 refit_seconds=seconds,
-                instead_of=replaced,
+                instead_of=failures[0] if failures else None,
                 limits=_limits(self.study),
             )
         raise StudyFailed(
@@ -265,7 +266,7 @@ class _Ending:
         model = alone = score_model(self.running, self.context)
         is_tested = model.loss is not None or model.undefined
         if len(facts.members) > 1 and best is not None and is_tested:
-            member = folds_of(best) if facts.is_of_folds else member_of(study, best)
+            member = folds_of(best) if facts.model_of_folds else member_of(study, best)
             alone = score_model(self.running, self.context, member)
         losses = LossWords(study.plan.metric)
         if is_tested:
@@ -319,4 +320,45 @@ def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:
         rows="held-out" if test is None else "test",
         is_useless=is_useless(test, over),
         rare_class=None if rare is None else str(dataset.classes[rare]),
+    )
+
+
+def most_frequent_failure(study: Study) -> str:
+    """Return the most frequent reason why trials failed."""
+    failures = FailureGroups()
+    for trial in study.trials.values():
+        failures.add(trial.number, trial.failure)
+    if not len(failures):
+        return "no trial finished; rerun the command with a larger --budget"
+    largest = failures.found()[0]
+    n = len(largest.trials)
+    which = "all" if n == len(failures) else f"{n} of them"
+    return (
+        f"{counted(len(failures), 'trial')} failed, {which} with an error like this: "
+        f"{largest.text}; rerun them with retry"
+    )
+
+
+def nearest_miss(study: Study) -> str:
+    """Return a note on constraints no trial meets; empty if one does, or no trial has a loss."""
+    history = study.optimizer.history
+    nearest = history.nearest_infeasible
+    if study.incumbent is not None or nearest is None or nearest.evaluation is None:
+        return ""
+    measured = nearest.evaluation.constraints
+    above = [
+        f"{c.name} {number_text(measured[c.name])} (allowed: {c.bound:g})"
+        if c.name in measured
+        else f"{c.name} not measured"
+        for c in history.constraints
+        if c.excess(measured) > 0
+    ]
+    evaluated = (
+        counted(len(history.complete), "completed trial")
+        if history.complete
+        else counted(len(history.stopped), "partial evaluation")
+    )
+    return (
+        f"none of {evaluated} meets all constraints; trial "
+        f"{nearest.number} is nearest, with {'; '.join(above)}"
     )

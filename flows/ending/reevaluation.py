@@ -1,17 +1,21 @@
-"""Re-evaluates the finalists on a second split of the rows."""
+"""Re-evaluates the finalists, the best few trials, on a second split of the rows.
+
+The lowest of hundreds of noisy losses is optimistic. If the model is a single trial, losses on a
+second split correct for luck.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from prefect_tune.flows.study.facts import Recheck, best_recheck
-from prefect_tune.flows.study.finalists import finalists_of
 from prefect_tune.flows.study.lease import study_lease
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.progress import Observer
-from prefect_tune.flows.study.study import Study
+from prefect_tune.flows.study.study import Study, picks_single_trial
 from prefect_tune.flows.wording.text import LossWords
-from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Job
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.keys import predictions_record
@@ -23,6 +27,15 @@ from prefect_tune.tasks.data.split import import_split, load_split
 from prefect_tune.tasks.prefect_tasks import evaluate
 from prefect_tune.tasks.problem import StudyContext
 
+_FEW = 5
+_CANDIDATES = 20
+"""Number of best trials that finalists are selected from."""
+_MOST_SHARE = 0.1
+"""Largest share of the time budget, or of the full trials, for the re-evaluation."""
+_SLACK = 1.25
+"""Safety factor of the predicted time."""
+_START_SECONDS = 0.5
+"""Seconds of overhead per task."""
 _TIMES_BEFORE = 2.0
 """Time limit of a finalist as a multiple of its earlier cost. It applies if it exceeds the trial
 limit and the user has set no limit."""
@@ -133,3 +146,34 @@ def _evaluated(
         if outcome.lost:
             raise StoreLost(outcome.lost)
     return [outcome.evaluation for outcome in outcomes]
+
+
+def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Trial]:
+    """Return two to five trials to re-evaluate, best first; none if fewer qualify.
+
+    Re-evaluation may take a tenth of the time budget. Without a time budget, there are at most a
+    tenth as many finalists as full trials. Trials with equal fold losses count once.
+    """
+    if not picks_single_trial(plan, optimizer):
+        return []
+    history, seconds = optimizer.history, plan.options.budget
+    most = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))
+    distinct: dict[tuple[float, ...], Trial] = {}
+    for trial in history.best(_CANDIDATES):
+        if trial.evaluation is not None:
+            distinct.setdefault(tuple(trial.evaluation.fold_losses), trial)
+    few: list[Trial] = []
+    for trial in distinct.values():
+        needed = 0.0 if seconds is None else recheck_seconds([*few, trial], n_slots) / seconds
+        if needed <= _MOST_SHARE and len(few) < most:
+            few.append(trial)
+        elif not few:
+            break
+    return few if len(few) > 1 else []
+
+
+def recheck_seconds(few: Sequence[Trial], n_slots: int) -> float:
+    """Return the predicted seconds to re-evaluate trials, which run in batches of `n_slots`."""
+    costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
+    batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
+    return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)

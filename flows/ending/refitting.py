@@ -7,8 +7,7 @@ from time import perf_counter
 
 from prefect_tune.flows.ending.ensemble import Members, fold_seconds
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Job
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked

@@ -6,21 +6,15 @@ process that ran the study; readers never rank.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from prefect_tune.flows.options.store_location import store_options
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.facts import (
-    Ensemble,
-    ModelCheck,
-    Recheck,
-    Replaced,
-    StudyFacts,
-)
+from prefect_tune.flows.study.facts import ModelFacts, Recheck, StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.flows.wording.text import EqualRows, LossWords, counted, number_text
+from prefect_tune.flows.wording.text import LossWords, counted, number_text
 from prefect_tune.optimizers.converter import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
@@ -83,8 +77,8 @@ class SeriesPlace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StudyView:
-    """A study for people and programs; the fields are the JSON fields of `show --json`.
+class StudyView(ModelFacts):
+    """A study with its model, for people and programs; the fields are those of `show --json`.
 
     Attributes:
         data: The data, as given.
@@ -100,16 +94,7 @@ class StudyView:
         model_trial: Trial of the final model; None if the model has several.
         model_is_partial: Whether the model is a partial trial, because no full trial meets the
             constraints.
-        ensemble: Final model, if it is an ensemble or was preferred to one.
-        instead_of: First choice, if it could not become the model.
         no_model: Reason why the last run ended without a model.
-        model_of_folds: Whether the model averages the models of the folds, for lack of time.
-        test_loss: Loss of the model on the test rows.
-        test_loss_undefined: Reason for an undefined test loss.
-        equal_rows: Test rows that equal training rows, and the loss without them.
-        single_best_test_loss: Test loss of the best trial alone.
-        single_best_test_loss_undefined: Reason if the test loss of the best trial is undefined.
-        usefulness: Comparison of the model with a constant prediction, if it has been made.
         holdout: Share of held-out rows; None for cross-validation.
         notes: Warnings of the runs.
         series: Its series, if it belongs to one.
@@ -134,16 +119,7 @@ class StudyView:
     nearest_infeasible: ChosenTrial | None
     model_trial: ChosenTrial | None
     model_is_partial: bool
-    ensemble: Ensemble | None
-    instead_of: Replaced | None
     no_model: str | None
-    model_of_folds: bool
-    test_loss: float | None
-    test_loss_undefined: str | None
-    equal_rows: EqualRows | None = None
-    single_best_test_loss: float | None
-    single_best_test_loss_undefined: str | None
-    usefulness: ModelCheck | None = None
     holdout: float | None
     chance_loss: float | None
     decisions: Mapping[str, Any]
@@ -156,11 +132,6 @@ class StudyView:
     def losses(self) -> LossWords:
         """Formatting of losses in the study's metric."""
         return LossWords(self.metric)
-
-    @property
-    def n_full(self) -> int:
-        """Number of full evaluations."""
-        return self.n_trials - self.n_stopped - self.n_failed
 
     @property
     def has_ensemble(self) -> bool:
@@ -231,15 +202,17 @@ def read_study(
     """
     study = open_study(store, name)
     plan, facts, best = study.plan, study.facts, study.incumbent
-    of_model, sums = facts.model, _Sums(plan, facts)
+    sums = _Sums(plan, facts)
     with documents_of(name):
         for trial in study.trials():
             sums.add(trial)
             for collect in collectors:
                 collect(trial)
-        incumbent, budget = sums.chosen(best), plan.options.budget
-        model = sums.chosen(sums.alone)
+        incumbent, budget = sums.shown[best], plan.options.budget
+        model = sums.shown[sums.alone]
+        of_model = {one.name: getattr(facts.model, one.name) for one in fields(ModelFacts)}
         return StudyView(
+            **of_model,
             study=name,
             method=plan.method,
             metric=plan.metric,
@@ -256,24 +229,20 @@ def read_study(
             finalists=facts.finalists,
             plugins=plan.problem.plugins,
             constraints={bound.constraint.name: bound.constraint.bound for bound in sums.bounds},
-            nearest_infeasible=None if incumbent else sums.chosen(facts.nearest_trial),
+            nearest_infeasible=None if incumbent else sums.shown[facts.nearest_trial],
             model_trial=model,
             model_is_partial=model is not None and not sums.is_full_model and not sums.n_qualified,
-            ensemble=of_model.ensemble,
-            instead_of=of_model.instead_of,
             no_model=facts.no_model,
-            model_of_folds=of_model.is_of_folds,
-            usefulness=of_model.usefulness,
-            test_loss=of_model.test_loss,
-            test_loss_undefined=of_model.test_loss_undefined,
-            equal_rows=of_model.equal_rows,
-            single_best_test_loss=of_model.single_best_test_loss,
-            single_best_test_loss_undefined=of_model.single_best_test_loss_undefined,
             holdout=plan.options.holdout,
             chance_loss=plan.chance_loss,
             decisions=facts.decisions,
             notes=tuple(notice.text for notice in facts.notices),
-            cache=sums.cache_use(store.index.bytes_present(sums.keys, name)),
+            cache=CacheUse(
+                sums.hits,
+                sums.misses,
+                store.index.bytes_present(sums.keys, name),
+                sums.seconds_saved,
+            ),
             seconds=StudySeconds(
                 study.row.seconds,
                 budget,
@@ -299,11 +268,11 @@ class _Sums:
         self.n_qualified = 0
         self.is_full_model = False
         self._plan, self._constraints = plan, [bound.constraint for bound in self.bounds]
-        self._shown: dict[int | None, ChosenTrial | None] = dict.fromkeys(
+        self.shown: dict[int | None, ChosenTrial | None] = dict.fromkeys(
             (facts.best_trial, facts.nearest_trial, self.alone)
         )
-        self._hits = self._misses = 0
-        self._seconds_saved = 0.0
+        self.hits = self.misses = 0
+        self.seconds_saved = 0.0
 
     def add(self, trial: TrialView) -> None:
         self.states[trial.state] += 1
@@ -313,8 +282,8 @@ class _Sums:
             self.n_qualified += 1
         if trial.number == self.alone:
             self.is_full_model = trial.is_full
-        if trial.number in self._shown and trial.has_loss:
-            self._shown[trial.number] = ChosenTrial(
+        if trial.number in self.shown and trial.has_loss:
+            self.shown[trial.number] = ChosenTrial(
                 trial.number,
                 trial.loss,
                 trial.fidelity(self._plan),
@@ -324,16 +293,10 @@ class _Sums:
         for step in trial.all_steps:
             self.keys.add(step["key"])
             if step["hit"]:
-                self._hits += 1
-                self._seconds_saved += step["seconds"] - step["load_seconds"]
+                self.hits += 1
+                self.seconds_saved += step["seconds"] - step["load_seconds"]
             else:
-                self._misses += 1
-
-    def chosen(self, number: int | None) -> ChosenTrial | None:
-        return self._shown[number]
-
-    def cache_use(self, size_bytes: int) -> CacheUse:
-        return CacheUse(self._hits, self._misses, size_bytes, self._seconds_saved)
+                self.misses += 1
 
 
 def _place(study: OpenedStudy) -> SeriesPlace | None:

@@ -75,7 +75,7 @@ def built_pipeline(store: ArtifactStore, study: str, number: int) -> TrialPipeli
 def is_in_final_model(study: OpenedStudy, number: int) -> bool:
     """Return whether the final model contains a refit of the trial on all training rows."""
     model = study.facts.model
-    return not model.is_of_folds and number in {member.trial for member in model.members}
+    return not model.model_of_folds and number in {member.trial for member in model.members}
 
 
 def pipeline_code(

@@ -70,7 +70,7 @@ class LoadedStudy:
 
     def trial(self, number: int) -> dict[str, Any]:
         """Output of `prefect-tune show STUDY --trial NUMBER --json`; `BadInput` if missing."""
-        from prefect_tune.flows.reading.trial_detail import explained_trial  # noqa: PLC0415 - heavy
+        from prefect_tune.flows.reading.opened_study import explained_trial  # noqa: PLC0415 - heavy
 
         with self._opened() as store:
             return explained_trial(store, self.name, number).to_json()

@@ -5,8 +5,7 @@ deployment and its tags as related resources.
 """
 
 import logging
-from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import Any, Literal
 
 from prefect.events import emit_event
 from prefect.settings import get_current_settings
@@ -18,94 +17,19 @@ _LONGEST = 2_000
 """Maximum characters of a text in a payload."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndedStudy:
-    """Fields of both events on the end of a study."""
-
-    study: str
-    series: str | None
-    data: str
-    method: str
-    metric: str
-    n_trials: int
-    n_failed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedStudy(EndedStudy):
-    """Payload of `prefect-tune.study-completed`."""
-
-    loss: float | None
-    test_loss: float | None
-    seconds: float
-
-    event: ClassVar[str] = "study-completed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailedStudy(EndedStudy):
-    """Payload of `prefect-tune.study-failed`."""
-
-    reason: str
-    can_resume: bool
-
-    event: ClassVar[str] = "study-failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewChampion:
-    """Payload of `prefect-tune.champion-changed`."""
-
-    series: str
-    study: str
-    former: str | None
-    by: str  # test, rule, promote or rollback
-    reason: str
-    metric: str
-    loss: float | None = None
-    former_loss: float | None = None
-    rows: int | None = None
-
-    event: ClassVar[str] = "champion-changed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangedData:
-    """Payload of `prefect-tune.data-changed`."""
-
-    series: str
-    study: str
-    former: str
-    rows: int
-    rows_added: int
-    rows_removed: int
-    targets_changed: int
-    columns_added: int
-    columns_removed: int
-    classes_added: int
-    classes_removed: int
-    columns_differing: tuple[str, ...]
-
-    event: ClassVar[str] = "data-changed"
-
-
-def send_event(payload: CompletedStudy | FailedStudy | NewChampion | ChangedData) -> None:
+def send_event(kind: Literal["study", "series"], name: str, event: str, **payload: Any) -> None:
     """Send an event on a study or a series; without a server, or on an error, send nothing."""
     if get_current_settings().api.url is None:  # Prefect would start a server for the event
         return
-    if isinstance(payload, EndedStudy):
-        kind, name = "study", payload.study
-    else:
-        kind, name = "series", payload.series
     resource = {
         "prefect.resource.id": f"prefect-tune.{kind}.{name}",
         "prefect.resource.name": name,
     }
     shown = {
         field: value[:_LONGEST] if isinstance(value, str) else value
-        for field, value in masked_values(asdict(payload)).items()
+        for field, value in masked_values({kind: name, **payload}).items()
     }
     try:
-        emit_event(f"prefect-tune.{payload.event}", resource, payload=shown)
+        emit_event(f"prefect-tune.{event}", resource, payload=shown)
     except Exception as error:  # a study does not depend on what Prefect shows
-        _LOGGER.warning(f"event prefect-tune.{payload.event} was not sent: {error}")
+        _LOGGER.warning(f"event prefect-tune.{event} was not sent: {error}")

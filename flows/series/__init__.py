@@ -1,11 +1,8 @@
 """Series: studies of one question over time, and the champion among their models.
 
-- `question`: what all studies of a series have in common.
-- `changes`: counts of rows, columns and classes that differ between the data of two studies.
-- `warm_start`: results of earlier studies that a new study starts from.
+- `question`: what all studies of a series have in common, and how their data differ.
 - `held`: a series that this process alone may change.
-- `next_study`: decides what a run does, and prepares its study.
-- `run`: the event on changed data, and the end of a run without new data.
+- `next_study`: decides what a run does, prepares its study, and starts it from earlier ones.
 - `champion`: sets the champion, also by hand.
 - `promotion`: decides after a study whether its model becomes the champion.
 - `view`: reads a series for people and programs.

@@ -7,7 +7,7 @@ from typing import Any
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.options.store_location import store_address
 from prefect_tune.flows.running.event_loop import loop_safe_flow
-from prefect_tune.flows.running.prefect_events import NewChampion, send_event
+from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.series.held import HeldSeries
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
@@ -95,17 +95,17 @@ def set_champion(
     held.keep_model(champion)
     held.table.save(replace(before, champions=others).with_champion(champion), run)
     send_event(
-        NewChampion(
-            series=before.name,
-            study=champion.study,
-            former=None if current is None else current.study,
-            by=by,
-            reason=reason,
-            metric=str(before.question["metric"]),
-            loss=None if compared is None else compared["challenger"]["value"],
-            former_loss=None if compared is None else compared["champion"]["value"],
-            rows=None if decision is None else decision.n_rows,
-        )
+        "series",
+        before.name,
+        "champion-changed",
+        study=champion.study,
+        former=None if current is None else current.study,
+        by=by,
+        reason=reason,
+        metric=str(before.question["metric"]),
+        loss=None if compared is None else compared["challenger"]["value"],
+        former_loss=None if compared is None else compared["champion"]["value"],
+        rows=None if decision is None else decision.n_rows,
     )
 
 

@@ -1,32 +1,42 @@
 """Decides whether a run of a series resumes its last study, starts a new one, or ends at once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import count
 from time import monotonic, time
 from typing import Any
+from uuid import UUID
 
+import numpy as np
+from prefect import State
+from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
+from prefect.states import Completed
 from sqlalchemy.engine import Connection
 
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.series.changes import changes_between, check_needs
+from prefect_tune.flows.reading.study_view import read_study
+from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.series.held import HeldSeries
-from prefect_tune.flows.series.question import Question, comparable
+from prefect_tune.flows.series.question import Question, changes_between, check_needs, comparable
 from prefect_tune.flows.series.view import change_texts
-from prefect_tune.flows.series.warm_start import warm_start
 from prefect_tune.flows.starting.prepare import FirstEvents, PreparedStudy, prepare
-from prefect_tune.flows.starting.request import StudyRequest
 from prefect_tune.flows.starting.resolve import stop_rule
 from prefect_tune.flows.starting.resume import UNFINISHED, has_grown, has_other_code
-from prefect_tune.flows.starting.study_input import InputReader, Note
+from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import HANDOVER_SECONDS
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.events import PriorGiven, event_document
+from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.objective import violation
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.optimizers.trials.prior import Prior, PriorTrial, best_and_diverse
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged
@@ -35,9 +45,6 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.row_ids import settled_columns
 from prefect_tune.tasks.objective.metric import metric_named
-
-_REPLACED_SHARE = 0.2
-"""Share of removed rows above which added rows may be known rows that changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +150,7 @@ class _Run:
             return self._resumed(plan, last, f"{nothing}, which failed and is tried again")
         trials, seconds = stop_rule(self.given.options)
         may_resume = self.given.options.if_unchanged != "skip"
-        if may_resume and StudyFacts.from_stored(stored).model.is_of_folds:
+        if may_resume and StudyFacts.from_stored(stored).model.model_of_folds:
             reason = f"{nothing}, but its model still needs a fit on all training rows"
             return self._resumed(plan, last, reason)
         if may_resume and has_grown(plan.options.stop_rule, StopRule(trials, seconds)):
@@ -182,7 +189,7 @@ class _Run:
                 changes = changes_between(before, dataset)
                 identity = settled_columns(before, dataset, identity)
             if dataset.digest() != last.problem.dataset:
-                reason = "; ".join(filter(None, (reason, _of_data(changes, len(dataset)))))
+                reason = "; ".join(filter(None, (reason, _of_data(changes))))
         taken, first = set(Ledger(store.database).study_names()), 1
         if series is not None:
             first = series.runs[-1].number + 1
@@ -240,18 +247,11 @@ def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
     return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
 
 
-def _of_data(changes: Changes | None, n_rows: int) -> str:
+def _of_data(changes: Changes | None) -> str:
     if changes is None:
         return "the data changed"
     texts = ", ".join(change_texts(changes)) or "the same rows in another order or form"
-    growth = changes.rows_added - changes.rows_removed
-    if changes.rows_removed <= _REPLACED_SHARE * (n_rows - growth) or not changes.rows_added:
-        return f"the data changed: {texts}"
-    return (
-        f"the data changed: {texts}; {changes.rows_added:,} of {n_rows:,} rows are new, although "
-        f"the number of rows changed by {growth:+,}: if known rows have changed, name the columns "
-        "that identify a row with --key COLUMN in a new series"
-    )
+    return f"the data changed: {texts}"
 
 
 def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:
@@ -277,3 +277,84 @@ def _check_champion(series: Series, store: ArtifactStore, dataset: Dataset) -> N
         problem = StudyPlan.from_stored(stored).problem
         with suppress(RecordDamaged):  # the comparison with the champion reports it
             check_needs(stored.name, load_dataset(store, problem.dataset), dataset)
+
+
+SKIPPED = "Skipped"
+"""Name of the state of a flow run that had nothing to do."""
+
+
+def send_changes(prepared: SeriesStudy) -> None:
+    """Send Prefect an event if the run starts a new study on other data than the study before."""
+    *earlier, run = prepared.held.read().runs
+    if prepared.is_new and earlier and run.changes not in {None, Changes()}:
+        facts = {"study": run.study, "former": earlier[-1].study, "rows": run.rows}
+        send_event("series", prepared.held.name, "data-changed", **facts, **asdict(run.changes))
+
+
+def end_at_once(prepared: SeriesStudy) -> State[Any]:
+    """Record a run that has nothing to do; return a completed state with the last study."""
+    series, study = prepared.held.read(), prepared.name
+    run = series.runs[-1]
+    prepared.held.table.save(series, replace(run, skipped=run.skipped + 1))
+    tags = dict.fromkeys([*flow_run.tags, f"series:{series.name}", f"study:{study}"])
+    with suppress(Exception), get_client(sync_client=True) as client:
+        # A retry of the flow run would record a second skip.
+        client.update_flow_run(UUID(str(flow_run.id)), name=f"{study} (skipped)", tags=list(tags))
+    message = f"series {series.name}: {prepared.nothing_to_do}"
+    return Completed(
+        name=SKIPPED, message=message, data=read_study(prepared.store, study).to_json()
+    )
+
+
+_STUDIES, _TRIALS = 3, 200
+"""Most studies, and most full trials of all of them together, that a prior is made from."""
+
+
+def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) -> Prior | None:
+    """Return the prior of a new study from the newest studies of its series; None without trials.
+
+    Trials outside the space, or that violate the constraints of the new study, are skipped. Initial
+    configurations that the user gave replace those that the prior would evaluate first; these take
+    at most half of a given number of trials.
+    """
+    trials: list[PriorTrial] = []
+    used: list[str] = []
+    for runs_ago, run in enumerate(reversed(series.runs), 1):
+        if len(used) == _STUDIES:
+            break
+        found = sorted(_full_trials(ledger, run.study, plan, space), key=lambda known: known[1])
+        if found:
+            used.append(run.study)
+        chosen = _spread(len(found), _TRIALS - len(trials))
+        trials += [PriorTrial(*found[position], runs_ago) for position in chosen]
+    if not trials:
+        return None
+    start = best_and_diverse(trials)
+    if plan.options.trials is not None:  # a short night is not spent on repetitions alone
+        start = start[: max(1, plan.options.trials // 2)]
+    if plan.options.start is not None:
+        start = tuple(Configuration.from_json(c, space) for c in plan.start_configurations)
+    return Prior(tuple(trials), start, name=", ".join(used))
+
+
+def _full_trials(
+    ledger: Ledger, study: str, plan: StudyPlan, space: Space
+) -> Iterator[tuple[Configuration, float]]:
+    constraints = [bound.constraint for bound in plan.options.bounds]
+    with documents_of(study):
+        for document in ledger.trials(study, TrialState.COMPLETE):
+            evaluation = document["evaluation"]
+            if violation(constraints, evaluation["constraints"]) > 0:
+                continue
+            with suppress(ValueError):  # a configuration outside the space
+                query = Query.from_json(document["query"], space)
+                yield query.configuration, float(evaluation["loss"])
+
+
+def _spread(n: int, most: int) -> Sequence[int]:
+    """Return positions among n ranked trials: the best half of `most`, and others evenly."""
+    if n <= most:
+        return range(n)
+    n_best = most // 2
+    others = np.linspace(n_best, n - 1, most - n_best).round().astype(int)
+    return [*range(n_best), *others.tolist()]

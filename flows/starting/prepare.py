@@ -1,19 +1,22 @@
 """Prepares a study: checks all input, then enters the study in the ledger.
 
-A command prepares before its flow run begins and hands the result to the flow.
+A command prepares before its flow run begins and hands the result to the flow. The flow gets the
+same parameters as from any other caller, but does not read the input again. A DataFrame stays out
+of the parameters, which Prefect stores and shows.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, count
 from multiprocessing import current_process
 from statistics import fmean
 from time import monotonic
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 from unicodedata import combining, normalize
 
 from sqlalchemy.engine import Connection
@@ -22,11 +25,11 @@ from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.store_location import store_address
 from prefect_tune.flows.reading.opened_study import study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.starting.handover import Handover
-from prefect_tune.flows.starting.request import StudyRequest, unfollowed_code
+from prefect_tune.flows.running.event_loop import plain
+from prefect_tune.flows.running.interrupts import retake_interrupts
 from prefect_tune.flows.starting.resolve import NewStudy, resolve
 from prefect_tune.flows.starting.resume import check_options_known, merged, resume
-from prefect_tune.flows.starting.study_input import InputReader, Note
+from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest, unfollowed_code
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import HANDOVER_SECONDS, check_not_busy, wait_until_free
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
@@ -36,6 +39,38 @@ from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import Problem, open_store
+
+Prepared = TypeVar("Prepared")
+
+
+class Handover(Generic[Prepared]):
+    """Holds one prepared value with its parameters, separately for each calling thread."""
+
+    def __init__(self) -> None:
+        self._held: ContextVar[list[tuple[Mapping[str, Any], Prepared]]] = ContextVar("held")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[()]]:
+        """Pickle without the value: Prefect sends the flow with its globals to workers."""
+        return type(self), ()
+
+    @contextmanager
+    def offered(self, parameters: Mapping[str, Any], prepared: Prepared) -> Iterator[None]:
+        """Offer a value to the flow called in the body with these parameters."""
+        known = {name: plain(value) for name, value in parameters.items()}
+        token = self._held.set([(known, prepared)])
+        try:
+            yield
+        finally:
+            self._held.reset(token)
+
+    def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
+        """Return the value prepared with equal parameters, once, and handle signals again."""
+        held = self._held.get([])
+        if not held or held[0][0] != dict(parameters):
+            return None
+        _, prepared = held.pop()
+        retake_interrupts()
+        return prepared
 
 
 @dataclass(frozen=True)

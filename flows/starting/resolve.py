@@ -1,8 +1,11 @@
 """A new study: reads the input, checks options and resolves omitted ones."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,25 +13,26 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
-from prefect_tune.flows.starting.request import StudyRequest
-from prefect_tune.flows.starting.start import known_configurations
+from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.starting.study_input import (
     InputReader,
     Note,
+    StudyRequest,
     find_metric,
     read_input,
 )
-from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.study.replayed import study_objective
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.race_rules import is_large
 from prefect_tune.optimizers.racing import Racing
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, make_optimizer, method_named
-from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import Objective, violation
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset
@@ -43,7 +47,6 @@ from prefect_tune.tasks.plugins import used_plugins
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 _DEFAULT_FOLDS: int = OPTIONS["folds"].standard
-_SHOWN_MODELS = 6
 _SHOWN_CLASSES = 5
 _DEMO_TRIALS, _DEMO_SECONDS = 20, 120.0
 """Default stop rule for the demo cohort."""
@@ -81,7 +84,10 @@ def resolve(
     found = read_input(request, reader)
     dataset, space = found.dataset, found.space
     given = _with_split(given, dataset)
-    fixed_test = _fixed_test(given, dataset, fixed_test)
+    if gap_seconds(given, dataset) is not None or dataset.is_test is not None:
+        fixed_test = None
+    elif fixed_test is not None:
+        fixed_test = fixed_test or identity_columns(dataset)
     split = split_of(given, dataset, fixed_test)
     check_constraints(given.bounds, dataset, split)
     metric, notes = find_metric(request, dataset, dataset.y[split.is_training])
@@ -90,9 +96,20 @@ def resolve(
         metric, dataset, split, space, constraints=limits, epochs=given.epochs
     )
     optimizer = check_method(method, given.option, space, objective)
-    race = _is_raced(given, optimizer)
-    start = _start(given, optimizer, store)
-    optimizer = _with_start(optimizer, race, start)
+    race, start = given.race, list[Configuration]()
+    if race is None:  # by default if racing is known to help
+        is_served = given.use_cache if (objective.n_folds or 1) > 1 else is_large(objective)
+        race = optimizer.method.is_raced and is_served and not optimizer.is_of_paper
+    if given.start is not None:
+        start = known_configurations(given.start, space, store)
+    elif optimizer.method.has_portfolio and not optimizer.is_of_paper:
+        start = portfolio_of(space, objective)
+    if start:
+        with _reported_for("start", "omit it"):
+            optimizer.begin_with(start)
+    if race:
+        with _reported_for("race", "omit it"):
+            optimizer = Racing(optimizer)
     trials, seconds = stop_rule(given)
     used = {
         "method": method,
@@ -145,7 +162,6 @@ def resolve(
         *found.notes,
         *_constraint_notes(given.bounds, dataset, method),
         *_partial_notes(plan, optimizer),
-        *_epoch_notes(plan, space, objective),
     ]
     return NewStudy(plan, dataset, split, tuple(notes))
 
@@ -170,17 +186,6 @@ def check_method(
         return make_optimizer(method, space, 0, objective, options)
 
 
-def _with_start(optimizer: Optimizer, race: bool, start: Sequence[Configuration]) -> Optimizer:
-    """Return the optimizer with its initial configurations and race."""
-    if start:
-        with _reported_for("start", "omit it"):
-            optimizer.begin_with(start)
-    if not race:
-        return optimizer
-    with _reported_for("race", "omit it"):
-        return Racing(optimizer)
-
-
 @contextmanager
 def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
     """Report an error of a method as `BadInput` for an option."""
@@ -203,15 +208,6 @@ def _with_split(options: StudyOptions, dataset: Dataset) -> StudyOptions:
         folds = None if holdout else _DEFAULT_FOLDS
     seed = OPTIONS["seed"].standard if options.seed is None else options.seed
     return replace(options, test_size=test_size, folds=folds, holdout=holdout, seed=seed)
-
-
-def _fixed_test(
-    options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None
-) -> tuple[str, ...] | None:
-    is_given = gap_seconds(options, dataset) is not None or dataset.is_test is not None
-    if fixed_test is None or is_given:
-        return None
-    return fixed_test or identity_columns(dataset)
 
 
 def split_of(options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None) -> Split:
@@ -322,34 +318,6 @@ def _partial_notes(plan: StudyPlan, optimizer: Optimizer) -> Iterator[Note]:
         )
 
 
-def _epoch_notes(plan: StudyPlan, space: Space, objective: Objective) -> Iterator[Note]:
-    """Yield a note on models that are fitted at once although the study has epochs."""
-    models = [algorithm.id for algorithm in space.steps[-1].algorithms]
-    at_once = [model for model in models if model not in objective.iterative]
-    if plan.options.epochs and at_once:
-        listed = ", ".join(at_once[:_SHOWN_MODELS]) + ", ..." * (len(at_once) > _SHOWN_MODELS)
-        text = f"{len(at_once)} of {len(models)} models do not train in epochs"
-        yield Note(f"{text} and are fitted in full at once: {listed}", "epochs")
-
-
-def _is_raced(options: StudyOptions, optimizer: Optimizer) -> bool:
-    """Return whether configurations race: as given, or by default if racing is known to help."""
-    if options.race is not None:
-        return options.race
-    has_folds = (optimizer.objective.n_folds or 1) > 1
-    is_served = options.use_cache if has_folds else is_large(optimizer.objective)
-    return optimizer.method.is_raced and is_served and not optimizer.is_of_paper
-
-
-def _start(
-    options: StudyOptions, optimizer: Optimizer, store: ArtifactStore
-) -> list[Configuration]:
-    if options.start is None:
-        begins = optimizer.method.has_portfolio and not optimizer.is_of_paper
-        return portfolio_of(optimizer.space, optimizer.objective) if begins else []
-    return known_configurations(options.start, optimizer.space, store)
-
-
 def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
     """Return trials and seconds at which a new study with these options ends."""
     if not options.stop_rule.is_open:
@@ -357,3 +325,79 @@ def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
     if options.data.startswith("cohort:demo"):
         return _DEMO_TRIALS, _DEMO_SECONDS
     return None, OPTIONS["budget"].standard
+
+
+_BEST = 10
+"""Maximum number of configurations taken from an earlier study."""
+_NONE, _PORTFOLIO = "none", "portfolio"
+_WRITTEN = (
+    'write a JSON list of configurations, such as [{"fit model": {"algorithm": "random_forest", '
+    '"hyperparameters": {...}}, ...}], or the output of `prefect-tune trials STUDY --json`, '
+    "or name a study"
+)
+
+
+def known_configurations(start: str, space: Space, store: ArtifactStore) -> list[Configuration]:
+    """Return the configurations that `--start` names, checked against the space.
+
+    `start` is a JSON file (a list of configurations or trials), the name of a study (its ten best
+    full trials that met its constraints), `portfolio` (the space's portfolio) or `none`. Raises
+    `BadInput` for anything else, and for entries outside the space.
+    """
+    if start == _NONE:
+        return []
+    if start == _PORTFOLIO:
+        if not (portfolio := portfolio_of(space)):
+            raise _refused(start, f"space {space.name!r} has no portfolio")
+        return portfolio
+    if Path(start).is_file():
+        return list(_of_file(start, space))
+    ledger = Ledger(store.database)
+    if (stored := ledger.study(start)) is None:
+        known = UnknownName("study", start, ledger.study_names())
+        raise _refused(start, f"no such file, and {known}")
+    with documents_of(start):
+        plan = StudyPlan.from_documents(stored)
+        trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
+    found = _best_of(trials, space, plan)
+    if not found and plan.space != space.name:
+        raise _refused(start, f"its trials do not fit; use the study's --space {plan.space}")
+    if not found:
+        raise _refused(start, "the study has no full trial that meets its constraints")
+    return found
+
+
+def _refused(start: str, reason: str) -> BadInput:
+    return BadInput(reason, option="start", value=start, remedy=_WRITTEN)
+
+
+def _of_file(start: str, space: Space) -> Iterator[Configuration]:
+    try:
+        entries = json.loads(Path(start).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _refused(start, str(error)) from error
+    if not isinstance(entries, list) or not entries:
+        raise _refused(start, "the file has no list of configurations")
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise _refused(start, f"entry {number} is no configuration")
+        try:
+            query = entry.get("query", entry)  # the entry may be a trial
+            yield Configuration.from_json(query.get("configuration", query), space)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+            raise _refused(start, f"entry {number}: {reason}") from error
+
+
+def _best_of(trials: Sequence[TrialView], space: Space, plan: StudyPlan) -> list[Configuration]:
+    """Return the configurations of a study's best trials within the space, best first."""
+    found: dict[Configuration, float] = {}
+    constraints = [bound.constraint for bound in plan.options.bounds]
+    for trial in trials:
+        if not trial.has_loss or violation(constraints, trial.quantities) > 0:
+            continue
+        with suppress(UnknownName, ValueError):  # of another space
+            query = Query.from_json(trial.query, space)
+            if query.is_full:
+                found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
+    return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

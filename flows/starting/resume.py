@@ -8,9 +8,8 @@ from dataclasses import fields, replace
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.reading.commands import removed_option
-from prefect_tune.flows.starting.request import StudyRequest
 from prefect_tune.flows.starting.resolve import split_of
-from prefect_tune.flows.starting.study_input import InputReader, Note
+from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore

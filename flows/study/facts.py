@@ -75,20 +75,11 @@ class Ensemble:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedRefit:
-    """Trials that could not be refitted as the model, and the reason."""
-
-    trials: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Replaced:
     """Numbers of the trials that were first chosen for the model and then replaced."""
 
     trials: tuple[int, ...]
     reason: str
-    failures: tuple[FailedRefit, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +104,7 @@ class ModelFacts:
     Attributes:
         members: Trials of the model; empty if the study has no model.
         ensemble: Choice of an ensemble, if there was one.
-        is_of_folds: Whether the model averages the models of the folds, for lack of time.
+        model_of_folds: Whether the model averages the models of the folds, for lack of time.
         refit_seconds: Duration of the fit.
         instead_of: First choice, if it could not become the model.
         limits: Seconds and bytes that a refit was allowed to take.
@@ -128,7 +119,7 @@ class ModelFacts:
 
     members: tuple[WeightedTrial, ...] = ()
     ensemble: Ensemble | None = None
-    is_of_folds: bool = False
+    model_of_folds: bool = False
     refit_seconds: float | None = None
     instead_of: Replaced | None = None
     limits: tuple[float, int | None] | None = None

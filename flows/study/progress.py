@@ -4,7 +4,6 @@ Flow parameters are plain values, so an observer cannot be a parameter. A caller
 follows a flow through `observed_by`.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -70,46 +69,6 @@ class IncumbentCurve:
         return tuple(point for fidelity, point in self._points if fidelity == last)
 
 
-_LAST = 20
-"""Number of latest trials used to estimate the rate."""
-
-
-class RemainingTime:
-    """Predicts the seconds left in a search that starts at study time `seconds`."""
-
-    def __init__(self, seconds: float) -> None:
-        self._ends = deque([seconds], maxlen=_LAST + 1)
-
-    def ended(self, seconds: float) -> None:
-        """Record that a trial has ended."""
-        self._ends.append(seconds)
-
-    def seconds(
-        self,
-        now: float,
-        *,
-        seconds_total: float | None,
-        trials_total: int | None,
-        n_ended: int,
-        n_begun: int,
-        n_running: int,
-    ) -> float | None:
-        """Return the seconds from study time `now` until the first bound is met; None if unknown.
-
-        `n_ended` and `n_running` count trials, `n_begun` and `trials_total` configurations.
-        """
-        by_clock = None if seconds_total is None else max(seconds_total - now, 0.0)
-        n_last = len(self._ends) - 1
-        if trials_total is None or n_last == 0 or now <= self._ends[0]:
-            return by_clock
-        # Trials per configuration, estimated from the configurations that are not running.
-        n_settled = n_begun - n_running
-        trials_each = max(n_ended / n_settled, 1.0) if n_settled > 0 else 1.0
-        n_left = max(trials_total * trials_each - n_ended, n_running)
-        by_trials = n_left * (now - self._ends[0]) / n_last
-        return by_trials if by_clock is None else min(by_clock, by_trials)
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Progress of a study.
@@ -125,7 +84,6 @@ class Progress:
         n_begun: Configurations started.
         can_go_on: Whether a configuration can take several trials.
         phase: Current phase of the method or of the study; empty if unknown.
-        seconds_left: Seconds until the search ends; None if unknown.
         curve: Incumbents so far that are comparable with the last one.
     """
 
@@ -146,7 +104,6 @@ class Progress:
     can_go_on: bool = False
     running: tuple[RunningTrial, ...] = ()
     phase: str = ""
-    seconds_left: float | None = None
     curve: tuple[CurvePoint, ...] = ()
 
     @property
@@ -157,11 +114,18 @@ class Progress:
     @property
     def counts(self) -> str:
         """Numbers of trials by outcome, as text."""
-        return counts_text(self.n_trials, self.n_stopped, self.n_failed, of=self._trials_bound)
+        most = None if self.can_go_on else self.trials_total
+        return counts_text(self.n_trials, self.n_stopped, self.n_failed, of=most)
 
     @property
-    def _trials_bound(self) -> int | None:
-        return None if self.can_go_on else self.trials_total
+    def seconds_left(self) -> float | None:
+        """Seconds until the search ends at its mean rate so far; None if unknown."""
+        bounds, n_ended = list[float](), self.n_begun - self.n_running
+        if self.seconds_total is not None:
+            bounds.append(max(self.seconds_total - self.seconds, 0.0))
+        if self.trials_total is not None and n_ended > 0:
+            bounds.append(self.seconds / n_ended * max(self.trials_total - n_ended, 0))
+        return min(bounds, default=None)
 
     def part(self, trial: Trial | None) -> str:
         """Return the fidelity of a trial as text; empty for a full evaluation."""

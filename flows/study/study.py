@@ -1,7 +1,8 @@
 """A study open in this process: its optimizer, its trials and its lease.
 
 Every step is in the ledger before it has consequences: an ask before its trial starts, an outcome
-before the next ask. The next process that opens the study therefore finds its exact state.
+before the next ask. The next process that opens the study therefore finds its exact state. This
+process also stores the output of trials, because workers on other machines may lack access.
 """
 
 from collections.abc import Collection, Iterator
@@ -12,13 +13,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from prefect_tune.flows.study.facts import StudyFacts, best_recheck
-from prefect_tune.flows.study.finalists import picks_single_trial
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.progress import IncumbentCurve
 from prefect_tune.flows.study.replayed import replayed, study_optimizer
 from prefect_tune.flows.study.retention import PIN_SECONDS, Retention
-from prefect_tune.flows.study.trial_output import keep_output
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.optimizers.events import (
@@ -27,6 +26,7 @@ from prefect_tune.optimizers.events import (
     Told,
     event_document,
 )
+from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.artifacts import ArtifactStore
@@ -39,6 +39,24 @@ from prefect_tune.tasks.threads import one_thread
 
 if TYPE_CHECKING:
     from prefect_tune.tasks.ensembling.choosing import ChoiceCosts
+import json
+import re
+
+from prefect_tune.storage.keys import output_record
+from prefect_tune.storage.masking import masked
+from prefect_tune.storage.records import Records
+
+
+def picks_single_trial(plan: StudyPlan, optimizer: Optimizer) -> bool:
+    """Return whether the final model is the single trial with the lowest loss.
+
+    Constraints rule out `auto` ensembles, and a method that predicts losses chooses by itself.
+    """
+    best, declared = optimizer.history.incumbent, optimizer.method.ensemble
+    if plan.options.ensemble is not None:
+        return plan.options.ensemble.kind == "single" and optimizer.incumbent == best
+    is_single = declared is None or (declared == "auto" and bool(plan.options.bounds))
+    return is_single and best is not None and set(optimizer.weights) == {best.number}
 
 
 class StudyFailed(RuntimeError):  # noqa: N818 - the name states the event
@@ -262,3 +280,34 @@ class Study:
     def _add_to_curve(self, seconds: float) -> None:
         if (best := self.incumbent) is not None and best.loss is not None:
             self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
+
+
+_MOST_LINES, _MOST_CHARACTERS = 8, 1_500
+"""Limits of lines and characters of an output's end quoted in a failure."""
+_MOST_BYTES = 2_000_000
+"""Maximum bytes of a record; a byte that is not text takes six."""
+
+
+def keep_output(records: Records, study: str, trial: Trial, printed: Printed) -> int:
+    """Store the output of a trial's last attempt; return its size in bytes, 0 without output."""
+    record, text = output_record(study, trial.number), _text(printed)
+    if text:
+        size = len(json.dumps(text))
+        is_long = size > _MOST_BYTES
+        text = text[-len(text) * _MOST_BYTES // size :] if is_long else text
+        parts = {"output": {"text": text, "is_cut": printed.is_cut or is_long}}
+        records.put(record, parts, study, private=True)
+    elif trial.attempts > 1:
+        records.release(study, [record])
+    return len(text.encode())
+
+
+def last_lines(printed: Printed) -> str:
+    """Return the last non-empty lines of an output, truncated."""
+    lines = [line.rstrip() for line in re.split(r"[\r\n]+", _text(printed)[-100_000:])]
+    end = "\n".join([line for line in lines if line][-_MOST_LINES:])
+    return f"…{end[-_MOST_CHARACTERS:]}" if len(end) > _MOST_CHARACTERS else end
+
+
+def _text(printed: Printed) -> str:
+    return masked(printed.data.decode(errors="replace"))

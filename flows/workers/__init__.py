@@ -1,7 +1,6 @@
 """Where trials run, and what Prefect's server learns about them.
 
-- `dask_trials`: trials on workers
-- `jobs`: other tasks on workers, such as refits
+- `dask_trials`: trials and other tasks, such as refits, on workers
 - `pool`: the workers, and the tasks under way on them
 - `clusters`: Dask in the flow's process, in processes of this machine, or of the user
 - `worker_process`: a worker process of this machine

@@ -1,8 +1,9 @@
 """Trials on Dask workers: submits them one by one, collects outcomes, and cuts trials if necessary.
 
-A trial whose worker is gone is returned with a failure.
+A trial whose worker is gone is returned without an outcome.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,6 @@ from dask.system import CPU_COUNT
 
 from prefect_tune.flows.study.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
-from prefect_tune.flows.workers.jobs import Job, run_jobs
 from prefect_tune.flows.workers.pool import EndedTask, TasksUnderWay, WorkerPool
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
@@ -28,6 +28,88 @@ from prefect_tune.tasks.sandbox.dask_runner import TOPIC, end_sandboxes
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome
 
+_ATTEMPTS = 2
+"""Number of starts of a job whose worker dies."""
+_OF_ENDED_CALLS = (TimeoutError, MemoryError, RuntimeError)
+"""Errors of a call whose process was ended. A job itself raises errors of other types."""
+_CHECK_SECONDS = 0.5
+"""Interval between checks of running jobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A task other than a trial; `what` is the subject of its error messages."""
+
+    task: Any
+    parameters: Mapping[str, Any]
+    what: str = ""
+
+    def named(self, message: str) -> str:
+        """Return a message about this job."""
+        return f"{self.what}: {message}" if self.what else message
+
+
+def run_jobs(
+    pool: WorkerPool,
+    jobs: Sequence[Job],
+    *,
+    limit_seconds: float = inf,
+    check: Callable[[], None] = lambda: None,
+) -> list[Any]:
+    """Run jobs, one per slot at once, and return their results in order.
+
+    A job is repeated once if its worker dies. The first failure ends all other jobs, as does an
+    error raised by `check`, which is called repeatedly. Raises `NoWorkers` if no worker comes back,
+    `RuntimeError` if a job's worker died in each attempt, `TimeoutError` or `MemoryError` if it
+    exceeds a limit, and errors of jobs or `check`.
+    """
+    under_way: TasksUnderWay[int] = TasksUnderWay(pool)
+    waiting, attempts = deque(range(len(jobs))), [0] * len(jobs)
+    results: dict[int, Any] = {}
+    try:
+        while waiting or under_way:
+            while waiting and len(under_way) < max(pool.n_slots, 1):
+                position = waiting.popleft()
+                attempts[position] += 1
+                job = jobs[position]
+                under_way.submit(position, job.task, job.parameters)
+            for ended in under_way.collect(_CHECK_SECONDS):
+                position = ended.task.subject
+                if ended.state is not None:
+                    results[position] = _result(ended, jobs[position])
+                elif attempts[position] < _ATTEMPTS:
+                    waiting.appendleft(position)
+                else:
+                    died = f"its worker died in {_ATTEMPTS} attempts"
+                    text = jobs[position].named(ended.fault or died)
+                    raise RuntimeError(text)  # noqa: TRY301 - cuts the others, as any error
+            check()
+            for task in under_way:
+                is_late = monotonic() > task.started + limit_seconds
+                if is_late and not task.future.wrapped_future.done():
+                    message = f"took more than {limit_seconds:g} s"
+                    text = jobs[task.subject].named(message)
+                    raise TimeoutError(text)  # noqa: TRY301 - as above
+    except BaseException:
+        under_way.cut()
+        raise
+    return [results[position] for position in range(len(jobs))]
+
+
+def _result(ended: EndedTask[int], job: Job) -> Any:
+    assert ended.state is not None  # noqa: S101 - ensured by the caller
+    data = getattr(ended.state.data, "result", ended.state.data)
+    if isinstance(data, TrialOutcome):
+        return data
+    # As a Prefect future does, whatever event loop runs in this thread.
+    try:
+        return ended.state.result(_sync=True)  # type: ignore[call-overload]
+    except _OF_ENDED_CALLS as error:
+        if not job.what or type(error) not in _OF_ENDED_CALLS:
+            raise
+        raise type(error)(job.named(str(error))) from error
+
+
 DIED = "its worker died"
 
 
@@ -37,12 +119,12 @@ class Ended:
 
     Attributes:
         outcome: Outcome from the worker; None if the worker died.
-        failure: Reason for the lack of an outcome; None if there is one.
+        seconds: Seconds since its start.
     """
 
     trial: Trial
     outcome: TrialOutcome | None
-    failure: Failure | None = None
+    seconds: float = 0.0
     task_run_id: str = ""
     printed: Printed = NOTHING
 
@@ -241,8 +323,7 @@ class DaskTrials:
             self.n_task_runs += 1
             return Ended(trial, TrialOutcome(lost=masked(ended.fault), worker=task.worker))
         if ended.state is None:
-            failure = Failure(FailureKind.CRASHED, DIED, cost_seconds=seconds)
-            return Ended(trial, None, failure, task_run_id)
+            return Ended(trial, None, seconds, task_run_id)
         outcome = getattr(ended.state.data, "result", ended.state.data)
         if not isinstance(outcome, TrialOutcome):  # an error of Prefect
             message = masked(str(ended.state.message))
@@ -250,4 +331,4 @@ class DaskTrials:
                 failure=Failure(FailureKind.ERROR, message, cost_seconds=seconds)
             )
         self.n_task_runs += outcome.n_task_runs
-        return Ended(trial, outcome, task_run_id=task_run_id, printed=outcome.printed)
+        return Ended(trial, outcome, seconds, task_run_id, outcome.printed)

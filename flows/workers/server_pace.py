@@ -131,17 +131,16 @@ def close_open_runs(flow_run_id: UUID, state: State[Any]) -> int:
     closed = set[str]()
     try:
         with get_client(sync_client=True) as client:
-            while found := _open_runs(client, flow_run_id) - closed:
+            while True:
+                runs = _task_runs(client, "/task_runs/filter", flow_run_id, _OPEN)
+                if not (found := {run["id"] for run in runs} - closed):
+                    break
                 for task_run_id in found:
                     client.set_task_run_state(UUID(task_run_id), state, force=True)
                 closed |= found
     except Exception as error:
         _LOGGER.warning(f"open task runs could not be set to {state.name}: {error}")
     return len(closed)
-
-
-def _open_runs(client: SyncPrefectClient, flow_run_id: UUID) -> set[str]:
-    return {run["id"] for run in _task_runs(client, "/task_runs/filter", flow_run_id, _OPEN)}
 
 
 def close_previous_flow_run(former: str | None, flow_run_id: UUID) -> None:

@@ -12,7 +12,7 @@ from flow_studies import prepare_study
 from prefect_tune.flows.ending.final_model import fit_final_model
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tune import tune
-from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.flows.workers.dask_trials import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.storage import ArtifactStore

@@ -14,7 +14,7 @@ from observing import Heard
 
 from prefect_tune.flows.running.event_loop import apart_from_loop
 from prefect_tune.flows.running.interrupts import check_interrupted
-from prefect_tune.flows.starting.handover import Handover
+from prefect_tune.flows.starting.prepare import Handover
 from prefect_tune.flows.study.progress import current_observer, observed_by
 from prefect_tune.flows.workers.pool import TasksUnderWay
 

@@ -40,7 +40,6 @@ from prefect_tune.tasks.sandbox.output import Printed
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
-CRASHED = Failure(FailureKind.CRASHED, DIED, cost_seconds=3.0)
 
 
 @dataclass
@@ -220,7 +219,7 @@ def _ended(trial: Trial, fate: str) -> Ended:
         timeout = Failure(FailureKind.TIMEOUT, "took more than 1 s")
         return Ended(trial, TrialOutcome(failure=timeout))
     assert fate == "dies"
-    return Ended(trial, None, CRASHED)
+    return Ended(trial, None, 3.0)
 
 
 class Pace:
@@ -396,17 +395,6 @@ def test_after_a_timeout_another_algorithm_is_next() -> None:
     assert (failure.kind, failure.cost_seconds) == ("timeout", 0.0)
     assert complete[0] == 1
     assert done.heard.notes == []
-
-
-def test_a_first_result_after_the_budget_is_announced_once_with_seconds() -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    fates, heard = {(0, 1): "hangs", (1, 1): "hangs"}, Changes(*[lambda: None] * 8, interrupt)
-    done = Searched(fates, heard=heard, seconds=5, raises=KeyboardInterrupt)
-    assert done.study.n_asked == 2
-    (note,) = done.heard.notes
-    assert "no trial has finished: waiting about 8.0s" in note
 
 
 def test_trials_have_the_whole_time_where_the_user_has_set_a_limit() -> None:

@@ -127,7 +127,7 @@ def progress(n_running: int = 2) -> Progress:
         whole=Whole(3, None),
         incumbent=Trial(19, QUERY).started().ended(Evaluation(8.667)), running=running,
         n_stopped=7, n_begun=20, can_go_on=True, phase="expected improvement per second",
-        seconds_left=95.0, curve=tuple(CurvePoint(*point) for point in losses),
+        curve=tuple(CurvePoint(*point) for point in losses),
     )  # fmt: skip
 
 
@@ -165,9 +165,9 @@ def test_the_curve_the_end_and_the_phase_stand_below_the_header() -> None:
     status = drawn(progress())[1]
     assert status.startswith("48 █")
     _, done, phase = status.split(" · ")
-    assert ("1m35s" in done, phase) == (True, "expected improvement per second")
-    assert "done in" not in drawn(replace(progress(), seconds_left=480.0))[1]  # time ends it
-    assert "done in" not in drawn(replace(progress(), seconds_left=None))[1]
+    assert ("2m27s" in done, phase) == (True, "expected improvement per second")
+    assert "done in" not in drawn(replace(progress(), seconds_total=250.0))[1]  # time ends it
+    assert "done in" not in drawn(replace(progress(), trials_total=None))[1]
 
 
 @pytest.mark.parametrize(("columns", "lines"), [(20, 5), (60, 50), (200, 3)])

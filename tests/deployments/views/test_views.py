@@ -16,9 +16,8 @@ from prefect_tune.deployments.views.study import print_studies, print_summary
 from prefect_tune.deployments.views.trial import first_trials, print_trial, print_trials
 from prefect_tune.flows.comparison.standings import standings
 from prefect_tune.flows.options.store_location import default_store
-from prefect_tune.flows.reading.opened_study import Moments
+from prefect_tune.flows.reading.opened_study import ExplainedTrial, Moments, ValueRange
 from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.reading.trial_detail import ExplainedTrial, ValueRange
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, StudyFacts, WeightedTrial
 from prefect_tune.flows.wording.text import Whole

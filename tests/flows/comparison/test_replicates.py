@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 from inputs import table
 
-from prefect_tune.flows.comparison.comparison import Comparison, parse_methods
-from prefect_tune.flows.comparison.prepare import prepare_comparison
+from prefect_tune.flows.comparison.comparison import Comparison, parse_methods, prepare_comparison
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.optimizers.registry import METHODS

@@ -23,7 +23,7 @@ from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.results.predict import final_model as saved_model
 from prefect_tune.flows.study.facts import ModelFacts, WeightedTrial
 from prefect_tune.flows.study.study import Study, StudyFailed
-from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.flows.workers.dask_trials import Job
 from prefect_tune.optimizers import Trial
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

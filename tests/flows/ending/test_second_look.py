@@ -17,13 +17,12 @@ from studies import context_of, draw
 from worlds import evaluation, mixed_space
 
 from prefect_tune.flows.ending.final_model import fit_final_model
-from prefect_tune.flows.ending.reevaluation import recheck_finalists
+from prefect_tune.flows.ending.reevaluation import finalists_of, recheck_finalists, recheck_seconds
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.facts import WeightedTrial
-from prefect_tune.flows.study.finalists import finalists_of, recheck_seconds
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.workers.jobs import Job
+from prefect_tune.flows.workers.dask_trials import Job
 from prefect_tune.optimizers import Constraint, Failure, Query, Trial
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind

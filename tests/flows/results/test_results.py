@@ -20,8 +20,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline, make_pipeline
 from studies import context_of, problem_of, store_of
 
-from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.reading.trial_detail import explained_trial
+from prefect_tune.flows.reading.opened_study import explained_trial, open_study
 from prefect_tune.flows.results import exported as exporting
 from prefect_tune.flows.results import predict as predicting
 from prefect_tune.flows.results.exported import export

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from inputs import events, table
 
-from prefect_tune.flows.series.changes import changes_between, check_needs
+from prefect_tune.flows.series.question import changes_between, check_needs
 from prefect_tune.flows.series.view import change_texts
 from prefect_tune.storage.series import Changes
 from prefect_tune.tasks.bad_input import BadInput

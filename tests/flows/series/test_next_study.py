@@ -13,11 +13,10 @@ from user_spaces import PRELUDE
 from worlds import evaluation
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
-from prefect_tune.flows.series import run
+from prefect_tune.flows.series import next_study
 from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
-from prefect_tune.flows.series.next_study import SeriesStudy
+from prefect_tune.flows.series.next_study import SeriesStudy, send_changes
 from prefect_tune.flows.series.question import Question
-from prefect_tune.flows.series.run import send_changes
 from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.facts import ModelFacts
 from prefect_tune.flows.study.study import Study
@@ -85,15 +84,6 @@ def test_studies_are_numbered(night) -> None:
     assert action(second) == ("start", "n-2")
     assert last_run(second).changes == Changes(rows_added=20)
     assert [run.rows for run in series_of(second).runs] == [100, 120]
-
-
-def test_more_new_rows_than_the_table_has_grown_by_are_noted(night) -> None:
-    end(night())
-    frame = pd.read_csv("train.csv")
-    frame.assign(a=frame["b"][::-1], b=frame["c"] + 1, c=0.5).to_csv("train.csv", index=False)
-    note = night().notes[0].reason
-    assert "100 of 100 rows are new" in note
-    assert "--key" in note
 
 
 def test_a_run_on_unchanged_data_is_skipped(night) -> None:
@@ -166,7 +156,7 @@ def test_a_model_made_in_a_hurry_is_fitted_again(night) -> None:
     first = night()
     end(first)
     with Study.opened(first.store, "n-1") as study:
-        study.record(replace(study.facts, model=ModelFacts(is_of_folds=True)))
+        study.record(replace(study.facts, model=ModelFacts(model_of_folds=True)))
     assert action(night(if_unchanged="skip")) == ("skip", "n-1")
     assert action(night()) == ("resume", "n-1")
     grow()
@@ -478,12 +468,10 @@ def test_the_event_on_changed_data_names_the_study_before(prepared, night, monke
     end(night())
     grow()
     sent = []
-    monkeypatch.setattr(run, "send_event", sent.append)
+    monkeypatch.setattr(next_study, "send_event", lambda *_, **payload: sent.append(payload))
     second = prepared("train.csv", **GIVEN)
     send_changes(second)
-    assert [(event.study, event.former, event.rows_added) for event in sent] == [
-        ("n-2", "n-1", 20),
-    ]  # fmt: skip
+    assert [(e["study"], e["former"], e["rows_added"]) for e in sent] == [("n-2", "n-1", 20)]
     second.release()
     send_changes(night())  # it is resumed
     assert len(sent) == 1

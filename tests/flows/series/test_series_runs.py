@@ -9,7 +9,7 @@ from inputs import QUICK, table
 from observing import Interrupting
 from prefect_api import artifacts, flow_runs
 
-from prefect_tune.flows.series.run import SKIPPED
+from prefect_tune.flows.series.next_study import SKIPPED
 from prefect_tune.flows.series.view import read_series
 from prefect_tune.flows.study.progress import observed_by
 from prefect_tune.flows.tune import tune
@@ -64,7 +64,7 @@ def test_nights_of_a_series(nights, monkeypatch) -> None:
     assert len(nights.asked("growing-1")) == 3
 
     with monkeypatch.context() as patched:
-        patched.setattr("prefect_tune.flows.series.run.get_client", lambda **_: 1 // 0)
+        patched.setattr("prefect_tune.flows.series.next_study.get_client", lambda **_: 1 // 0)
         nights.run(150, 3)  # nothing has changed, and Prefect cannot be told
     assert newest_flow_run().state.name == SKIPPED
 

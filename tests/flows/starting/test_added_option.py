@@ -38,7 +38,7 @@ from prefect_tune.deployments.cli.command import main
 from prefect_tune.flows.compare import compare
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.starting.prepare import prepare
-from prefect_tune.flows.starting.request import StudyRequest
+from prefect_tune.flows.starting.study_input import StudyRequest
 from prefect_tune.flows.reading.commands import run_command
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.tune import tune

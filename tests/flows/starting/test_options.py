@@ -16,8 +16,7 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from prefect_tune.deployments.cli.command import main
 from prefect_tune.deployments.cli.run import run
 from prefect_tune.flows.compare import compare
-from prefect_tune.flows.comparison.comparison import Comparison
-from prefect_tune.flows.comparison.prepare import prepare_comparison
+from prefect_tune.flows.comparison.comparison import Comparison, prepare_comparison
 from prefect_tune.flows.options.declared import (
     COMPARE_OPTIONS,
     OPTIONS,

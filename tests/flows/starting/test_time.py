@@ -7,15 +7,14 @@ import pandas as pd
 import pytest
 from inputs import QUICK, events, table
 
-from prefect_tune.flows.comparison.prepare import prepare_comparison
+from prefect_tune.flows.comparison.comparison import prepare_comparison
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.starting.prepare import PreparedStudy
-from prefect_tune.flows.starting.request import StudyRequest
 from prefect_tune.flows.starting.resolve import resolve
 from prefect_tune.flows.starting.resume import CannotContinue, resume
-from prefect_tune.flows.starting.study_input import InputReader
+from prefect_tune.flows.starting.study_input import InputReader, StudyRequest
 from prefect_tune.flows.tune import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.keys import split_record

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from source_tree import classes_with
 from worlds import evaluation, mixed_space, recorded
 
-from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
-from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule
-from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.explanations import (
+from prefect_tune.flows.ending.final_model import (
     most_frequent_failure,
     nearest_miss,
 )
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
+from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule
+from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.search import TimeLimit
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
-from prefect_tune.flows.study.time_limit import TimeLimit
 from prefect_tune.optimizers import (
     Budget,
     Choice,

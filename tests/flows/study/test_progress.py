@@ -1,12 +1,18 @@
 """How far a search has come: what has led, what is left, and why nothing leads."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from prefect_tune.deployments.views.live import block_curve
-from prefect_tune.flows.study.progress import CurvePoint, IncumbentCurve, Progress, RemainingTime
+from prefect_tune.flows.study.progress import CurvePoint, IncumbentCurve, Progress
 from prefect_tune.flows.wording.text import Whole
+
+PROGRESS = Progress(
+    study="s", metric="error", n_trials=0, n_failed=0, n_running=0, trials_total=None, seconds=60.0,
+    seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0, whole=Whole(None, None),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -17,12 +23,7 @@ from prefect_tune.flows.wording.text import Whole
     ],
 )
 def test_the_reason_for_no_leading_trial_is_shown(counts, said) -> None:
-    progress = Progress(
-        study="s", metric="error", n_running=0, trials_total=None, seconds=1.0,
-        seconds_total=None, incumbent=None, cache_hits=0, seconds_saved=0.0,
-        whole=Whole(None, None), **counts,
-    )  # fmt: skip
-    assert progress.best_line() == said
+    assert replace(PROGRESS, **counts).best_line() == said
 
 
 def test_what_leads_as_before_is_no_new_point() -> None:
@@ -52,48 +53,18 @@ def test_a_curve_fits_whatever_it_is_of_and_ends_at_what_leads(losses, end, widt
     assert drawn[-1] == "▁"
 
 
-def left(remaining: RemainingTime, now: float, **standing: Any) -> float | None:
-    known = {"seconds_total": None, "trials_total": None, "n_ended": 0, "n_begun": 0}
-    return remaining.seconds(now, **{**known, "n_running": 0, **standing})
+def left(**standing: Any) -> float | None:
+    return replace(PROGRESS, **standing).seconds_left
 
 
-def ended_at(*seconds: float) -> RemainingTime:
-    remaining = RemainingTime(0.0)
-    for each in seconds:
-        remaining.ended(each)
-    return remaining
+def test_the_end_is_at_the_bound_that_the_mean_rate_reaches_first() -> None:
+    assert left(seconds_total=100.0) == 40.0
+    assert left(seconds_total=50.0) == 0.0
+    trials = {"trials_total": 10, "n_begun": 5, "n_running": 1}
+    assert left(**trials) == 6 * 60.0 / 4
+    assert left(**trials, seconds_total=100.0) == 40.0
 
 
-def test_a_bound_on_time_is_what_the_clock_has_left_and_never_less_than_nothing() -> None:
-    assert left(ended_at(), 10.0, seconds_total=60.0) == 50.0
-    assert left(ended_at(), 70.0, seconds_total=60.0) == 0.0
-
-
-def test_a_bound_on_trials_goes_by_the_rate_of_the_last_ones() -> None:
-    remaining = ended_at(*range(100, 120))  # one a second of late, none before
-    standing = {"trials_total": 50, "n_ended": 20, "n_begun": 20}
-    assert left(remaining, 120.0, **standing) == pytest.approx(30 * 120 / 20)
-    remaining.ended(120.0)
-    standing |= {"n_ended": 21, "n_begun": 21}
-    assert left(remaining, 120.0, **standing) == pytest.approx(29 * 1.0)
-
-
-def test_the_rate_falls_while_nothing_ends() -> None:
-    standing = {"trials_total": 4, "n_ended": 2, "n_begun": 3, "n_running": 1}
-    assert left(ended_at(1, 2), 2.0, **standing) == 2.0
-    assert left(ended_at(1, 2), 60.0, **standing) == 60.0
-
-
-def test_no_estimate_without_a_bound_or_before_a_trial_has_ended() -> None:
-    assert left(ended_at(1, 2), 2.0, n_ended=2, n_begun=2) is None
-    assert left(ended_at(), 5.0, trials_total=4) is None
-
-
-def test_a_configuration_takes_as_many_trials_as_those_before_it_did() -> None:
-    standing = {"trials_total": 10, "n_ended": 6, "n_begun": 5, "n_running": 2}
-    assert left(ended_at(1, 2, 3, 4, 5, 6), 6.0, **standing) == 10 * 2 - 6
-
-
-def test_what_is_under_way_when_all_were_begun_is_still_to_come() -> None:
-    standing = {"trials_total": 4, "n_ended": 4, "n_begun": 4, "n_running": 1}
-    assert left(ended_at(1, 2, 3, 4), 4.0, **standing) == pytest.approx(4 * 4 / 3 - 4)
+def test_no_end_is_known_without_a_bound_or_before_a_trial_has_ended() -> None:
+    assert left(n_begun=2) is None
+    assert left(trials_total=4, n_begun=1, n_running=1) is None

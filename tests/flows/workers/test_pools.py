@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from processes import wait_for
 
-from prefect_tune.flows.workers.jobs import Job, run_jobs
+from prefect_tune.flows.workers.dask_trials import Job, run_jobs
 from prefect_tune.flows.workers.pool import TasksUnderWay, WorkerPool
 
 pytestmark = pytest.mark.slow
