@@ -152,21 +152,18 @@ class FlowRunPage:
             view = read_study(self._study.store, self._study.name)
             line = self._progress.status_line()
             self._summary.publish(summary(view), line)
-            self._share.publish(self._percent(is_complete=view.state == "complete"), line)
+            progress, shares = self._progress, [0.0]
+            if progress.seconds_total:
+                shares.append(progress.seconds / progress.seconds_total)
+            if progress.trials_total:
+                shares.append((progress.n_begun - progress.n_running) / progress.trials_total)
+            done = round(100 * min(max(shares), 0.99), 1)  # of the closest bound
+            self._share.publish(100.0 if view.state == "complete" else done, line)
             self._error = None
         except Exception as error:  # a study does not depend on what Prefect shows
             self._error = error
         now = monotonic()
         self._next_update = now + max(_LEAST_SECONDS, (now - since) / _SHARE)
-
-    def _percent(self, *, is_complete: bool) -> float:
-        """Return the finished share of the search, measured by its closest bound."""
-        progress, shares = self._progress, [0.0]
-        if progress.seconds_total:
-            shares.append(progress.seconds / progress.seconds_total)
-        if progress.trials_total:
-            shares.append((progress.n_begun - progress.n_running) / progress.trials_total)
-        return 100.0 if is_complete else round(100 * min(max(shares), 0.99), 1)
 
 
 def summary(view: StudyView) -> str:

@@ -23,7 +23,6 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _DEVIATIONS = 3.0
 """Standard deviations above the median of predicted ln seconds."""
@@ -54,21 +53,18 @@ class TimeLimit:
         *,
         is_adaptive: bool,
     ) -> None:
-        self._costs, self._most, self._is_adaptive = costs, most_seconds, is_adaptive
+        self._costs, self._most = costs, most_seconds
+        self.of_user = None if is_adaptive else most_seconds
+        """Limit set by the user; None if there is none."""
         self.lifted: int | None = None
         """Number of the trial that may take a day; None if there is none."""
-
-    @property
-    def of_user(self) -> float | None:
-        """Limit set by the user; None if there is none."""
-        return None if self._is_adaptive else self._most
 
     def seconds(self, trial: Trial, budget: Budget) -> float:
         """Return the time limit of a trial that starts now."""
         if trial.number == self.lifted:
             return max(self._most, _DAY_SECONDS)
-        if not self._is_adaptive:
-            return self._most
+        if self.of_user is not None:
+            return self.of_user
         if trial.attempts:
             return _TIMES_MOST * self._most
         query, left = trial.query, budget.seconds_left
@@ -340,7 +336,17 @@ class StudySearch:
             failure = Failure(FailureKind.CRASHED, message, cost_seconds=ended.seconds)
             trial = trial.died().failed(failure)
         elif outcome.lost:
-            self._requeue_lost(trial, outcome)
+            if outcome.is_lost_to_all:
+                with suppress(StoreLost):  # the ledger may be on the same full disk
+                    self.study.set_trial(trial.waiting())
+                raise StoreLost(outcome.lost)
+            self.study.set_trial(trial.waiting())
+            if self.running.bench(outcome.worker) == 0:
+                raise NoWorkers(outcome.lost)
+            self.observer.note(
+                f"trial {trial.number} was requeued, and worker {outcome.worker} is no longer "
+                f"used: {outcome.lost}"
+            )
             return
         elif outcome.evaluation is not None:
             trial = trial.ended(outcome.evaluation)
@@ -376,8 +382,7 @@ class StudySearch:
             return
         self.observer.note(
             f"no trial finishes within its limit, so trial {cheapest}, the cheapest, runs without "
-            f"one and should take {format_seconds(seconds[cheapest])}; raise --trial-timeout or "
-            "--budget"
+            f"one and should take {format_seconds(seconds[cheapest])}"
         )
         self.time_limit.lifted = cheapest
         self.study.retry(cheapest)
@@ -397,16 +402,3 @@ class StudySearch:
         """Return trials that exceeded their limit, or whose pilots predicted that they would."""
         failed = (t for t in self.study.trials.values() if t.failure is not None and t.attempts)
         return [t for t in failed if t.failure and t.failure.kind == FailureKind.TIMEOUT]
-
-    def _requeue_lost(self, trial: Trial, outcome: TrialOutcome) -> None:
-        if outcome.is_lost_to_all:
-            with suppress(StoreLost):  # the ledger may be on the same full disk
-                self.study.set_trial(trial.waiting())
-            raise StoreLost(outcome.lost)
-        self.study.set_trial(trial.waiting())
-        if self.running.bench(outcome.worker) == 0:
-            raise NoWorkers(outcome.lost)
-        self.observer.note(
-            f"trial {trial.number} was requeued, and worker {outcome.worker} is no longer used: "
-            f"{outcome.lost}"
-        )

@@ -165,7 +165,6 @@ def _run(  # noqa: PLR0917
     with DaskTrials.started(
         context,
         UUID(plan.flow_run_id),
-        limits,
         n_workers=1 if prepared.is_compared else plan.options.workers,
         n_sharing=(plan.options.workers or CPU_COUNT) if prepared.is_compared else 1,
         scheduler=plan.options.dask,

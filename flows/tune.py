@@ -3,7 +3,7 @@
 A DataFrame is replaced by its name in a flow's parameters, and prepared like a file.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,7 +28,7 @@ from prefect_tune.flows.starting.prepare import (
     name_of_flow_run,
     prepare_retry,
 )
-from prefect_tune.flows.starting.study_input import InputReader, StudyRequest
+from prefect_tune.flows.starting.study_input import StudyRequest
 from prefect_tune.flows.study.progress import current_observer
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
@@ -66,7 +66,12 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         for name in {"data", "test"} & bound.arguments.keys():
             bound.arguments[name] = as_pandas(bound.arguments[name])
         if isinstance(bound.arguments.get("data"), pd.DataFrame):
-            return apart_from_loop(partial(self._call_with_frame, call, bound.arguments))
+
+            def with_frame() -> Any:
+                with self.frame_taken(bound.arguments) as (given, _):
+                    return call(**given)
+
+            return apart_from_loop(with_frame)
         if isinstance(bound.arguments.get("test"), pd.DataFrame):
             raise BadInput("test is a DataFrame but data is not; pass both as DataFrames or files")
         return call(*args, **kwargs)
@@ -95,18 +100,17 @@ class TuneFlow(LoopSafeFlow[P, dict[str, Any]]):
         bound.apply_defaults()
         given = self.validate_parameters(dict(bound.arguments))
         request = StudyRequest.parse(given)
-        reader = InputReader(lambda source: frame_dataset(source, frame, test))
-        prepared = prepare_run(request, request.open_store(), reader=reader)
+        prepared = prepare_run(
+            request,
+            request.open_store(),
+            reader=lambda source: frame_dataset(source, frame, test),
+        )
         given = prepared.named(given)
         try:
             with HANDOVER.offered(given, prepared):
                 yield given, prepared
         finally:
             prepared.release()
-
-    def _call_with_frame(self, call: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
-        with self.frame_taken(parameters) as (given, _):
-            return call(**given)
 
 
 @partial(TuneFlow, name="tune", persist_result=False, retries=0)

@@ -24,7 +24,7 @@ from prefect_tune.flows.workers.clusters import local_cluster
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Ended
 from prefect_tune.flows.workers.pool import WorkerPool, Workers
 from prefect_tune.optimizers import Trial
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.problem import StudyContext
 
 GATED = f"""{PRELUDE}
 
@@ -88,7 +88,6 @@ class _Body:
 def in_flow(
     context: StudyContext,
     body: Callable[[DaskTrials], Any],
-    limits: TrialLimits | None = None,
     **where: Any,
 ) -> tuple[Any, UUID]:
     """What a body with trials returns, called inside of a flow run, and the id of that."""
@@ -98,8 +97,7 @@ def in_flow(
     @flow(persist_result=False)
     def study() -> tuple[Any, UUID]:
         flow_run_id = UUID(str(flow_run.id))
-        known = limits or TrialLimits(seconds=context.trial_seconds)
-        with DaskTrials.started(context, flow_run_id, known, **where) as trials:
+        with DaskTrials.started(context, flow_run_id, **where) as trials:
             return run(trials), flow_run_id
 
     returned: tuple[Any, UUID] = study()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import atomic_file
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 
 
@@ -177,7 +179,8 @@ def prepare_comparison(
     given["task_runs"] = given.get("task_runs") or COMPARE_OPTIONS["task_runs"].default_text
     given["ensemble"] = "single"
     request = StudyRequest.parse(given)
-    store, name, reader = request.open_store(), own.name or default_name, InputReader().cached()
+    store, name = request.open_store(), own.name or default_name
+    reader: InputReader = cache(read_source)
     ledger, notes = Ledger(store.database), list[Note]()
     design = list(product(range(own.repeats or COMPARE_OPTIONS["repeats"].standard), entrants))
     studies = [entrant.study(name, repeat) for repeat, entrant in design] if name else []
@@ -192,7 +195,14 @@ def prepare_comparison(
         )
         reader, notes = _stored_reader(request, store, first, is_same_run=is_same_run)
         request = request.with_options(input=None)
-    _check_comparable(request.options)
+    if (request.options.trials is None) == (request.options.budget is None):
+        raise BadInput(
+            "methods are compared at equal time or at equal trials: set either --budget, for "
+            "instance --budget 2m for each study, or --trials"
+        )
+    if request.options.test_size == 0:
+        reason = "methods are compared on test rows"
+        raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
     if name is None or len(plans) < len(design):
         data_name = _check_entrants(request, entrants, store, reader)
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
@@ -252,7 +262,7 @@ def _stored_reader(
     request: StudyRequest, store: ArtifactStore, plan: StudyPlan, *, is_same_run: bool
 ) -> tuple[InputReader, list[Note]]:
     """Return a reader of the imported copy, after checking it against the files, and notes."""
-    subject, files = "the comparison", InputReader()
+    subject, files = "the comparison", read_source
     notes = check_same_data(
         subject, plan, request, store, files, is_same_run=is_same_run, another=_ANOTHER
     )
@@ -261,18 +271,7 @@ def _stored_reader(
         dataset = load_dataset(store, plan.problem.dataset)
         return replace(dataset, name=plan.data_name, format=plan.options.format or dataset.kind)
 
-    return InputReader(read).cached(), notes
-
-
-def _check_comparable(options: StudyOptions) -> None:
-    if (options.trials is None) == (options.budget is None):
-        raise BadInput(
-            "methods are compared at equal time or at equal trials: set either --budget, for "
-            "instance --budget 2m for each study, or --trials"
-        )
-    if options.test_size == 0:
-        reason = "methods are compared on test rows"
-        raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
+    return cache(read), notes
 
 
 def _check_entrants(

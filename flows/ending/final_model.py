@@ -213,13 +213,9 @@ class _Ending:
 
     def _note(self, choice: ChosenEnsemble) -> None:
         """Report the choice, and why it is not what the user may expect."""
-        study, rule, is_ensemble = self.study, ensemble_rule(self.study), len(choice.members) > 1
+        study, is_ensemble = self.study, len(choice.members) > 1
         trial, _ = choice.members[0]
         notes = list(choice.notes)
-        if rule is not None and rule.kind != "single" and choice.losses and not is_ensemble:
-            notes.append(f"model: trial {trial.number} (no ensemble scored better)")
-        if is_ensemble and study.plan.options.bounds:
-            notes.append("each member meets the constraints, but the ensemble is slower and larger")
         if not trial.query.is_full and study.optimizer.history.incumbent is None:
             part = f"trial {trial.number} ({study.plan.whole.part(trial.query.to_json())})"
             notes.append(f"no full evaluation qualifies; the best partial one is {part}")
@@ -353,12 +349,8 @@ def nearest_miss(study: Study) -> str:
         for c in history.constraints
         if c.excess(measured) > 0
     ]
-    evaluated = (
-        counted(len(history.complete), "completed trial")
-        if history.complete
-        else counted(len(history.stopped), "partial evaluation")
-    )
+    n = len(history.complete) or len(history.stopped)
     return (
-        f"none of {evaluated} meets all constraints; trial "
+        f"none of {counted(n, 'trial')} meets all constraints; trial "
         f"{nearest.number} is nearest, with {'; '.join(above)}"
     )

@@ -71,12 +71,29 @@ def store_address(given: "str | os.PathLike[str] | None", database: str | None) 
             "--store block:NAME",
         )
     if store is not None and store.startswith(BLOCK):
-        return _address_in_block(store.removeprefix(BLOCK))
+        from prefect_tune.storage.blocks import ArtifactStoreBlock  # noqa: PLC0415 - only if named
+
+        try:
+            block = ArtifactStoreBlock.load(store.removeprefix(BLOCK))
+        except ValueError as error:
+            raise BadInput(str(error), option="store", value=store) from error
+        assert isinstance(block, ArtifactStoreBlock)  # noqa: S101 - a coroutine only in async code
+        return block.address
     if store is None:
         store = default_store()
     elif "://" not in store:  # workers may have another working folder
         store = str(Path(store).expanduser().absolute())
     return StoreAddress(store, database or os.environ.get(DATABASE_VARIABLE, ""))
+
+
+def existing_store(given: "str | os.PathLike[str] | None", database: str | None) -> "StoreAddress":
+    """Return the address like `store_address`; raise `BadInput` if there is no store."""
+    from prefect_tune.storage.artifacts import ArtifactStore  # noqa: PLC0415 - heavy
+
+    address = store_address(given, database)
+    if not ArtifactStore.exists(address):
+        raise BadInput(f"there is no store at {address.url}; the first study creates one")
+    return address
 
 
 def check_no_password(option: str, url: str | None) -> None:
@@ -89,14 +106,3 @@ def check_no_password(option: str, url: str | None) -> None:
             remedy="set it in the environment instead, as AWS_SECRET_ACCESS_KEY for s3:// or as "
             "FSSPEC_PROTOCOL_OPTION for any filesystem",
         )
-
-
-def _address_in_block(name: str) -> "StoreAddress":
-    from prefect_tune.storage.blocks import ArtifactStoreBlock  # noqa: PLC0415 - only if named
-
-    try:
-        block = ArtifactStoreBlock.load(name)
-    except ValueError as error:
-        raise BadInput(str(error), option="store", value=f"{BLOCK}{name}") from error
-    assert isinstance(block, ArtifactStoreBlock)  # noqa: S101 - a coroutine only in async code
-    return block.address

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.lease import held_study, study_lease
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.space.wording import UnknownName
@@ -76,31 +76,24 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
 
     Raises `BadInput` if a process runs it, or its series needs it.
     """
-    _check_unused(open_study(store, name))
+    study = open_study(store, name)
+    series, why = None, ""
+    with suppress(DatabaseDamaged):  # a damaged study can be removed
+        of = study.plan.options.series
+        series = None if of is None else SeriesTable(store.database).find(of)
+    if series is not None and series.runs[-1].study == study.name:
+        why = f"the newest study of series {series.name}, and its next run starts from it"
+    if series is not None and study.name in {champion.study for champion in series.champions}:
+        why = f"a champion of series {series.name}, whose model the series keeps"
+    if series is not None and why:
+        raise BadInput(
+            f"study {study.name!r} is {why}",
+            remedy=f"first remove the series with `prefect-tune series {series.name} --remove`, "
+            "which keeps its studies",
+        )
     with held_study(store, name):
         lease = study_lease(name)
         # Records go first: after an interrupt, the rest can still be found by the study's name.
         gone = store.records.release(name, lease=lease)
         Ledger(store.database, lease).delete_study(name)
         return gone
-
-
-def _check_unused(study: OpenedStudy) -> None:
-    """Raise `BadInput` if a study is a kept champion or the newest study of its series."""
-    series = None
-    with suppress(DatabaseDamaged):  # a damaged study can be removed
-        name = study.plan.options.series
-        series = None if name is None else SeriesTable(study.store.database).find(name)
-    if series is None:
-        return
-    why = ""
-    if series.runs[-1].study == study.name:
-        why = f"the newest study of series {series.name}, and its next run starts from it"
-    if study.name in {champion.study for champion in series.champions}:
-        why = f"a champion of series {series.name}, whose model the series keeps"
-    if why:
-        raise BadInput(
-            f"study {study.name!r} is {why}",
-            remedy=f"first remove the series with `prefect-tune series {series.name} --remove`, "
-            "which keeps its studies",
-        )

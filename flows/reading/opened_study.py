@@ -265,18 +265,19 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> ExplainedT
         same,
         {step.name: [algorithm.id for algorithm in step.algorithms] for step in steps},
         {
-            step.name: dict(_ranges(algorithm.hyperparameters))
+            step.name: {
+                name: ValueRange(
+                    value_document(of.default_value),
+                    range_text(of),
+                    bool(getattr(of, "log", False)),
+                )
+                for name, of in algorithm.hyperparameters.items()
+            }
             for step in steps
             for algorithm in step.algorithms
             if algorithm.id == trial.configuration.get(step.name, {}).get("algorithm")
         },
     )
-
-
-def _ranges(hyperparameters: Mapping[str, Any]) -> Iterator[tuple[str, ValueRange]]:
-    for name, of in hyperparameters.items():
-        default = value_document(of.default_value)
-        yield name, ValueRange(default, range_text(of), bool(getattr(of, "log", False)))
 
 
 def _time(seconds: float | None) -> str | None:

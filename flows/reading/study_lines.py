@@ -55,7 +55,16 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
     """Yield all lines of a study, with the notes of its method if requested."""
     if view.uselessness:
         yield _line(view.uselessness, tone="alert")
-    yield _line(trials_text(view))
+    seconds = view.seconds
+    begun = f", of {counted(view.n_begun, 'configuration')} begun" if view.n_stopped else ""
+    over = seconds.over_budget or 0.0
+    late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
+    waiting = f"; {view.n_waiting} more waiting to run" if view.n_waiting else ""
+    yield _line(
+        f"{counts_text(view.n_trials, view.n_stopped, view.n_failed)}{begun}, in "
+        f"{format_seconds(seconds.total)}{late} ({format_seconds(seconds.evaluating)} of "
+        f"evaluating){waiting}"
+    )
     yield from model_lines(view)
     yield from _constraints(view)
     if (place := view.series) is not None:
@@ -73,20 +82,6 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
     for of in view.plugins:
         yield _line(f"plugin: {of.kind} {of.name} of {of.distribution} {of.version}")
     yield from (_line(f"warning: {note}", tone="warning") for note in view.notes)
-
-
-def trials_text(view: StudyView) -> str:
-    """Return the number of trials by outcome, and the time they took."""
-    seconds = view.seconds
-    begun = f", of {counted(view.n_begun, 'configuration')} begun" if view.n_stopped else ""
-    over = seconds.over_budget or 0.0
-    late = f", {format_seconds(over)} over its budget" if over >= _LATE_SECONDS else ""
-    waiting = f"; {view.n_waiting} more waiting to run" if view.n_waiting else ""
-    return (
-        f"{counts_text(view.n_trials, view.n_stopped, view.n_failed)}{begun}, in "
-        f"{format_seconds(seconds.total)}{late} ({format_seconds(seconds.evaluating)} of "
-        f"evaluating){waiting}"
-    )
 
 
 def model_lines(view: StudyView) -> Iterator[StudyLine]:
@@ -107,21 +102,6 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         about = f"model: trial {model.trial}{bracketed(model.fidelity)}"
         yield _line(f"{about}, {losses.named(model.loss)}", *_tested(view, view.test_loss))
         yield from _pipeline(model)
-    yield from _unusual(view)
-    if view.rare_recall:
-        yield _line(view.rare_recall)
-    undefined, alone = view.test_loss_undefined, view.single_best_test_loss_undefined
-    if undefined:
-        yield _line(f"{losses.name} on the test rows is undefined: {undefined}")
-    if alone and alone != undefined:
-        yield _line(f"{losses.name} of the best trial on the test rows is undefined: {alone}")
-    if view.equal_rows is not None:
-        yield _line(losses.without_equal(view.equal_rows))
-    yield from _comparisons(view)
-
-
-def _unusual(view: StudyView) -> Iterator[StudyLine]:
-    model = view.model_trial
     if model is not None and view.model_is_partial:
         trial = f"trial {model.trial}{bracketed(model.fidelity)}"
         yield _line(f"no full evaluation qualifies; the model is the best partial one, {trial}")
@@ -135,6 +115,26 @@ def _unusual(view: StudyView) -> Iterator[StudyLine]:
     if (former := view.instead_of) is not None:
         what = "trial" if len(former.trials) == 1 else "the ensemble of trials"
         yield _line(f"instead of {what} {', '.join(map(str, former.trials))}: {former.reason}")
+    if view.rare_recall:
+        yield _line(view.rare_recall)
+    undefined, alone = view.test_loss_undefined, view.single_best_test_loss_undefined
+    if undefined:
+        yield _line(f"{losses.name} on the test rows is undefined: {undefined}")
+    if alone and alone != undefined:
+        yield _line(f"{losses.name} of the best trial on the test rows is undefined: {alone}")
+    if view.equal_rows is not None:
+        yield _line(losses.without_equal(view.equal_rows))
+    finalists, ensemble = view.finalists, view.ensemble
+    chosen = best_recheck(finalists) if finalists else None
+    if best and chosen and chosen.trial == best.trial and finalists[0].recheck_loss is not None:
+        first = finalists[0]
+        other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
+        yield _line(
+            f"re-evaluated the best {len(finalists)} on a second split: trial {chosen.trial} has "
+            f"the lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
+        )
+    if ensemble is not None and ensemble.kind == "single":
+        yield _line(f"model: trial {ensemble.members[0].trial} (no ensemble scored better)")
 
 
 def _line(*parts: str, tone: Tone = "plain", depth: int = 0) -> StudyLine:
@@ -167,20 +167,6 @@ def _ensemble(view: StudyView) -> Iterator[StudyLine]:
     weights = [f"trial {member.trial} {member.weight:.1%}" for member in ensemble.heaviest]
     for start in range(0, len(weights), _MEMBERS_A_LINE):
         yield _line(", ".join(weights[start : start + _MEMBERS_A_LINE]), depth=1)
-
-
-def _comparisons(view: StudyView) -> Iterator[StudyLine]:
-    finalists, best, losses, ensemble = view.finalists, view.incumbent, view.losses, view.ensemble
-    chosen = best_recheck(finalists) if finalists else None
-    if best and chosen and chosen.trial == best.trial and finalists[0].recheck_loss is not None:
-        first = finalists[0]
-        other = f" (trial {first.trial}: {losses.of(first.mean)})" if chosen != first else ""
-        yield _line(
-            f"re-evaluated the best {len(finalists)} on a second split: trial {chosen.trial} has "
-            f"the lowest {losses.name} over both, {losses.of(chosen.mean)}{other}"
-        )
-    if ensemble is not None and ensemble.kind == "single":
-        yield _line(f"model: trial {ensemble.members[0].trial} (no ensemble scored better)")
 
 
 def _constraints(view: StudyView) -> Iterator[StudyLine]:

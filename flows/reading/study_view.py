@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from prefect_tune.flows.options.store_location import store_options
-from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, Recheck, StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
@@ -202,7 +202,13 @@ def read_study(
     """
     study = open_study(store, name)
     plan, facts, best = study.plan, study.facts, study.incumbent
-    sums = _Sums(plan, facts)
+    sums, place = _Sums(plan, facts), None
+    if plan.options.series is not None:
+        series = SeriesTable(store.database).find(plan.options.series)
+        run = None if series is None else series.run_of(name)
+        if series is not None and run is not None:
+            champion = None if series.champion is None else series.champion.study
+            place = SeriesPlace(series.name, run.number, champion)
     with documents_of(name):
         for trial in study.trials():
             sums.add(trial)
@@ -250,7 +256,7 @@ def read_study(
                 sums.cost_seconds,
                 study.ledger.asking_seconds(name),
             ),
-            series=_place(study),
+            series=place,
         )
 
 
@@ -297,13 +303,3 @@ class _Sums:
                 self.seconds_saved += step["seconds"] - step["load_seconds"]
             else:
                 self.misses += 1
-
-
-def _place(study: OpenedStudy) -> SeriesPlace | None:
-    name = study.plan.options.series
-    series = None if name is None else SeriesTable(study.store.database).find(name)
-    run = None if series is None else series.run_of(study.name)
-    if series is None or run is None:
-        return None
-    champion = series.champion
-    return SeriesPlace(series.name, run.number, None if champion is None else champion.study)

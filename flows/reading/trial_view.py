@@ -29,7 +29,7 @@ class TrialView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document with all fields of its query."""
-        return {**self.document, "query": {**self.query, "folds": self.folds}}
+        return {**self.document, "query": {**self.query, "folds": self.query.get("folds")}}
 
     @property
     def number(self) -> int:
@@ -50,21 +50,6 @@ class TrialView:
     def query(self) -> Mapping[str, Any]:
         """The query as JSON values: configuration and fidelity."""
         return self.document["query"]
-
-    @property
-    def subset(self) -> float:
-        """Requested share of the rows."""
-        return float(self.query.get("subset", 1.0))
-
-    @property
-    def folds(self) -> int | None:
-        """Requested folds; None for all."""
-        return self.query.get("folds")
-
-    @property
-    def epochs(self) -> int | None:
-        """Requested epochs; None for a full training."""
-        return self.query.get("epochs")
 
     @property
     def configuration(self) -> Mapping[str, Any]:

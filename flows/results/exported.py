@@ -153,7 +153,11 @@ def export(
                 data=file.data,
                 model=file.model,
                 packages=_versions(file.packages),
-                own_classes=_own_classes(candidate),
+                own_classes=tuple(
+                    kind.__name__
+                    for kind in estimator_classes(candidate)
+                    if is_ours(kind.__module__) or is_user_code(kind.__module__)
+                ),
                 carries_code=isinstance(file, Pickled) and file.carries_code,
                 predicts_events=dataset.kind == "events",
                 trusted=() if isinstance(file, Pickled) else file.trusted,
@@ -162,12 +166,6 @@ def export(
                 record=record,
             )
     raise RuntimeError(f"the model of study {study!r} predicts differently after reloading")
-
-
-def _own_classes(model: Any) -> tuple[str, ...]:
-    """Return the names of a model's classes that come from this package or the user."""
-    kinds = ((kind.__name__, kind.__module__) for kind in estimator_classes(model))
-    return tuple(name for name, module in kinds if is_ours(module) or is_user_code(module))
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:

@@ -1,19 +1,18 @@
 """`load_study` and `load_champion`: read-only access to a study from Python."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from prefect_tune.flows.options.store_location import store_address
+from prefect_tune.flows.options.store_location import existing_store
 from prefect_tune.flows.reading.lookup import champion_of
 from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.study_view import ChosenTrial, StudyView, read_study
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.opening import StoreAddress
-from prefect_tune.tasks.bad_input import BadInput, errors_for_caller
+from prefect_tune.tasks.bad_input import errors_for_caller
 
 if TYPE_CHECKING:
     import optuna
@@ -133,13 +132,8 @@ class LoadedStudy:
             raise ValueError(f"study {self.name!r} has no best trial yet")
         return best
 
-    @contextmanager
-    def _opened(self) -> Iterator[ArtifactStore]:
-        store = ArtifactStore(self.address, is_read=True)
-        try:
-            yield store
-        finally:
-            store.close()
+    def _opened(self) -> closing[ArtifactStore]:
+        return closing(ArtifactStore(self.address, is_read=True))
 
 
 @errors_for_caller()
@@ -155,7 +149,7 @@ def load_study(
         store: URL of its store, or `block:NAME`; by default this machine's store.
         database: URL of the store's database, if it is not in the store.
     """
-    study = LoadedStudy(name, _existing_store(store, database))
+    study = LoadedStudy(name, existing_store(store, database))
     study.plan  # noqa: B018 - raises if the study does not exist
     return study
 
@@ -170,17 +164,7 @@ def load_champion(
     Raises `BadInput` if the store does not exist or the series has no champion, and `UnknownName`
     if the series does not exist. `store` and `database` are as in `load_study`.
     """
-    address = _existing_store(store, database)
-    opened = ArtifactStore(address, is_read=True)
-    try:
+    address = existing_store(store, database)
+    with closing(ArtifactStore(address, is_read=True)) as opened:
         champion = champion_of(opened, series)
-    finally:
-        opened.close()
     return LoadedStudy(champion.study, address, champion.record)
-
-
-def _existing_store(store: str | PathLike[str] | None, database: str | None) -> StoreAddress:
-    address = store_address(store, database)
-    if not ArtifactStore.exists(address):
-        raise BadInput(f"there is no store at {address.url}; the first study creates one")
-    return address

@@ -48,7 +48,6 @@ _UNWRITTEN = (
     "*To be written by the people who put the model to use: for what and for whom, and for what "
     "not. The search cannot know. Exporting again keeps this section.*"
 )
-_QUARTERS = 4
 _MOST_CATEGORIES = 8
 
 
@@ -60,13 +59,11 @@ class QualityOnTest:
         wrong: Wrong predictions in percent, and their 95 % interval (Wilson).
         auroc: Area under the ROC curve; None without scores of two classes.
         classes: Rows, recall and precision of each class, in percent.
-        quarters: Errors by quarter of a numeric target, smallest values first.
     """
 
     wrong: tuple[float, float, float] | None = None
     auroc: Auroc | None = None
     classes: pd.DataFrame | None = None
-    quarters: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,17 +142,7 @@ def _quality(model: Any, data: Dataset, rows: NDArray[np.intp], plan: StudyPlan)
         return QualityOnTest()
     label = predictions.label
     if not data.classes:
-        frame = pd.DataFrame({"y": y, "error": label - y}).sort_values("y", ignore_index=True)
-        frame["size"] = frame.error.abs()
-        quarter = frame.index * _QUARTERS // len(frame)
-        quarters = frame.groupby(quarter).agg(
-            low=("y", "min"),
-            high=("y", "max"),
-            rows=("y", "size"),
-            mean_absolute=("size", "mean"),
-            mean=("error", "mean"),
-        )
-        return QualityOnTest(quarters=quarters)
+        return QualityOnTest()
     auroc, n_wrong = None, int(np.sum(label != y))
     if len(data.classes) == 2 and predictions.score is not None:
         groups = None if data.groups is None else data.groups[rows]
@@ -220,10 +207,7 @@ def written_use(path: Path) -> str:
     """
     if not path.exists():
         return ""
-    try:
-        card = path.read_text("utf-8", "replace")
-    except OSError as error:
-        raise BadInput(f"the model card {path} cannot be read: {error}") from error
+    card = path.read_text("utf-8", "replace")
     found = _USE.search(card)
     if found is None or "\n# Model card: " not in card:
         reason = f"{path} is not a model card of prefect-tune, and the model card would replace it"

@@ -4,7 +4,7 @@ Its parameters are the steps, with algorithms as values, and `step/algorithm/hyp
 because hyperparameters with equal names can differ in range or meaning between algorithms.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -73,7 +73,11 @@ def _trial(
     moments: Moments | None,
     distributions: Mapping[str, BaseDistribution],
 ) -> optuna.trial.FrozenTrial:
-    params = dict(_params(trial))
+    params = {}
+    for step, choice in trial.configuration.items():
+        prefix = params[step] = choice["algorithm"]
+        known = choice["hyperparameters"].items()
+        params |= {f"{step}/{prefix}/{name}": value for name, value in known}
     ours, system = attributes_of(trial, plan, moments)
     made = optuna.trial.create_trial(
         state=optuna.trial.TrialState[OPTUNA_STATES[trial.state]],
@@ -90,10 +94,3 @@ def _trial(
         if complete is not None and made.state.is_finished():
             made.datetime_complete = datetime.fromtimestamp(complete)  # noqa: DTZ006
     return made
-
-
-def _params(trial: TrialView) -> Iterator[tuple[str, Any]]:
-    for step, choice in trial.configuration.items():
-        yield step, choice["algorithm"]
-        for name, value in choice["hyperparameters"].items():
-            yield f"{step}/{choice['algorithm']}/{name}", value

@@ -75,9 +75,9 @@ def attributes_of(
     ours: dict[str, Any] = {
         "state": str(trial.state),
         "fidelity": trial.fidelity(plan) or "all",
-        "subset": trial.subset,
-        "folds": trial.folds or plan.options.folds,
-        "epochs": trial.epochs or plan.options.epochs,
+        "subset": float(trial.query.get("subset", 1.0)),
+        "folds": trial.query.get("folds") or plan.options.folds,
+        "epochs": trial.query.get("epochs") or plan.options.epochs,
         "best_epoch": found.get("best_epoch"),
         **{f"loss_fold_{i}": loss for i, loss in enumerate(trial.fold_losses)},
         **trial.quantities,

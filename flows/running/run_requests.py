@@ -68,7 +68,17 @@ class RunRequests:
         if self.may_ask:
             return
         if not self._is_deployed and self._state is not None:
-            _set_cancelled(self._state)
+            # Nobody else gives a run without a deployment its final state.
+            flow_run_id = self._state.state_details.flow_run_id
+            message = "ended in Prefect; the same command resumes the study"
+            try:
+                with get_client(sync_client=True) as client:
+                    if flow_run_id is not None and not self._state.is_final():
+                        client.set_flow_run_state(
+                            flow_run_id, Cancelled(message=message), force=True
+                        )
+            except Exception as error:
+                _LOGGER.warning(f"the flow run could not be set to Cancelled: {error}")
         elif not self.is_ended:
             raise Pause("the flow run was suspended", state=self._state)
         raise Abort("the flow run was ended in Prefect")
@@ -95,15 +105,3 @@ class RunRequests:
             except Exception as error:  # a study does not depend on its server
                 _LOGGER.debug(f"the state of flow run {flow_run_id} is unknown: {error}")
                 self._left.wait(_LOOK_SECONDS)
-
-
-def _set_cancelled(state: State[Any]) -> None:
-    """Give a run without a deployment its final state, because nobody else does."""
-    flow_run_id = state.state_details.flow_run_id
-    message = "ended in Prefect; the same command resumes the study"
-    try:
-        with get_client(sync_client=True) as client:
-            if flow_run_id is not None and not state.is_final():
-                client.set_flow_run_state(flow_run_id, Cancelled(message=message), force=True)
-    except Exception as error:
-        _LOGGER.warning(f"the flow run could not be set to Cancelled: {error}")

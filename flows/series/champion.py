@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from prefect_tune.flows.options.form import documented
-from prefect_tune.flows.options.store_location import store_address
+from prefect_tune.flows.options.store_location import existing_store
 from prefect_tune.flows.running.event_loop import loop_safe_flow
 from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.series.held import HeldSeries
@@ -36,10 +36,7 @@ def promote(
         UnknownName, BadInput: If the series does not exist or has no such study, the study has no
             model, or a run holds the series.
     """
-    address = store_address(store, database)
-    if not ArtifactStore.exists(address):
-        raise BadInput(f"there is no store at {address.url}; the first study creates one")
-    return promote_study(open_store(address), series, study)
+    return promote_study(open_store(existing_store(store, database)), series, study)
 
 
 def promote_study(store: ArtifactStore, series: str, study: str | None = None) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from time import monotonic, time
 from typing import Any
@@ -43,6 +43,7 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.series import Changes, Reused, Series, SeriesRun, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.row_ids import settled_columns
 from prefect_tune.tasks.objective.metric import metric_named
 
@@ -79,7 +80,7 @@ def prepare_run(
     request: StudyRequest,
     store: ArtifactStore,
     default_name: str | None = None,
-    reader: InputReader = InputReader(),  # noqa: B008 - frozen
+    reader: InputReader = read_source,
     *,
     flow_run_id: str | None = None,
 ) -> PreparedStudy:
@@ -98,10 +99,13 @@ def prepare_run(
             value=copy,
             remedy="omit it; an interrupted study continues on its stored copy anyway",
         )
-    is_retried = flow_run_id is not None and flow_run_id == _last_flow_run(store, name)
+    series, ledger = SeriesTable(store.database).find(name), Ledger(store.database)
+    last = None if series is None else ledger.study(series.runs[-1].study)
+    last_flow_run = None if last is None else StudyPlan.from_stored(last).flow_run_id
+    is_retried = flow_run_id is not None and flow_run_id == last_flow_run
     held = HeldSeries(store, name, HANDOVER_SECONDS if is_retried else 0.0)
     try:
-        return _Run(held, request, reader.cached(), flow_run_id, monotonic()).prepared()
+        return _Run(held, request, cache(reader), flow_run_id, monotonic()).prepared()
     except BaseException:
         held.close()
         raise
@@ -138,7 +142,7 @@ class _Run:
         is_same_run = self.flow_run_id is not None and self.flow_run_id == plan.flow_run_id
         if is_same_run or (stored.state in UNFINISHED and not changed):
             return self._resumed(plan, last, f"{last.study} is unfinished and continues")
-        dataset = self.reader.read(request.source)
+        dataset = self.reader(request.source)
         if changed or dataset.digest() != plan.problem.dataset:
             reason = f"{' and '.join(changed)} changed" if changed else ""
             return self._started(request, series, plan, reason)
@@ -176,7 +180,7 @@ class _Run:
         reason: str = "",
     ) -> SeriesStudy:
         store, changes, identity = self.held.store, None, tuple[str, ...]()
-        dataset = self.reader.read(request.source)
+        dataset = self.reader(request.source)
         if series is not None:
             question = from_document(Question, series.question)
             question.check_data(series.name, dataset)
@@ -189,7 +193,9 @@ class _Run:
                 changes = changes_between(before, dataset)
                 identity = settled_columns(before, dataset, identity)
             if dataset.digest() != last.problem.dataset:
-                reason = "; ".join(filter(None, (reason, _of_data(changes))))
+                texts = "" if changes is None else ", ".join(change_texts(changes))
+                data = f"the data changed: {texts}" if texts else "the data changed"
+                reason = "; ".join(filter(None, (reason, data)))
         taken, first = set(Ledger(store.database).study_names()), 1
         if series is not None:
             first = series.runs[-1].number + 1
@@ -238,20 +244,6 @@ class _Run:
             self.since,
             held=self.held,
         )
-
-
-def _last_flow_run(store: ArtifactStore, name: str) -> str | None:
-    """Return the flow run of the latest session of a series."""
-    series = SeriesTable(store.database).find(name)
-    stored = None if series is None else Ledger(store.database).study(series.runs[-1].study)
-    return None if stored is None else StudyPlan.from_stored(stored).flow_run_id
-
-
-def _of_data(changes: Changes | None) -> str:
-    if changes is None:
-        return "the data changed"
-    texts = ", ".join(change_texts(changes)) or "the same rows in another order or form"
-    return f"the data changed: {texts}"
 
 
 def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:

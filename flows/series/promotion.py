@@ -94,15 +94,11 @@ def _decision(
 ) -> Decision:
     rule, champion = study.plan.options.promotion, series.champion
     if champion is None:
-        is_first = rule != "never"
-        return Decision(
-            promoted=is_first,
-            outcome="first" if is_first else "never",
-            reason="champion, as the first model of the series"
-            if is_first
-            else "not promoted, because of --promotion never",
-            model=model,
-        )
+        if rule == "never":
+            reason = "not promoted, because of --promotion never"
+            return Decision(promoted=False, outcome="never", reason=reason, model=model)
+        reason = "champion, as the first model of the series"
+        return Decision(promoted=True, outcome="first", reason=reason, model=model)
     night = series.n_tests + 1
     level = level_of(night) if rule == "better" else LEVEL
     terms = Terms(

@@ -61,7 +61,9 @@ class Question:
     def of_study(cls, plan: StudyPlan, dataset: Dataset) -> Self:
         """Return the question of the first study of a series."""
         options = plan.options
-        asks_positive = options.positive is not None or _asks_positive(plan, dataset)
+        is_bounded = any(b.quantity.name == "false_positive_rate" for b in options.bounds)
+        is_asked = is_bounded or plan.problem.find_metric().declared.asks_positive
+        asks_positive = options.positive is not None or (len(dataset.classes) == 2 and is_asked)
         positive = str(dataset.classes[plan.problem.positive]) if asks_positive else None
         return cls(
             kind=dataset.kind,
@@ -113,12 +115,6 @@ def _another(series: str, flag: str, given: object, known: object) -> BadInput:
         f"{flag} {given} asks another question than series {series!r}, which has {flag} {shown}",
         remedy="omit the option, or choose another --series name",
     )
-
-
-def _asks_positive(plan: StudyPlan, dataset: Dataset) -> bool:
-    is_bounded = any(b.quantity.name == "false_positive_rate" for b in plan.options.bounds)
-    metric = plan.problem.find_metric()
-    return len(dataset.classes) == 2 and (is_bounded or metric.declared.asks_positive)
 
 
 def comparable(options: StudyOptions) -> dict[str, Any]:

@@ -51,13 +51,15 @@ def losses_of(series: Series) -> LossWords:
 
 def run_cells(series: Series, run: SeriesRun) -> dict[str, str]:
     """Return a run as texts by the headings of a table."""
-    losses = losses_of(series)
+    losses, changes = losses_of(series), "first study" if run.number == 1 else "unknown"
+    if run.changes is not None:
+        changes = ", ".join(change_texts(run.changes)) or "same rows"
     return {
         "study": run.study,
         "started": datetime.fromtimestamp(run.at, UTC).strftime("%Y-%m-%d %H:%M"),
         "state": run.state,
         "rows": f"{run.rows:,}",
-        "changes": _changes_text(run),
+        "changes": changes,
         losses.name: losses.of(run.loss),
         "test rows": losses.of(run.test_loss),
         "reused": _reused_text(run.reused),
@@ -79,12 +81,6 @@ def change_texts(changes: Changes) -> Iterator[str]:
         yield f"{counted(changes.targets_changed, 'target')} changed"
     if names := changes.columns_differing:
         yield f"{', '.join(names)} differs in nearly all rows and does not identify them"
-
-
-def _changes_text(run: SeriesRun) -> str:
-    if run.changes is None:
-        return "first study" if run.number == 1 else "unknown"
-    return ", ".join(change_texts(run.changes)) or "same rows"
 
 
 def _reused_text(reused: Reused) -> str:

@@ -42,7 +42,9 @@ def check_output(
         raise BadInput(f"{out} cannot be written: {error}; name another file") from error
     inputs = {name: "an input of this command" for name in read if name}
     if store is not None:
-        inputs |= dict.fromkeys(_files_of_store(store), "a part of the store")
+        parts = [f"{store.address.url}/{name}" for name in _OF_STORE]
+        parts += filter(None, [store.address.database.partition(":///")[2]])
+        inputs |= dict.fromkeys(parts, "a part of the store")
         found = filter(None, map(Ledger(store.database).study, studies))
         for plan in map(StudyPlan.from_stored, found):
             of_study = f"an input of study {plan.options.study}"
@@ -72,12 +74,6 @@ def _files_of_study(plan: StudyPlan) -> Iterator[str]:
     yield from (data_file.file for data_file in behind.files)
     if plan.problem.space_code:
         yield str(Path(behind.folder) / Path(plan.space.rpartition(":")[0]).name)
-
-
-def _files_of_store(store: ArtifactStore) -> Iterator[str]:
-    yield from (f"{store.address.url}/{name}" for name in _OF_STORE)
-    if database := store.address.database.partition(":///")[2]:
-        yield database
 
 
 def _would_change(path: Path, kept: Path) -> bool:

@@ -38,6 +38,7 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.problem import Problem, open_store
 
 Prepared = TypeVar("Prepared")
@@ -131,7 +132,7 @@ def prepare(
     request: StudyRequest,
     store: ArtifactStore,
     default_name: str | None = None,
-    reader: InputReader = InputReader(),  # noqa: B008 - frozen
+    reader: InputReader = read_source,
     *,
     is_compared: bool = False,
     flow_run_id: str | None = None,
@@ -158,7 +159,15 @@ def prepare(
 
     entered = resumed()
     if entered is None:
-        new = _resolved(request, store, reader, is_compared, fixed_test)
+        if (copy := request.options.input) is not None:
+            remedy = "name an existing study or comparison, or omit the option"
+            reason = "a new study has no stored copy"
+            raise BadInput(reason, option="input", value=copy, remedy=remedy)
+        new = resolve(request, store, reader, fixed_test)
+        new.import_into(store)
+        if not is_compared:
+            known = _earlier_seconds(Ledger(store.database), new.plan.problem.space_digest)
+            new = replace(new, plan=replace(new.plan, earlier_seconds=known))
         # If another process has just taken the name, its study is resumed.
         entered = _entered(new, store, name, begin, flow_run_id) or resumed()
     if entered is None:
@@ -190,29 +199,6 @@ def _resumed(
     return resume(stored, request, store, reader, flow_run_id)
 
 
-def _resolved(
-    request: StudyRequest,
-    store: ArtifactStore,
-    reader: InputReader,
-    is_compared: bool,
-    fixed_test: tuple[str, ...] | None,
-) -> NewStudy:
-    """Return a new study, whose data is imported."""
-    if request.options.input is not None:
-        raise BadInput(
-            "a new study has no stored copy",
-            option="input",
-            value=request.options.input,
-            remedy="name an existing study or comparison, or omit the option",
-        )
-    new = resolve(request, store, reader, fixed_test)
-    new.import_into(store)
-    if is_compared:
-        return new
-    known = _earlier_seconds(Ledger(store.database), new.plan.problem.space_digest)
-    return replace(new, plan=replace(new.plan, earlier_seconds=known))
-
-
 def _entered(
     new: NewStudy,
     store: ArtifactStore,
@@ -224,7 +210,10 @@ def _entered(
     plan, ledger = replace(new.plan, flow_run_id=flow_run_id), Ledger(store.database)
     events, also = begin(plan)
     documents = plan.problem.to_json(), plan.to_json(), events, also
-    for each in (name,) if name else _default_names(plan):
+    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+    default = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
+    others = (f"{default}-{number}" for number in count(2))  # some start in the same second
+    for each in (name,) if name else chain([default], others):
         if ledger.create_study(each, *documents):
             store.records.link(plan.problem.records, each)
             return replace(plan, options=replace(plan.options, study=each)), list(new.notes)
@@ -292,11 +281,3 @@ def name_of_flow_run(store: ArtifactStore, flow_run: str, flow_run_id: str) -> s
     with_id, stored = f"{name}-{flow_run_id[:8]}", ledger.study(name)
     is_taken = stored is not None and StudyPlan.from_stored(stored).flow_run_id != flow_run_id
     return with_id if is_taken or ledger.study(with_id) else name
-
-
-def _default_names(plan: StudyPlan) -> Iterator[str]:
-    """Yield names for an unnamed study, because others may start in the same second."""
-    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
-    yield name
-    yield from (f"{name}-{number}" for number in count(2))

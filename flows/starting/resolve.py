@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
@@ -160,7 +159,7 @@ def resolve(
         *_rare_notes(dataset, split),
         *_metric_notes(dataset, split, metric),
         *found.notes,
-        *_constraint_notes(given.bounds, dataset, method),
+        *_constraint_notes(given.bounds, method),
         *_partial_notes(plan, optimizer),
     ]
     return NewStudy(plan, dataset, split, tuple(notes))
@@ -277,24 +276,12 @@ def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[
     """Return the number of classes, and the first classes with their row counts."""
     counts = np.bincount(dataset.y[is_counted].astype(np.intp), minlength=len(dataset.classes))
     shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
-    more = ", ..." * (len(classes) > _SHOWN_CLASSES)
     number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
-    return f"{number} with {counts[classes].sum()} rows ({shown}{more})"
+    return f"{number} with {counts[classes].sum()} rows ({shown})"
 
 
-def _constraint_notes(
-    bounds: Sequence[QuantityBound], dataset: Dataset, method: str
-) -> Iterator[Note]:
-    """Yield notes on features that define groups, and on a method that ignores constraints."""
-    features = set(dataset.X) if isinstance(dataset.X, pd.DataFrame) else set()
-    for column in dict.fromkeys(b.quantity.column for b in bounds):
-        if column in features:
-            yield Note(
-                f"column {column} defines the groups of a constraint and is also a feature",
-                "drop",
-                column,
-                f"--drop {column} excludes it from the features only",
-            )
+def _constraint_notes(bounds: Sequence[QuantityBound], method: str) -> Iterator[Note]:
+    """Yield a note on a method that ignores constraints."""
     if bounds and not method_named(method).honours_constraints:
         honouring = " or ".join(m.name for m in METHODS.without_plugins() if m.honours_constraints)
         yield Note(

@@ -232,7 +232,7 @@ def _read_again(
     former, cause = plan.source, ""
     check_plugins(plan.problem.plugins)
     try:
-        dataset = reader.read(given)
+        dataset = reader(given)
         if dataset.digest() == plan.problem.dataset:
             if not store.records.is_whole(plan.problem.records[0]):
                 import_dataset(dataset, store)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -25,7 +24,6 @@ from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.registry import FORMATS
-from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import FRAME
 from prefect_tune.tasks.fitting.iterative import (
@@ -117,16 +115,8 @@ class Note:
         return f"{self.reason}; {self.remedy}" if self.remedy else self.reason
 
 
-@dataclass(frozen=True)
-class InputReader:
-    """Reader of an input."""
-
-    read: Callable[[Source], Dataset] = read_source
-
-    def cached(self) -> Self:
-        """Return a reader that reads each input once, for several studies."""
-        return replace(self, read=cache(self.read))
-
+InputReader = Callable[[Source], Dataset]
+"""Reads the input of a study."""
 
 _SHOWN_CLASSES = 8
 _OWN = "FILE.py:NAME, which you declare"
@@ -149,17 +139,30 @@ class StudyInput:
 def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
     """Read the data of a new study and find a space; `BadInput` or `UnknownName` on failure."""
     options = request.options
-    dataset = reader.read(request.source)
+    dataset = reader(request.source)
     space_name = options.space or DEFAULT_SPACES.get((dataset.kind, dataset.target))
     if space_name is None:
         raise BadInput(
             f"no space predicts {dataset.target} from {dataset.kind}", remedy=f"use --space {_OWN}"
         )
     whole = request.space or space_named(space_name)
-    _check_space(whole, dataset)
+    if (whole.data, whole.target) != (dataset.kind, dataset.target):
+        raise BadInput(
+            f"the space predicts {whole.target} from {whole.data}, and the data is {dataset.kind} "
+            f"whose target is {dataset.target}",
+            option="space",
+            value=whole.name,
+            remedy=f"use --space {DEFAULT_SPACES.get((dataset.kind, dataset.target), _OWN)}",
+        )
     missing, space = missing_libraries(algorithms_of(whole)), usable_part(whole)
-    if options.epochs is not None:
-        _check_epochs(space, options.epochs, len(dataset.classes))
+    is_trained = iterative_algorithms(space.steps[-1], len(dataset.classes))
+    if options.epochs is not None and not is_trained:
+        raise BadInput(
+            f"no model of space {space.name!r} trains in epochs",
+            option="epochs",
+            value=options.epochs,
+            remedy="use --space modern, or search without --epochs",
+        )
     left_out = (
         Note(
             f"space {space.name} is searched without {library.package}, which {library.reason}",
@@ -179,9 +182,17 @@ def _how_read(source: Source, dataset: Dataset) -> Note:
     n_columns = dataset.n_features if reader is None else len(reader.columns)
     is_given = source.format or source.data.startswith(FRAME)
     found_out = "" if is_given else " (override with --format)"
+    target = f"numbers from {dataset.y.min():.4g} to {dataset.y.max():.4g}"
+    if dataset.classes:
+        counts = [
+            f"{label}: {(dataset.y == i).sum()}"
+            for i, label in enumerate(dataset.classes[:_SHOWN_CLASSES])
+        ]
+        more = ", ..." * (len(dataset.classes) > _SHOWN_CLASSES)
+        target = f"classes {', '.join(counts)}{more}"
     described = (
         f"reading {dataset.name} as {FORMATS[dataset.format].description}{found_out}: "
-        f"{len(dataset)} rows, {n_columns} {what}; {_describe_target(dataset)}"
+        f"{len(dataset)} rows, {n_columns} {what}; {target}"
     )
     return Note(described, "format", dataset.format)
 
@@ -246,37 +257,3 @@ def _as_number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _check_space(space: Space, dataset: Dataset) -> None:
-    """Raise `BadInput` if the space does not fit the data and its target."""
-    if (space.data, space.target) != (dataset.kind, dataset.target):
-        raise BadInput(
-            f"the space predicts {space.target} from {space.data}, and the data is {dataset.kind} "
-            f"whose target is {dataset.target}",
-            option="space",
-            value=space.name,
-            remedy=f"use --space {DEFAULT_SPACES.get((dataset.kind, dataset.target), _OWN)}",
-        )
-
-
-def _check_epochs(space: Space, epochs: int, n_classes: int) -> None:
-    """Raise `BadInput` if no model of the space trains in epochs."""
-    if iterative_algorithms(space.steps[-1], n_classes):
-        return
-    raise BadInput(
-        f"no model of space {space.name!r} trains in epochs",
-        option="epochs",
-        value=epochs,
-        remedy="use --space modern, or search without --epochs",
-    )
-
-
-def _describe_target(dataset: Dataset) -> str:
-    if not dataset.classes:
-        return f"numbers from {dataset.y.min():.4g} to {dataset.y.max():.4g}"
-    shares = ", ".join(
-        f"{label}: {int((dataset.y == i).sum())}"
-        for i, label in enumerate(dataset.classes[:_SHOWN_CLASSES])
-    )
-    return f"classes {shares}" + (", ..." if len(dataset.classes) > _SHOWN_CLASSES else "")

@@ -98,12 +98,6 @@ class StudyPlan:
         """Full evaluation of a configuration."""
         return Whole(self.options.folds, self.options.epochs)
 
-    @property
-    def start_name(self) -> str:
-        """Name of the initial configurations in the recorded reasons for proposing them."""
-        is_portfolio = self.options.start in {None, "portfolio"}
-        return "portfolio" if is_portfolio else f"best of {self.options.start}"
-
     def trial_limits(self) -> "TrialLimits":
         """Return the limits of each trial.
 

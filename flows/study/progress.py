@@ -16,6 +16,7 @@ from prefect_tune.flows.wording.text import (
     LossWords,
     Whole,
     bracketed,
+    counted,
     counts_text,
     failure_text,
     format_seconds,
@@ -142,9 +143,9 @@ class Progress:
         """Return the progress in one line."""
         parts = [] if self.incumbent is None else [self.best_line()]
         if self.can_go_on:
-            of = f"/{self.trials_total}" if self.trials_total else ""
-            is_one = self.n_begun == 1 and not of
-            parts.append(f"{self.n_begun}{of} configuration{'s' * (not is_one)}")
+            begun = counted(self.n_begun, "configuration")
+            most = f"{self.n_begun}/{self.trials_total} configurations"
+            parts.append(most if self.trials_total else begun)
         parts.append(self.counts)
         if self.seconds_total is not None:
             parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")

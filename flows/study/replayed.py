@@ -126,7 +126,9 @@ def study_optimizer(store: ArtifactStore, plan: StudyPlan, space: Space) -> Opti
     optimizer = make_optimizer(plan.method, space, problem.seed, objective, plan.options.option)
     if plan.start_configurations:
         start = (Configuration.from_json(known, space) for known in plan.start_configurations)
-        optimizer.begin_with(start, plan.start_name)
+        is_portfolio = plan.options.start in {None, "portfolio"}
+        name = "portfolio" if is_portfolio else f"best of {plan.options.start}"
+        optimizer.begin_with(start, name)
     return Racing(optimizer) if plan.options.race else optimizer
 
 

@@ -72,6 +72,7 @@ class Study:
         plan: Plan of this session; by default the plan in the ledger.
         former_state: State before opening; interrupted if the process was killed.
         facts: Result so far, as in the ledger.
+        seconds_before: Study time of earlier sessions.
         choice_costs: Measured seconds of choosing an ensemble; None if not measured yet.
     """
 
@@ -100,6 +101,7 @@ class Study:
         self._add_to_curve(stored.seconds)
         self.choice_costs: ChoiceCosts | None = None
         self._retention: Retention | None = None
+        self.seconds_before = stored.seconds
         self._clock = StudyClock(self.ledger, name, stored.seconds)
 
     @classmethod
@@ -136,11 +138,6 @@ class Study:
     def seconds(self) -> float:
         """Return the study time, including this session."""
         return self._clock.seconds()
-
-    @property
-    def seconds_before(self) -> float:
-        """Study time of earlier sessions."""
-        return self._clock.spent_seconds
 
     def seconds_left(self) -> float:
         """Return the time left of the budget; infinite without one."""

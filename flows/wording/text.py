@@ -194,10 +194,9 @@ _HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "
 
 def shown(text: str) -> str:
     """Return a text with masked passwords and visible control characters."""
-    return "".join(map(_visible, masked(text)))
-
-
-def _visible(character: str) -> str:
-    if character in _HARMLESS or unicodedata.category(character) not in _STEERING:
-        return character
-    return character.encode("unicode_escape").decode()
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if character not in _HARMLESS and unicodedata.category(character) in _STEERING
+        else character
+        for character in masked(text)
+    )

@@ -18,7 +18,7 @@ from dask.system import CPU_COUNT
 from distributed import SpecCluster
 
 from prefect_tune.flows.study.progress import current_observer
-from prefect_tune.flows.workers.external_workers import WorkerCheck, connected
+from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.pool import WorkerPool, Workers
 from prefect_tune.flows.workers.worker_process import (
     ClosedScheduler,
@@ -26,7 +26,7 @@ from prefect_tune.flows.workers.worker_process import (
     WorkerProcesses,
 )
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner, only_errors_logged
 from prefect_tune.tasks.sandbox.readiness import worker_environment
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES
@@ -36,6 +36,8 @@ MOST_IN_PROCESS = 4
 """Slots above which worker processes are started; measured by benchmarks/flows/sandboxes.py."""
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
+_WORKER_SECONDS = 30
+"""Wait for the first worker of a scheduler."""
 _SETTINGS: Mapping[str, Any] = {
     # The flow knows whether its worker processes live; a clock may be changed.
     "distributed.scheduler.worker-ttl": None,
@@ -54,7 +56,7 @@ _SETTING = Lock()
 
 @contextmanager
 def started_pool(
-    context: StudyContext, limits: TrialLimits, n_workers: int | None, scheduler: str | None
+    context: StudyContext, n_workers: int | None, scheduler: str | None
 ) -> Iterator[WorkerPool]:
     """Yield a pool of running workers: the scheduler's if it is given, else local ones.
 
@@ -65,8 +67,15 @@ def started_pool(
     if scheduler:
         connecting = {"timeout": _CONNECT_SECONDS}
         with LeanDaskTaskRunner(address=scheduler, client_kwargs=connecting) as runner:
-            client = connected(runner, scheduler)
-            check = WorkerCheck(scheduler, context, limits, worker_environment(context))
+            try:
+                client = runner.client
+                client.wait_for_workers(1, timeout=_WORKER_SECONDS)
+            except (OSError, TimeoutError, ValueError, distributed.TimeoutError) as error:
+                raise BadInput(
+                    f"--dask {scheduler}: no scheduler with a worker answers ({error}); start "
+                    "one with `dask scheduler` and `dask worker`"
+                ) from error
+            check = WorkerCheck(scheduler, context, worker_environment(context))
             workers = Workers(client, check=check, note=current_observer().note)
             workers.check_all()
             try:

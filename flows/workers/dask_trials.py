@@ -23,7 +23,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice, relay
 from prefect_tune.tasks.prefect_tasks import evaluate
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import TOPIC, end_sandboxes
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome
@@ -190,7 +190,6 @@ class DaskTrials:
         cls,
         context: StudyContext,
         flow_run_id: UUID,
-        limits: TrialLimits,
         *,
         n_workers: int | None = None,
         n_sharing: int = 1,
@@ -203,7 +202,7 @@ class DaskTrials:
         """
         steps = _Steps(flow_run_id)
         with (
-            started_pool(context, limits, n_workers, scheduler) as pool,
+            started_pool(context, n_workers, scheduler) as pool,
             steps.received(pool.client),
         ):
             trials = cls(pool, context, steps, cores=0 if scheduler else CPU_COUNT // n_sharing)

@@ -9,13 +9,10 @@ import distributed
 from distributed.comm import CommClosedError
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
-from prefect_tune.tasks.sandbox.dask_runner import DaskTask, LeanDaskTaskRunner
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.sandbox.dask_runner import DaskTask
 from prefect_tune.tasks.sandbox.readiness import INDEX_MACHINE, worker_environment
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Limits
-
-_CONNECT_SECONDS = 30
-"""Wait for the first worker of a scheduler."""
 
 
 async def environment_of_sandbox(context: StudyContext) -> Mapping[str, Any]:
@@ -38,7 +35,6 @@ class WorkerCheck:
 
     scheduler: str
     context: StudyContext
-    limits: TrialLimits
     ours: Mapping[str, Any]
 
     def __call__(self, client: distributed.Client, addresses: list[str] | None = None) -> list[str]:
@@ -49,34 +45,13 @@ class WorkerCheck:
         answers = client.run(
             environment_of_sandbox, self.context, workers=addresses, on_error="return"
         )
-        workers = client.scheduler_info(n_workers=-1)["workers"]
         there = []
         for address, environment in answers.items():
             if isinstance(environment, CommClosedError):  # it has left, and may come back
                 continue
             _check_environment(address, environment, self.ours)
-            wanted = self.limits.memory_bytes
-            memory_bytes = workers.get(address, {}).get("memory_limit")
-            if wanted and memory_bytes and wanted > memory_bytes:
-                raise BadInput(
-                    f"worker {address} has a memory limit of {memory_bytes / 1e9:.3g} GB, below "
-                    f"--trial-memory {wanted / 1e9:.3g} GB; start it with a larger `--memory-limit`"
-                )
             there.append(address)
         return there
-
-
-def connected(runner: LeanDaskTaskRunner, scheduler: str) -> distributed.Client:
-    """Return the client of a runner once its scheduler has a worker; `BadInput` if none comes."""
-    try:
-        client = runner.client
-        client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
-    except (OSError, TimeoutError, ValueError, distributed.TimeoutError) as error:
-        raise BadInput(
-            f"--dask {scheduler}: no scheduler with a worker answers ({error}); start "
-            "one with `dask scheduler` and `dask worker`"
-        ) from error
-    return client
 
 
 def _check_environment(

@@ -19,6 +19,7 @@ from prefect.client.schemas.objects import State
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.running.interrupts import check_interrupted
+from prefect_tune.flows.wording.text import counted
 from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.worker_process import WorkerProcesses
 from prefect_tune.storage.waiting import StoreLost
@@ -106,13 +107,29 @@ class Workers:
         usable = {a for a in here if self.check is None or a in self.threads}
         self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
         if left:
-            self.note(f"{_workers(len(left))} gone; {_workers(len(self.threads))} remaining")
+            remaining = counted(len(self.threads), "worker")
+            self.note(f"{counted(len(left), 'worker')} gone; {remaining} remaining")
         for address in here.keys() - self.threads.keys() - self._refused - self._checks.keys():
             failed, _ = self._unfit.get(address, (-_AGAIN_SECONDS, ""))
             if self.check is not None and monotonic() - failed >= _AGAIN_SECONDS:
                 check = self._checking.submit(self.check, self.client, [address])
                 self._checks[address] = check
-        self._wait_for_somebody()
+        now = monotonic()
+        if self.threads:
+            self._alone_since = None
+            return
+        if self._alone_since is None:
+            self._alone_since = now
+            if self.check is not None:
+                self.note(f"waiting for a worker: {self.check.scheduler} has none for the study")
+        if now - self._alone_since > (_LOCAL_WAIT_SECONDS if self.check is None else _WAIT_SECONDS):
+            where, remedy = "this machine", "free some memory or use fewer --workers"
+            if self.check is not None:
+                where, remedy = self.check.scheduler, "start some with `dask worker`"
+            raise NoWorkers(
+                f"{where} has had no worker for the study for {now - self._alone_since:.0f} s; "
+                f"{remedy}, then rerun the command to resume"
+            )
 
     def refuse(self, address: str) -> int:
         """Stop using a worker; return how many are left."""
@@ -146,30 +163,8 @@ class Workers:
             else:
                 self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
                 if there:  # else it has left meanwhile
-                    total = _workers(len(self.threads))
+                    total = counted(len(self.threads), "worker")
                     self.note(f"worker {address} joined; {total} in total")
-
-    def _wait_for_somebody(self) -> None:
-        if self.threads:
-            self._alone_since = None
-            return
-        now = monotonic()
-        if self._alone_since is None:
-            self._alone_since = now
-            if self.check is not None:
-                self.note(f"waiting for a worker: {self.check.scheduler} has none for the study")
-        if now - self._alone_since > (_LOCAL_WAIT_SECONDS if self.check is None else _WAIT_SECONDS):
-            where, remedy = "this machine", "free some memory or use fewer --workers"
-            if self.check is not None:
-                where, remedy = self.check.scheduler, "start some with `dask worker`"
-            raise NoWorkers(
-                f"{where} has had no worker for the study for {now - self._alone_since:.0f} s; "
-                f"{remedy}, then rerun the command to resume"
-            )
-
-
-def _workers(n: int) -> str:
-    return f"{n} worker{'s' * (n != 1)}"
 
 
 class WorkerPool:

@@ -123,7 +123,7 @@ def refitted(
         flow_run_id = UUID(str(flow_run.id))
         with (
             entered(context, NAME) as study,
-            DaskTrials.started(context, flow_run_id, limits, n_workers=2) as running,
+            DaskTrials.started(context, flow_run_id, n_workers=2) as running,
         ):
             for model in models:
                 tell(study, evaluation(10.0), configured(context, slow="slow", fit_model=model))

@@ -34,9 +34,6 @@ TRIAL = {
     "evaluation": {"constraints": {"latency_us": 31.25}},
 }  # fmt: skip
 MEMBER = TrialView(TRIAL)
-QUARTERS = pd.DataFrame(
-    {"low": [1.0], "high": [2.0], "rows": [5], "mean_absolute": [0.5], "mean": [0.25]}
-)
 BEST = {"trial": 4, "loss": 0.2, "fidelity": "", "constraints": {}, "configuration": {}}
 VIEW = {
     "metric": "r2", "incumbent": BEST, "model_trial": BEST, "single_best_test_loss": 0.25,
@@ -78,7 +75,7 @@ def card(
         n_test=20,
         members=(MEMBER,),
         balanced=(),
-        quality=QualityOnTest(quarters=QUARTERS),
+        quality=QualityOnTest(),
         versions={"python": "3.12.1"},
     )
     return model_card(replace(facts, **changed), file, use)
@@ -106,7 +103,6 @@ def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() ->
     assert r"| a\|b \<i\>\* | number |  | 0 to 2.475 |" in text
     assert "`h` and 2 more |" in text
     assert "| `gaps` | number | 100.0% |  |" in text
-    assert "| 1 to 2 | 5 | 0.5 | 0.25 |" in text
     assert "| 0.25 | 20 |" in text
     assert "| fit model | `ridge` | `alpha=0.3333` |" in text
     assert "best single trial (4) on" not in text

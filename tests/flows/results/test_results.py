@@ -295,7 +295,6 @@ def test_facts_match_study_data_and_test_rows(ended) -> None:
         of_class = dataset.labels[test] == row.label
         assert row.rows == of_class.sum()
         assert row.recall == pytest.approx(100 * right[of_class].mean())
-    assert facts.quality.quarters is None  # it is of numbers
     assert [name for name, *_ in facts.columns] == [str(name) for name in dataset.X]
     assert (len(facts.dataset), facts.n_test, facts.n_training) == (150, 30, 120)
     assert [member.number for member in facts.members] == [*facts.exported.weights]

@@ -14,12 +14,13 @@ from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.starting.resolve import resolve
 from prefect_tune.flows.starting.resume import CannotContinue, resume
-from prefect_tune.flows.starting.study_input import InputReader, StudyRequest
+from prefect_tune.flows.starting.study_input import StudyRequest
 from prefect_tune.flows.tune import tune
 from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage.keys import split_record
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
 
 DAY_MICROS = 86_400_000_000
@@ -139,7 +140,7 @@ def fixed_plan(study: str, fixed: tuple[str, ...], **options: object) -> Prepare
     parameters = {"data": "train.csv", "target": "target", "series": "s"}
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **parameters, **QUICK, **options})
     store = request.open_store()
-    new = resolve(request, store, InputReader(), fixed)
+    new = resolve(request, store, read_source, fixed)
     new.import_into(store)
     plan = new.plan
     assert Ledger(store.database).create_study(study, plan.problem.to_json(), plan.to_json())
@@ -155,7 +156,7 @@ def test_fixed_test_rows_stay_when_a_study_is_resumed(group) -> None:
     stored = open_study(first.store, "first").row
     lose_split(first)
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), "data": "train.csv", "study": "first"})
-    plan, _ = resume(stored, request, first.store, InputReader())
+    plan, _ = resume(stored, request, first.store, read_source)
     assert plan.fixed_test == first.plan.fixed_test
     assert load_split(first.store, plan.problem.split).digest() == first.plan.problem.split
     other = fixed_plan("other", first.plan.fixed_test, seed=5, group=group, drop=drop)
@@ -169,8 +170,8 @@ def test_later_data_without_a_column_of_the_ids_is_refused() -> None:
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **options})
     store = request.open_store()
     with pytest.raises(BadInput, match="'a'"):
-        resolve(request, store, InputReader(), ("a", "b"))
-    assert resolve(request, store, InputReader(), ("b",)).plan.fixed_test == ("b",)
+        resolve(request, store, read_source, ("a", "b"))
+    assert resolve(request, store, read_source, ("b",)).plan.fixed_test == ("b",)
 
 
 def test_the_seed_chooses_test_rows_of_studies_outside_a_series(prepared) -> None:

@@ -23,7 +23,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.pool import NoWorkers, WorkerPool, Workers
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.readiness import worker_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("server")]
@@ -173,7 +173,7 @@ def joined(external: ExternalCluster, context: StudyContext) -> Iterator[tuple[W
     with distributed.Client(external.address, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=120)
         ours = worker_environment(context)
-        check = WorkerCheck(external.address, context, TrialLimits(60), ours)
+        check = WorkerCheck(external.address, context, ours)
         workers = Workers(client, check=check, note=notes.append)
         workers.check_all()
         try:
