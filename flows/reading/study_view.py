@@ -188,8 +188,7 @@ class StudyView(ModelFacts):
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values."""
-        document: dict[str, Any] = json_values(to_document(self))
-        return document
+        return {"study": self.study, **json_values(to_document(self))}
 
 
 def read_study(
