@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
-from time import monotonic, perf_counter, time
+from time import perf_counter, time
 from types import MappingProxyType
 from typing import Any
 
@@ -22,8 +22,7 @@ from sqlalchemy import update
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import upsert
-from prefect_tune.storage.entry import Entry
-from prefect_tune.storage.eviction import ADD, evict, is_key_present, remove, reserve
+from prefect_tune.storage.eviction import ADD, evict, remove
 from prefect_tune.storage.files import (
     FREE_BYTES_KEPT,
     RAISED,
@@ -33,15 +32,14 @@ from prefect_tune.storage.files import (
     StoreRefused,
     new_place,
 )
-from prefect_tune.storage.index import ArtifactIndex
-from prefect_tune.storage.journal import Publication, end_publications, note_publications
+from prefect_tune.storage.index import ArtifactIndex, Entry, Publication, end_publications
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.lease import HeldLease, LeaseBook
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.opening import StoreAddress, is_there, opened
 from prefect_tune.storage.records import Records
 from prefect_tune.storage.schema import artifact_table, store_table
-from prefect_tune.storage.usage import LOCKED_STORE, note_counts
+from prefect_tune.storage.usage import LOCKED_STORE, note_counts, read_seconds_per_byte
 
 __all__ = ["DEFAULT_BUDGET_BYTES", "ArtifactStore", "Made", "StoreAddress", "StoreRefused"]
 
@@ -82,11 +80,6 @@ class MemoryTier:
             budget_bytes, itemgetter(1)
         )
         self._lock = threading.Lock()
-
-    @property
-    def size_bytes(self) -> int:
-        """Total bytes of all values."""
-        return int(self._values.currsize)
 
     def get(self, place: str, name: str) -> Any:
         """Return a value; None if the tier does not have it."""
@@ -144,7 +137,6 @@ class ArtifactStore:
         self.records = Records(self.files, self.database, self.index.journal)
         self.leases = LeaseBook(self.database)
         self._warned: set[str] = set()
-        self._limits, self._limits_read = (0, 0.0), float("-inf")
         if budget_bytes is not None:
             self.set_budget(budget_bytes)
 
@@ -227,7 +219,7 @@ class ArtifactStore:
             return found if found is not None and found.is_present and is_whole() else None
 
         if not is_missed and (served := present()):
-            self.index.usage.count_hit(served)
+            self.index.count_hit(served)
             return served, None
         since, place = time(), new_place()
         noted = replace(entry, place=place)
@@ -236,7 +228,7 @@ class ArtifactStore:
             known = lease.found
             if known is not None and known.is_present:
                 if is_whole():
-                    self.index.usage.count_hit(known)
+                    self.index.count_hit(known)
                     return known, None
                 noted = entry
             was_refused = known is not None and not known.place and known.created >= since
@@ -308,13 +300,9 @@ class ArtifactStore:
             sizes = [len(data) for _, data in encoded.values()]
             size_bytes = sum(sizes) + sum(map(len, extra_files.values()))
             entry = replace(entry, size_bytes=size_bytes)
-            reason = ""
             if self.files.free_bytes() < FREE_BYTES_KEPT + size_bytes:
-                reason = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
-            elif size_bytes > self._budget_and_read_speed()[0]:
-                reason = "larger than the whole cache budget"
-            if reason:
-                self._warn_once(f"artifacts are not kept in {self.files.url}: {reason}", reason)
+                why = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
+                self._warn_once(f"artifacts are not kept in {self.files.url}: {why}", "disk")
                 return entry, None
             parts = self.files.publish(folder, entry.place, encoded, extra_files)
         except RAISED:
@@ -333,49 +321,36 @@ class ArtifactStore:
         make than to read are refused, and the least recently used unpinned ones are evicted.
         Returns whether the artifact is present, and the publications to delete.
         """
-        read_seconds = entry.size_bytes * self._budget_and_read_speed()[1]
-        is_costly, gone = entry.cost_seconds >= read_seconds, list[Publication]()
         publication = artifact_folder(entry.key), entry.place
         with self.database.write() as connection:
             if lease:
                 lease.end(connection)
-            if is_published:
+            store = connection.execute(LOCKED_STORE).one()
+            is_costly = entry.cost_seconds >= entry.size_bytes * read_seconds_per_byte(connection)
+            gone, freed = remove(connection, [entry.key])
+            surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
+            evicted: list[Publication] | None = [] if is_published else None
+            if is_published and surplus > 0:
+                self.index.usage.write(connection)  # only eviction needs all last uses
+                evicted = evict(connection, surplus) if is_costly else None
+            is_present = evicted is not None
+            if evicted is not None:
+                gone += evicted
+                connection.execute(ADD, {"more_bytes": entry.size_bytes})
                 end_publications(connection, [entry.place])
-            is_present = is_published and reserve(connection, entry)
-            if not is_present:
-                store = connection.execute(LOCKED_STORE).one()
-                if is_published:
-                    self.index.usage.write(connection)  # only eviction needs all last uses
-                    gone, freed = remove(connection, [entry.key])
-                    surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
-                    evicted: list[Publication] | None = []
-                    if surplus > 0:
-                        evicted = evict(connection, surplus) if is_costly else None
-                    if evicted is None:
-                        note_publications(connection, [publication])
-                    else:
-                        gone += evicted
-                        connection.execute(ADD, {"more_bytes": entry.size_bytes, "more": 1})
-                        is_present = True
-            if not is_present:
+            else:
                 gone.append(publication)
                 note_counts(connection, entry.step, {"refused": 1})
                 entry = replace(entry, place="", parts={})
-            if is_present or not is_key_present(connection, entry.key):
-                row = replace(entry, created=(now := time()), last_used=now, is_present=is_present)
-                upsert(connection, artifact_table, {**row.to_row(), "is_costly": is_costly})
+            row = replace(entry, created=(now := time()), last_used=now, is_present=is_present)
+            upsert(connection, artifact_table, {**row.to_row(), "is_costly": is_costly})
+        if is_published and entry.size_bytes > store.budget_bytes:
+            why = "larger than the whole cache budget"
+            self._warn_once(f"artifacts are not kept in {self.files.url}: {why}", "budget")
         return is_present, gone
-
-    def _budget_and_read_speed(self) -> tuple[int, float]:
-        """Return the budget, and the seconds to read a byte, both at most a second old."""
-        if monotonic() - self._limits_read > 1.0:
-            self._limits = self.index.budget_bytes(), self.index.read_seconds_per_byte()
-            self._limits_read = monotonic()
-        return self._limits
 
     def set_budget(self, budget_bytes: int) -> None:
         """Change the cache's byte budget for all processes."""
-        self._limits_read = float("-inf")
         self.prune(budget_bytes, {"budget_bytes": budget_bytes})
 
     def prune(self, size_bytes: int, changes: Mapping[str, int] = MappingProxyType({})) -> int:

@@ -9,9 +9,7 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import in_chunks
-from prefect_tune.storage.entry import Entry
-from prefect_tune.storage.index import pinned_keys
-from prefect_tune.storage.journal import Publication, note_publications
+from prefect_tune.storage.index import Publication, note_publications, pinned_keys
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.schema import artifact_table, store_table
 from prefect_tune.storage.usage import note_counts
@@ -22,34 +20,8 @@ _PLACES = select(
     artifact_table.c.place,
     artifact_table.c.is_present,
 ).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
-_IS_PRESENT = select(artifact_table.c.is_present).where(artifact_table.c.key == bindparam("of_key"))
-
-_BYTES = store_table.c.cache_bytes + bindparam("more_bytes")
-ADD = update(store_table).values(
-    cache_bytes=_BYTES, count_present=store_table.c.count_present + bindparam("more")
-)
-"""Addition of `more` artifacts with `more_bytes` to the cache's total."""
-_ADD_IF_ROOM = ADD.where(store_table.c.budget_bytes >= _BYTES)
-
-
-def reserve(connection: Connection, entry: Entry) -> bool:
-    """Add a new artifact to the total if the cache has room.
-
-    An artifact that replaces a present one is not added, because the bytes of the other become
-    free. Locks the store's row, so the transaction must end soon.
-    """
-    room = {"more_bytes": entry.size_bytes, "more": 1}
-    if not connection.execute(_ADD_IF_ROOM, room).rowcount:
-        return False
-    if is_key_present(connection, entry.key):
-        connection.execute(ADD, {name: -n for name, n in room.items()})
-        return False
-    return True
-
-
-def is_key_present(connection: Connection, key: str) -> bool:
-    """Return whether the cache has an artifact."""
-    return bool(connection.execute(_IS_PRESENT, {"of_key": key}).scalar())
+ADD = update(store_table).values(cache_bytes=store_table.c.cache_bytes + bindparam("more_bytes"))
+"""Addition of `more_bytes` to the cache's total."""
 
 
 def evict(
@@ -106,6 +78,6 @@ def remove(
             here = table.key.in_([row.key for row in rows])
             connection.execute(update(artifact_table).where(here).values(is_present=False))
     if gone:
-        connection.execute(ADD, {"more_bytes": -freed, "more": -len(gone)})
+        connection.execute(ADD, {"more_bytes": -freed})
         note_publications(connection, gone)
     return gone, freed

@@ -270,20 +270,15 @@ class Files:
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
         """Delete publications, given their parts by folder, with one request on remote stores."""
-        if self.is_local:
-            for folder, parts in publications.items():
-                self.delete(f"{folder}/{place_of(parts)}")
-            return
-        paths = {
-            self.path(folder, part.file): part
-            for folder, parts in publications.items()
-            for part in parts.values()
-        }
+        parts = [(folder, part) for folder, some in publications.items() for part in some.values()]
         if self.copies is not None:
-            self.copies.remove([part.digest for part in paths.values() if is_mapped(part.codec)])
-        if paths:
+            self.copies.remove([part.digest for _, part in parts])
+        if self.is_local:
+            for folder, some in publications.items():
+                self.delete(f"{folder}/{place_of(some)}")
+        elif parts:
             with suppress(FileNotFoundError):
-                self._call("rm", list(paths))
+                self._call("rm", [self.path(folder, part.file) for folder, part in parts])
 
     def _call(self, operation: str, *arguments: Any, **options: Any) -> Any:
         return self._reach(partial(getattr(self.filesystem, operation), *arguments, **options))

@@ -1,18 +1,139 @@
-"""The index of artifacts: entries, counts, and pins, which keep artifacts for a while."""
+"""The index of artifacts: entries, counts, pins, and a journal of unfinished writes.
+
+Pins keep artifacts for a while. The journal serves to clean up after dead processes: a place is
+entered before its first byte is written, or in the transaction that evicts it, and removed when the
+work is done.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from sqlalchemy import Select, bindparam, case, delete, func, insert, select
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
-from prefect_tune.storage.database import Database, epoch, in_chunks
-from prefect_tune.storage.entry import COLUMNS, Entry
-from prefect_tune.storage.journal import Journal, note_publications
+from prefect_tune.storage.database import Database, as_written, epoch, in_chunks
+from prefect_tune.storage.files import Part
 from prefect_tune.storage.keys import artifact_folder
-from prefect_tune.storage.schema import artifact_table, pin_table, step_count_table, store_table
+from prefect_tune.storage.processes import ProcessIdentity
+from prefect_tune.storage.schema import (
+    artifact_table,
+    pin_table,
+    publication_table,
+    step_count_table,
+    store_table,
+)
 from prefect_tune.storage.usage import UsageBuffer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """An artifact as the index knows it; the first six fields suffice to request one.
+
+    Attributes:
+        key, parent: Prefix keys of the artifact and its predecessor (None: the data set).
+        study: The study that made it.
+        step, algorithm, fold: Name of the step, id of its algorithm, number of the fold.
+        cost_seconds: Time to make it from its parent.
+        summary: JSON values that keys of later steps need.
+        is_present: Whether its bytes are in the cache.
+        size_bytes: Size of all files.
+        created, last_used, hits: Times in seconds since 1970, and number of uses.
+        parts, place: Files by name; their folder below the folder of the key (empty if refused).
+    """
+
+    key: str
+    parent: str | None
+    study: str
+    step: str
+    algorithm: str
+    fold: int
+    cost_seconds: float = 0.0
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    is_present: bool = True
+    size_bytes: int = 0
+    created: float = 0.0
+    last_used: float = 0.0
+    hits: int = 0
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    place: str = ""
+
+    @classmethod
+    def of_row(cls, row: Row[Any]) -> "Entry":
+        """Return the entry in a row of `COLUMNS`; raises DatabaseDamaged if it is malformed."""
+        values = dict(row._mapping)  # noqa: SLF001 - public API of SQLAlchemy
+        with as_written(f"artifact {row.key}"):
+            values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
+            values["summary"] = dict(values["summary"])
+        return cls(**values)
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the values of `COLUMNS`."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {"parts": {name: asdict(part) for name, part in self.parts.items()}}
+
+
+COLUMNS = tuple(artifact_table.c[f.name] for f in fields(Entry))
+
+
+_LONGEST_SECONDS = 86_400.0
+"""Unfinished work of another machine counts as abandoned after a day."""
+
+_NOTE = insert(publication_table).values(started=epoch())
+_END = delete(publication_table).where(
+    publication_table.c.place.in_(bindparam("places", expanding=True))
+)
+
+Publication = tuple[str, str]
+"""Folder of a key or record, and the place of a publication below it."""
+
+
+def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:
+    """Enter publications about to be written or deleted, in the caller's transaction."""
+    holder = ProcessIdentity.this_process().to_text()
+    rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
+    if rows:
+        connection.execute(_NOTE, rows)
+
+
+def end_publications(connection: Connection, places: Sequence[str]) -> None:
+    """Remove finished places, in the caller's transaction."""
+    for some in in_chunks(places):
+        connection.execute(_END, {"places": some})
+
+
+class Journal:
+    """Publications being written or deleted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def begin(self, folder: str, place: str) -> None:
+        """Enter a place before writing to it."""
+        with self._database.write() as connection:
+            note_publications(connection, [(folder, place)])
+
+    def finish(self, places: Sequence[str]) -> None:
+        """Remove places whose write or deletion is finished or was given up."""
+        if places:
+            self._database.transact(lambda connection: end_publications(connection, places))
+
+    def under_way(self) -> list[Publication]:
+        """Return all unfinished publications."""
+        query = select(publication_table.c.folder, publication_table.c.place)
+        return [(folder, place) for folder, place in self._database.rows(query)]
+
+    def abandoned(self) -> list[Publication]:
+        """Return unfinished publications of dead processes on this machine, or older than a day."""
+        table = publication_table.c
+        is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
+        rows = self._database.rows(select(table.folder, table.place, table.holder, is_old))
+        holders = [(row, ProcessIdentity.from_text(row.holder)) for row in rows]
+        return [
+            (row.folder, row.place)
+            for row, holder in holders
+            if holder.is_dead() or (row.is_old and not holder.is_alive())
+        ]
 
 
 class Pins:
@@ -160,17 +281,6 @@ class ArtifactIndex:
         query = select(artifact_table.c.key).where(artifact_table.c.study == study)
         return self._database.scalars(query)
 
-    def budget_bytes(self) -> int:
-        """Return the cache's byte budget."""
-        return int(self._database.scalar(select(store_table.c.budget_bytes)))
-
-    def read_seconds_per_byte(self) -> float:
-        """Return the mean time to read a byte over the life of the store; 0 before any read."""
-        table = step_count_table.c
-        query = select(func.sum(table.read_seconds), func.sum(table.read_bytes))
-        ((seconds, n_bytes),) = self._database.rows(query)
-        return float(seconds) / float(n_bytes) if n_bytes else 0.0
-
     def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
         """Return a key's entry; if the artifact must be made, note its place in the journal."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
@@ -182,8 +292,9 @@ class ArtifactIndex:
         """Return the counts, including usage of this process that is not written yet."""
         self.flush()
         table = artifact_table.c
-        present = select(table.step, func.sum(table.size_bytes)).where(table.is_present)
-        size_of = {s: int(n) for s, n in self._database.rows(present.group_by(table.step))}
+        present = select(table.step, func.sum(table.size_bytes), func.count())
+        query = present.where(table.is_present).group_by(table.step)
+        sizes = {step: (int(size), n) for step, size, n in self._database.rows(query)}
         names = [field.name for field in fields(CacheCounts) if field.name != "size_bytes"]
         counted: dict[str, dict[str, Any]] = {
             row.step: {name: getattr(row, name) for name in names}
@@ -193,13 +304,17 @@ class ArtifactIndex:
         return CacheTotals(
             size_bytes=store.cache_bytes,
             budget_bytes=store.budget_bytes,
-            count=store.count_present,
+            count=sum(n for _, n in sizes.values()),
             **{name: sum(counts[name] for counts in counted.values()) for name in names},
             steps={
-                step: CacheCounts(size_bytes=size_of.get(step, 0), **counts)
+                step: CacheCounts(size_bytes=sizes.get(step, (0, 0))[0], **counts)
                 for step, counts in counted.items()
             },
         )
+
+    def count_hit(self, entry: Entry) -> None:
+        """Count a served artifact."""
+        self.usage.count_hit(entry.key, entry.step, entry.cost_seconds)
 
     def flush(self) -> None:
         """Write the usage collected so far."""

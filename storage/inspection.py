@@ -1,13 +1,15 @@
 """Inspection of a store: describe an artifact, and verify and repair the contents."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import prod
 from typing import Any
 
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.codec import decode
-from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.files import Damaged, Part, place_of
+from prefect_tune.storage.index import Entry
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.records import RecordDamaged
 
@@ -16,6 +18,7 @@ _LISTED = (
     "hits",
 )  # fmt: skip
 _OF_CHILD = ("key", "step", "algorithm", "is_present")
+_COLUMNS, _TEXT = 12, 80
 
 
 def listed(entry: Entry) -> dict[str, Any]:
@@ -23,43 +26,12 @@ def listed(entry: Entry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in _LISTED}
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactDetail:
-    """An artifact in full.
+def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
+    """Return an artifact in full, as JSON values.
 
-    `urls` locates the files by name (none if evicted). `contents` has a preview of each file, or an
-    entry `unreadable` with the reason. `children` were made from it. `lineage` is None if unknown.
+    `files` is empty if the artifact was evicted. `contents` has a preview of each file by name, or
+    `unreadable` with the reason. `children` were made from it. `lineage` is None if unknown.
     """
-
-    entry: Entry
-    urls: Mapping[str, str]
-    contents: Mapping[str, Mapping[str, Any]]
-    children: Sequence[Entry]
-    lineage: Mapping[str, Any] | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values."""
-        entry = self.entry
-        return {
-            **listed(entry),
-            "fold": entry.fold,
-            "parent": entry.parent,
-            "is_present": entry.is_present,
-            "facts": dict(entry.summary),
-            "files": [
-                {"name": name, **asdict(entry.parts[name]), "url": url}
-                for name, url in self.urls.items()
-            ],
-            "contents": dict(self.contents),
-            "children": [{name: getattr(c, name) for name in _OF_CHILD} for c in self.children],
-            "lineage": self.lineage,
-        }
-
-
-def describe(store: ArtifactStore, entry: Entry) -> ArtifactDetail:
-    """Return an artifact with its contents and children."""
-    from prefect_tune.storage.preview import preview
-
     folder, parts = artifact_folder(entry.key), entry.parts if entry.is_present else {}
     children = store.index.select(parent=entry.key, present_only=False)
     contents: dict[str, Any] = {}
@@ -68,8 +40,70 @@ def describe(store: ArtifactStore, entry: Entry) -> ArtifactDetail:
             contents[name] = preview(decode(part.codec, store.files.read(folder, name, part)))
         except Exception as error:  # `verify` reports damage
             contents[name] = {"unreadable": str(error)}
-    urls = {name: store.files.path(folder, part.file) for name, part in parts.items()}
-    return ArtifactDetail(entry, urls, contents, children, store.provenance(entry))
+    return {
+        **listed(entry),
+        "fold": entry.fold,
+        "parent": entry.parent,
+        "is_present": entry.is_present,
+        "facts": dict(entry.summary),
+        "files": [
+            {"name": name, **asdict(part), "url": store.files.path(folder, part.file)}
+            for name, part in parts.items()
+        ],
+        "contents": contents,
+        "children": [{name: getattr(child, name) for name in _OF_CHILD} for child in children],
+        "lineage": store.provenance(entry),
+    }
+
+
+def preview(value: Any) -> dict[str, Any]:
+    """Return shape, first rows and statistics of a matrix, or attributes of an estimator.
+
+    JSON values: `shape`, `dtype` (not of a frame), `rows` (first five), `columns` (statistics of
+    the first twelve by name, as pandas describes them) and `columns_not_shown` (count) of a matrix;
+    `type`, `parameters` and `fitted` of an estimator.
+    """
+    import numpy as np  # as pandas and SciPy, too heavy for a list of artifacts
+    import pandas as pd
+    from scipy import sparse
+
+    if isinstance(value, pd.DataFrame):
+        frame = value.iloc[:, :_COLUMNS]
+    elif sparse.issparse(value):
+        frame = pd.DataFrame(value[:, :_COLUMNS].toarray())
+    elif isinstance(value, np.ndarray):
+        matrix = value.reshape(len(value), prod(value.shape[1:]))
+        frame = pd.DataFrame(matrix[:, :_COLUMNS])
+    else:
+        parameters = value.get_params(deep=False) if hasattr(value, "get_params") else {}
+        fitted = sorted(getattr(value, "__dict__", {}).items())
+        return {
+            "type": f"{type(value).__module__}.{type(value).__qualname__}",
+            "parameters": {name: _short(parameter) for name, parameter in parameters.items()},
+            "fitted": {
+                name: _short(attribute)
+                for name, attribute in fitted
+                if name.endswith("_") and not name.startswith("_")
+            },
+        }
+    described = frame.describe(include="all") if len(frame.columns) else frame
+    return {
+        "shape": list(value.shape),
+        **({} if isinstance(value, pd.DataFrame) else {"dtype": str(value.dtype)}),
+        "rows": json.loads(frame.head().to_json(orient="values", date_format="iso")),
+        "columns": json.loads(described.to_json(date_format="iso")),
+        "columns_not_shown": max(prod(value.shape[1:]) - _COLUMNS, 0),
+    }
+
+
+def _short(value: Any) -> str:
+    import numpy as np
+
+    shape = getattr(value, "shape", None)
+    if shape is not None and np.size(value) > 6:
+        return f"{type(value).__name__} of shape {tuple(shape)}"
+    text = repr(value.item() if isinstance(value, np.generic) else value)
+    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
 
 
 @dataclass

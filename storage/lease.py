@@ -84,28 +84,21 @@ class LeaseBook:
         the lease, `instead` may return a result that makes the lease unnecessary; the body then
         needs no lease.
         """
-        lease = self._taken(name, look)
+        lease, (pause, longest) = self._taken(name, look), _POLL_SECONDS
         if lease is None:
             with waiting():
-                lease = self._waited_for(name, look, instead)
+                while lease is None:
+                    sleep(pause)
+                    pause = min(pause * 1.5, longest)
+                    if (found := instead()) is not None:
+                        lease = HeldLease(name, found, self._held.discard, is_over=True)
+                    elif self.holder(name) is None:  # reads, so that waiting blocks no writer
+                        lease = self._taken(name, look)
         try:
             yield lease
         finally:
             if not lease.is_over:
                 self.release(name)
-
-    def _waited_for(
-        self, name: str, look: Callable[[Connection], Found], instead: Callable[[], Found | None]
-    ) -> "HeldLease[Found]":
-        """Wait by reading; write only when the lease may be acquired."""
-        pause, longest = _POLL_SECONDS
-        while True:
-            sleep(pause)
-            pause = min(pause * 1.5, longest)
-            if (found := instead()) is not None:
-                return HeldLease(name, found, self._held.discard, is_over=True)
-            if self.holder(name) is None and (lease := self._taken(name, look)) is not None:
-                return lease
 
     def _taken(self, name: str, look: Callable[[Connection], Found]) -> "HeldLease[Found] | None":
         me = ProcessIdentity.this_process().to_text()

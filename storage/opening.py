@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from sqlalchemy import URL, Row, func, insert, inspect, select, update
@@ -25,8 +25,13 @@ from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database, DatabaseLost, as_written
 from prefect_tune.storage.files import CLAIM_FILE, RECORDS, Files, StoreAway, StoreRefused
-from prefect_tune.storage.keys import ARTIFACT_FORMAT, canonical_json
-from prefect_tune.storage.local_files import atomic_file, make_private, make_private_file
+from prefect_tune.storage.keys import canonical_json
+from prefect_tune.storage.local_files import (
+    atomic_file,
+    check_writable,
+    make_private,
+    make_private_file,
+)
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.schema import FIRST_SCHEMA, SCHEMA, metadata, store_table
 
@@ -115,20 +120,21 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
             claimed, row = _read_claim(files), _row(connection)
             # A claim without contents and without a row: the commit of the first start failed.
             if row is None and (claimed is None or not _has_contents(files)):
-                store_id = uuid4().hex if claimed is None else claimed["index"]
-                return _claim(address, files, connection, budget_bytes, store_id)
-    if claimed is not None:
-        _check_format(f"the store {address.url}", claimed["format"])
+                return _claim(address, files, connection, budget_bytes, claimed or uuid4().hex)
     if row is not None:
         with as_written(f"the schema of {database.url}"):
             schema = int(row.schema)
-        _check_format(f"the database {database.url}", schema, SCHEMA)
+        if schema > SCHEMA:
+            raise StoreRefused(
+                f"the database {database.url} has format {schema}, but this version of "
+                f"prefect-tune reads formats up to {SCHEMA}; use a newer version"
+            )
         if schema < FIRST_SCHEMA:
             raise StoreRefused(
                 f"the store {address.url} was made by an older version of prefect-tune; name a new "
                 "folder with --store and start its studies there"
             )
-    if row is None or claimed is None or row.id != claimed["index"]:
+    if row is None or claimed is None or row.id != claimed:
         whose = f"the store at {row.url}" if row else "no store"
         raise StoreRefused(
             f"the store {address.url} and the database {database.url} do not belong together (the "
@@ -179,9 +185,9 @@ def _claim(
 ) -> str:
     """Create the tables, enter the store, and write its claim."""
     metadata.create_all(connection)
-    row = {"id": store_id, "schema": SCHEMA, "url": masked(address.url)}
+    row = {"id": store_id, "schema": SCHEMA, "url": masked(address.url), "cache_bytes": 0}
     connection.execute(insert(store_table).values(**row, budget_bytes=budget_bytes))
-    claim = canonical_json({"format": ARTIFACT_FORMAT, "index": store_id})
+    claim = canonical_json({"index": store_id})
     try:
         if files.is_local:  # other processes read the claim without waiting for the lock
             Path(files.path(RECORDS)).mkdir(exist_ok=True)
@@ -199,19 +205,11 @@ def _has_contents(files: Files) -> bool:
     return any(files.filesystem.exists(area) and files.filesystem.ls(area) for area in areas)
 
 
-def _check_format(what: str, found: int, known: int = ARTIFACT_FORMAT) -> None:
-    if found > known:
-        raise StoreRefused(
-            f"{what} has format {found}, but this version of prefect-tune reads formats up to "
-            f"{known}; use a newer version"
-        )
-
-
-def _read_claim(files: Files) -> dict[str, Any] | None:
+def _read_claim(files: Files) -> str | None:
+    """Return the id of the store that has claimed a folder; None if the folder is free."""
     where = files.path(CLAIM_FILE)
     try:
-        claim = json.loads(files.filesystem.cat_file(where))
-        return {"format": int(claim["format"]), "index": str(claim["index"])}
+        return str(json.loads(files.filesystem.cat_file(where))["index"])
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -225,18 +223,15 @@ def _read_claim(files: Files) -> dict[str, Any] | None:
 def _check_same(address: StoreAddress, files: Files) -> None:
     """Raise unless the folder holds this store: an unmounted mount point is empty."""
     claim = _read_claim(files)
-    if claim is None or claim["index"] != address.id:
+    if claim != address.id:
         found = "has no store" if claim is None else "has another store"
         raise StoreAway(f"the folder of the store {address.url} is missing, or {found}")
 
 
 def _make_folder(address: StoreAddress, files: Files) -> None:
-    folder = Path(files.root)
     try:
-        make_private(folder)
-        probe = folder / f".{uuid4().hex}"
-        probe.touch()
-        probe.unlink()
+        make_private(folder := Path(files.root))
+        check_writable(folder / CLAIM_FILE)
     except OSError as error:
         raise StoreRefused(
             f"the store {address.url} cannot be written: {error}; name a writable folder with "

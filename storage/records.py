@@ -25,7 +25,7 @@ from prefect_tune.storage.files import (
     new_place,
     place_of,
 )
-from prefect_tune.storage.journal import Journal, end_publications, note_publications
+from prefect_tune.storage.index import Journal, end_publications, note_publications
 from prefect_tune.storage.keys import DATA
 from prefect_tune.storage.lease import check_held
 from prefect_tune.storage.notices import warn

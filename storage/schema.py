@@ -42,9 +42,7 @@ store_table = Table(
     "store",
     metadata,
     *_keys(id=String),
-    *_given(schema=Integer, url=String, budget_bytes=BigInteger),
-    Column("count_present", BigInteger, nullable=False, default=0),
-    Column("cache_bytes", BigInteger, nullable=False, default=0),
+    *_given(schema=Integer, url=String, budget_bytes=BigInteger, cache_bytes=BigInteger),
 )
 """The database's store: one row, locked to change the cache's totals."""
 

@@ -8,11 +8,10 @@ import threading
 from collections.abc import Mapping
 from time import time
 
-from sqlalchemy import BigInteger, Double, bindparam, case, insert, select, update
+from sqlalchemy import BigInteger, Double, bindparam, case, func, insert, select, update
 from sqlalchemy.engine import Connection
 
 from prefect_tune.storage.database import Database
-from prefect_tune.storage.entry import Entry
 from prefect_tune.storage.schema import artifact_table, step_count_table, store_table
 
 LOCKED_STORE = select(store_table).with_for_update()
@@ -30,6 +29,7 @@ _USE = (
         hits=artifact_table.c.hits + bindparam("used_times", type_=BigInteger),
     )
 )
+_READS = select(func.sum(step_count_table.c.read_seconds), func.sum(step_count_table.c.read_bytes))
 
 
 def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
@@ -40,6 +40,12 @@ def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) 
     if not connection.execute(change).rowcount:
         first = {**dict.fromkeys(table.keys(), 0), **counts, "step": step}
         connection.execute(insert(step_count_table).values(first))
+
+
+def read_seconds_per_byte(connection: Connection) -> float:
+    """Return the mean time to read a byte over the life of the store; 0 before any read."""
+    seconds, n_bytes = connection.execute(_READS).one()
+    return float(seconds) / float(n_bytes) if n_bytes else 0.0
 
 
 class UsageBuffer:
@@ -54,12 +60,12 @@ class UsageBuffer:
         self._used: dict[str, tuple[float, int]] = {}
         self._counts: dict[str, dict[str, float]] = {}
 
-    def count_hit(self, entry: Entry) -> None:
+    def count_hit(self, key: str, step: str, seconds_saved: float) -> None:
         """Count a served artifact and the seconds it saved."""
         with self._lock:
-            _, hits = self._used.get(entry.key, (0.0, 0))
-            self._used[entry.key] = time(), hits + 1
-        self._count(entry.step, hits=1, seconds_saved=entry.cost_seconds)
+            _, hits = self._used.get(key, (0.0, 0))
+            self._used[key] = time(), hits + 1
+        self._count(step, hits=1, seconds_saved=seconds_saved)
 
     def count_read(self, step: str, read_bytes: int, seconds: float) -> None:
         """Count the time to read an artifact."""

@@ -15,7 +15,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum, auto
@@ -89,18 +89,12 @@ class _State:
     put_off: Callable[[], None] | None = None
 
 
-def deferred_signals() -> AbstractContextManager[None]:
-    """Defer signals during the body, in the main thread (the only one that gets signals)."""
-    return _deferring(is_deferred=True)
-
-
-def interruptible() -> AbstractContextManager[None]:
-    """Allow signals in a body that may take long and is safe to interrupt."""
-    return _deferring(is_deferred=False)
-
-
 @contextmanager
-def _deferring(*, is_deferred: bool) -> Iterator[None]:
+def deferred_signals(*, is_deferred: bool = True) -> Iterator[None]:
+    """Defer signals during the body, in the main thread (the only one that gets signals).
+
+    Without `is_deferred`, allow signals in a body that may take long and is safe to interrupt.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -263,7 +257,7 @@ def through_outage(
             elif monotonic() > until:
                 error.add_note(_WAITED_OUT)
                 raise
-        with waiting(stopwatch), interruptible():
+        with waiting(stopwatch), deferred_signals(is_deferred=False):
             sleep(pause)
         pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

@@ -9,7 +9,7 @@ import pandas as pd
 from inputs import event_rows
 from studies import store_of
 
-from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import Entry
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.problem import StudyContext

@@ -16,7 +16,7 @@ from prefect_tune.deployments.views.console import echo
 
 if TYPE_CHECKING:
     from prefect_tune.storage.artifacts import ArtifactStore
-    from prefect_tune.storage.entry import Entry
+    from prefect_tune.storage.index import Entry
 
 
 @click.group()
@@ -83,10 +83,10 @@ def artifacts_show(opened: "ArtifactStore", *, key: str, as_json: bool) -> None:
     detail, users = describe(opened, entry), trials_using(opened, entry.key)
     if as_json:
         trials = [{"study": study, "number": number} for study, number in users]
-        print_json({**detail.to_json(), "trials": trials})
+        print_json({**detail, "trials": trials})
     else:
         names = [f"{study} {number}" for study, number in users]
-        print_artifact(detail, names, final_fold=REFIT)
+        print_artifact(entry, detail, names, final_fold=REFIT)
 
 
 @artifacts.command("export")

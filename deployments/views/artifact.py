@@ -15,9 +15,8 @@ from prefect_tune.flows.wording.text import (
     saved_text,
 )
 from prefect_tune.optimizers.space.wording import value_text
-from prefect_tune.storage.entry import Entry
-from prefect_tune.storage.index import CacheTotals
-from prefect_tune.storage.inspection import ArtifactDetail, Verification
+from prefect_tune.storage.index import CacheTotals, Entry
+from prefect_tune.storage.inspection import Verification
 
 _MOST_TRIALS = 10
 
@@ -41,9 +40,11 @@ def print_artifacts(entries: Sequence[Entry]) -> None:
     CONSOLE.print(table if entries else "no artifacts")
 
 
-def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold: int) -> None:
+def print_artifact(
+    entry: Entry, detail: Mapping[str, Any], trials: Sequence[str], *, final_fold: int
+) -> None:
     """Print one artifact: its origin, files, contents, and the trials that used it."""
-    entry, lineage = detail.entry, detail.lineage or {}
+    lineage = detail["lineage"] or {}
     is_final = entry.fold == final_fold
     rows = "all training rows (final model)" if is_final else f"fold {entry.fold}"
     rows = "all rows of a partition of patients" if "block" in lineage else rows
@@ -59,20 +60,21 @@ def print_artifact(detail: ArtifactDetail, trials: Sequence[str], *, final_fold:
         CONSOLE.print(f"    {step['step']}: {step['algorithm']}{bracketed(values)}")
     if "epochs" in lineage:
         CONSOLE.print(f"    a checkpoint after {counted(lineage['epochs'], 'epoch')}")
-    for name, url in detail.urls.items():
-        print_contents(name, entry.parts[name].size_bytes, url, detail.contents[name])
-    for child in detail.children:
-        evicted = "" if child.is_present else ", evicted"
-        CONSOLE.print(f"  children: {child.key[:12]} {child.step}: {child.algorithm}{evicted}")
+    for file in detail["files"]:
+        print_contents(file, detail["contents"][file["name"]])
+    for child in detail["children"]:
+        name, evicted = child["key"][:12], "" if child["is_present"] else ", evicted"
+        CONSOLE.print(f"  children: {name} {child['step']}: {child['algorithm']}{evicted}")
     more = f" and {len(trials) - _MOST_TRIALS} more" if len(trials) > _MOST_TRIALS else ""
     CONSOLE.print(
         f"  used by {counted(len(trials), 'trial')}: {', '.join(trials[:_MOST_TRIALS])}{more}"
     )
 
 
-def print_contents(name: str, size_bytes: int, url: str, contents: Mapping[str, Any]) -> None:
+def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:
     """Print one file of an artifact, with a preview of its contents."""
-    CONSOLE.print(line("  ", bold(name), f" {format_bytes(size_bytes)} {url}"))
+    size = format_bytes(file["size_bytes"])
+    CONSOLE.print(line("  ", bold(file["name"]), f" {size} {file['url']}"))
     if "unreadable" in contents:
         CONSOLE.print(f"    cannot be read: {contents['unreadable']}")
     elif "type" in contents:

@@ -8,7 +8,7 @@ from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
-from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import Entry
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.series import Champion, Series, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from prefect_tune.storage.artifacts import ArtifactStore, Made
-from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import Entry
 from prefect_tune.storage.keys import prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.fitting.training import Checkpoint
@@ -71,7 +71,7 @@ class Checkpoints:
 
     def count_hit(self, epochs: int) -> None:
         """Count a checkpoint as served by the cache."""
-        self._store.index.usage.count_hit(self.found[epochs])
+        self._store.index.count_hit(self.found[epochs])
 
     def save(self, checkpoint: Checkpoint, summary: Mapping[str, Any], seconds: float) -> None:
         """Store a checkpoint, with its seconds from the start, and keep it in memory, too."""

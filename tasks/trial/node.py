@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.artifacts import ArtifactStore, Made
-from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import Entry
 from prefect_tune.storage.keys import predictions_record, prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged
@@ -189,7 +189,7 @@ class Node:
         assert self._entry is not None  # noqa: S101 - ensured by the caller
         self.hit, self.seconds = True, self._entry.cost_seconds
         if self._entry.is_present:
-            self.fold.store.index.usage.count_hit(self._entry)
+            self.fold.store.index.count_hit(self._entry)
 
     def obtain(self) -> None:
         """Read the node from the cache or make it; the first worker to need it makes it."""

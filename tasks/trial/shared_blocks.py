@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from prefect_tune.storage.artifacts import ArtifactStore, Made
-from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import Entry
 from prefect_tune.storage.keys import prefix_key
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue.event_blocks import (
@@ -200,7 +200,7 @@ class SharedBlocks:
             for key, version in of_place.items():
                 if key in known and known[key].is_present:
                     self._entries[place] = known[key], version
-                    self._store.index.usage.count_hit(known[key])
+                    self._store.index.count_hit(known[key])
                     break
 
     def _make(self, number: int, keys: Mapping["_Place", str]) -> None:

@@ -10,7 +10,7 @@ from scipy import sparse
 from sqlalchemy import update
 
 from prefect_tune.storage import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.entry import Entry
+from prefect_tune.storage.index import Entry
 from prefect_tune.storage.inspection import repair, verify
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.matrices import canonical
@@ -43,7 +43,7 @@ def put(
 
 def use(store: ArtifactStore, key: str) -> None:
     (found,) = store.index.entries([key.ljust(64, "0")]).values()
-    store.index.usage.count_hit(found)
+    store.index.count_hit(found)
 
 
 def present(store: ArtifactStore) -> set[str]:

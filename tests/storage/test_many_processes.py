@@ -119,7 +119,7 @@ class StoreAgainstModel(RuleBasedStateMachine):
             assert found is None or not found.is_present
             return
         rows, _ = self.model[key]
-        self.store.index.usage.count_hit(found)
+        self.store.index.count_hit(found)
         read = self.store.read(found, ["train"])["train"]
         assert (read == made_of(key, rows).parts["train"]).all()
         self.model.move_to_end(key)

@@ -36,7 +36,6 @@ from prefect_tune.storage.waiting import (
     Waits,
     cause_of,
     deferred_signals,
-    interruptible,
     is_put_off,
     through_outage,
     waiting,
@@ -418,7 +417,7 @@ def test_the_outermost_body_is_ended_first() -> None:
 
 
 def waiting_inside() -> None:
-    with deferred_signals(), interruptible():
+    with deferred_signals(), deferred_signals(is_deferred=False):
         send()
         pytest.fail("it went on")
 
@@ -426,7 +425,7 @@ def waiting_inside() -> None:
 def waiting_later() -> None:
     with deferred_signals():
         send()
-        with interruptible():
+        with deferred_signals(is_deferred=False):
             pytest.fail("it went on")
 
 

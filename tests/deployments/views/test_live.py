@@ -249,18 +249,12 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
         trials.print_trials([TrialView(row)], Whole(None, None))
         names = dict.fromkeys(("study", "state", "method", "metric", "data"), text)
         study.print_studies([study_view(**names, incumbent=None)])
+        file = {"name": text, "size_bytes": 1, "url": text}
         artifact.print_contents(
-            text,
-            1,
-            text,
+            file,
             {"shape": [1, 1], "columns": {text: {}}, "rows": [[text]], "columns_not_shown": 0},
         )
-        artifact.print_contents(
-            text,
-            1,
-            text,
-            {"type": text, "fitted": {text: text}},
-        )
+        artifact.print_contents(file, {"type": text, "fitted": {text: text}})
     said = lines(out)
     assert said.count(shown(text)) >= 13
     assert "\x1b" not in said
