@@ -101,7 +101,7 @@ def run_study(
             if not prepared.is_compared:  # else other studies of this process send events
                 drain_events()
             finish_task_runs(pace, flow_run_id, n_task_runs, observer)
-            prepared.store.index.flush()
+            prepared.store.index.usage.flush()
             observer.write()
             view = read_study(prepared.store, study.name)
             if view.state == "complete":  # else a retry of a study that was cut

@@ -148,7 +148,7 @@ class ArtifactStore:
     def close(self) -> None:
         """Write the collected usage and close the database."""
         try:
-            self.index.flush()
+            self.index.usage.flush()
         except Exception as error:  # a failed count must not fail the work
             warn("usage", f"uses of the cache are not counted: {error}")
         self.leases.close()

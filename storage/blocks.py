@@ -10,18 +10,12 @@ To use the block in a study, pass `--store block:main`.
 """
 
 from prefect.blocks.core import Block
-from pydantic import Field, HttpUrl, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.masking import has_password
 
 __all__ = ["ArtifactStoreBlock"]
-
-_LOGO = (
-    "https://raw.githubusercontent.com/PrefectHQ/prefect/420d0d6a78bb6df1fc18bcf188fdad43c1d22ea9/"
-    "assets/block-logos/filesystem.png"
-)
-"""Prefect's file system logo, loaded only by Prefect's UI."""
 
 
 class ArtifactStoreBlock(Block):
@@ -36,8 +30,6 @@ class ArtifactStoreBlock(Block):
         "Where prefect-tune stores the artifacts of pipelines and the records of studies. "
         "Studies use the block with store=block:NAME."
     )
-    _logo_url = HttpUrl(_LOGO)
-    _documentation_url = HttpUrl("https://docs.prefect.io/latest/develop/blocks")
 
     url: str = Field(description="fsspec URL of the store's folder.")
     database: SecretStr = Field(

@@ -72,7 +72,7 @@ def encode(
     if codec == "pickle":
         return Encoded(codec, ".pkl", _pickled(value))
     if mappable and codec in ("frame", "vector", "sparse"):
-        from prefect_tune.storage.arrow_files import to_arrow
+        from prefect_tune.storage.matrices import to_arrow
 
         return Encoded(_ARROW + codec, ".arrow", to_arrow(value, codec, about))
     return Encoded(codec, ".parquet", to_parquet(value, codec, about))
@@ -88,7 +88,7 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
     if codec == "json":
         return json.loads(bytes(data))
     if is_mapped(codec):
-        from prefect_tune.storage.arrow_files import from_arrow
+        from prefect_tune.storage.matrices import from_arrow
 
         return from_arrow(codec.removeprefix(_ARROW), data)
     from prefect_tune.storage.matrices import from_parquet

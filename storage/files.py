@@ -219,9 +219,7 @@ class Files:
             if from_copy and self.copies is not None and is_mapped(part.codec):
                 with suppress(DiskFull):  # on the disk of the copies
                     found = self.copies.obtain(
-                        part.digest,
-                        FREE_BYTES_KEPT + part.size_bytes,
-                        lambda copy: self._call("get_file", path, str(copy)),
+                        part.digest, lambda copy: self._call("get_file", path, str(copy))
                     )
             if found is None and self.is_local and part.codec != "pickle":
                 found = self._reach(partial(mapped, path))

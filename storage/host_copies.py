@@ -8,7 +8,6 @@ downloaded again if they differ.
 
 import fcntl
 import mmap
-import shutil
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -42,18 +41,15 @@ class HostCopies:
     def __init__(self, store_id: str) -> None:
         self.folder = user_cache_path("prefect-tune") / "data" / store_id
 
-    def obtain(
-        self, digest: str, needed_bytes: int, download: Callable[[Path], object]
-    ) -> Mapped | None:
+    def obtain(self, digest: str, download: Callable[[Path], object]) -> Mapped | None:
         """Return a file from its copy. One process makes a missing copy while others wait.
 
-        `needed_bytes` is the free space needed for a copy, and `download` writes the file to a
-        path. The returned digest differs from `digest` if the store's file is damaged. Returns None
-        if this host has no place for copies.
+        `download` writes the file to a path. The returned digest differs from `digest` if the
+        store's file is damaged. Returns None if this host has no place for copies.
         """
         if (found := self._find(digest)) is not None:
             return found
-        if (lock := self._lock(needed_bytes)) is None:
+        if (lock := self._lock()) is None:
             return None
         with lock:
             if (found := self._find(digest)) is not None:
@@ -77,7 +73,7 @@ class HostCopies:
 
     def sweep(self, known: Collection[str]) -> None:
         """Remove copies with unknown digests, and leftovers of killed processes."""
-        if not self.folder.is_dir() or (lock := self._lock(0)) is None:
+        if not self.folder.is_dir() or (lock := self._lock()) is None:
             return
         with lock:
             self.remove({path.stem for path in self.folder.glob(f"*{_COPY}")} - {*known})
@@ -94,24 +90,18 @@ class HostCopies:
                 return found
         return None
 
-    def _lock(self, needed_bytes: int) -> BinaryIO | None:
+    def _lock(self) -> BinaryIO | None:
         """Return a file that locks the folder until it is closed; None without a place."""
         try:
             make_private(self.folder.parent)
             make_private(self.folder)
             file = (self.folder / "lock").open("ab")
             fcntl.flock(file, fcntl.LOCK_EX)
-            free_bytes = shutil.disk_usage(self.folder).free
         except OSError as error:
-            why = str(error)
-        else:
-            if free_bytes >= needed_bytes:
-                return file
-            file.close()
-            why = f"{self.folder} has {free_bytes / 1e9:.2f} GB left"
-        warn(
-            "no host copies",
-            "processes on this host cannot share the data of a remote store, so each holds all of "
-            f"it in memory: {why}; free space there, or set XDG_CACHE_HOME to another folder",
-        )
-        return None
+            warn(
+                "no host copies",
+                "processes on this host cannot share the data of a remote store, so each holds all "
+                f"of it in memory: {error}; set XDG_CACHE_HOME to another folder",
+            )
+            return None
+        return file

@@ -290,7 +290,7 @@ class ArtifactIndex:
 
     def totals(self) -> CacheTotals:
         """Return the counts, including usage of this process that is not written yet."""
-        self.flush()
+        self.usage.flush()
         table = artifact_table.c
         present = select(table.step, func.sum(table.size_bytes), func.count())
         query = present.where(table.is_present).group_by(table.step)
@@ -315,7 +315,3 @@ class ArtifactIndex:
     def count_hit(self, entry: Entry) -> None:
         """Count a served artifact."""
         self.usage.count_hit(entry.key, entry.step, entry.cost_seconds)
-
-    def flush(self) -> None:
-        """Write the usage collected so far."""
-        self.usage.flush()

@@ -75,11 +75,9 @@ def preview(value: Any) -> dict[str, Any]:
         matrix = value.reshape(len(value), prod(value.shape[1:]))
         frame = pd.DataFrame(matrix[:, :_COLUMNS])
     else:
-        parameters = value.get_params(deep=False) if hasattr(value, "get_params") else {}
         fitted = sorted(getattr(value, "__dict__", {}).items())
         return {
             "type": f"{type(value).__module__}.{type(value).__qualname__}",
-            "parameters": {name: _short(parameter) for name, parameter in parameters.items()},
             "fitted": {
                 name: _short(attribute)
                 for name, attribute in fitted

@@ -113,7 +113,7 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
     except (NotPicklable, ProgramExit) as error:
         raise _store_failure(fitted, error) from error
     store.records.link([record, *(r for f in fitted for r in f.records)], context.study)
-    store.index.flush()
+    store.index.usage.flush()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ def make_member(context: StudyContext, member: Member) -> tuple[int, int]:
     _load(context, member)
     owner = member_pins(context.study, member.number)
     path_run = retry_through_outages(lambda: fit_member(context, member, owner))
-    path_run.store.index.flush()
+    path_run.store.index.usage.flush()
     costs = path_run.costs()
     return sum(not cost.hit for cost in costs), len(costs)
 

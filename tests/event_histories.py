@@ -78,7 +78,7 @@ def construct(train: EventRows, *others: EventRows, **arguments: Any) -> list[np
 
 def entries(context: StudyContext) -> Mapping[str, Entry]:
     store = store_of(context)
-    store.index.flush()
+    store.index.usage.flush()
     return {e.key: e for e in store.index.select(step=STEP)}
 
 

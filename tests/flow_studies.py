@@ -17,8 +17,9 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
 from prefect_tune.optimizers.converter import from_document
-from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.index import pinned_keys
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.problem import Problem, StudyContext
 
 

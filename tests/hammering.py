@@ -10,7 +10,7 @@ from time import monotonic
 import numpy as np
 from contracts.store import entry
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.matrices import canonical
 
 SPAWN = multiprocessing.get_context("spawn")

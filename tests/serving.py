@@ -13,7 +13,8 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect_api import client_of
 from processes import environment
 
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 
 @contextmanager

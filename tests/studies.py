@@ -11,7 +11,8 @@ from inputs import table, write_meds, write_table
 from prefect_tune.optimizers import Configuration, Evaluation, Failure, Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.reading import read_source

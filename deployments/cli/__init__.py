@@ -1,7 +1,7 @@
 """The commands of `prefect-tune`, which import heavy modules when they run.
 
 - `command`: the command line, with all commands
-- `run`: searches and retries
+- `run`: searches, retries, and serves deployments
 - `compare`: compares methods
 - `study`: shows, lists, reports and removes studies
 - `series`: lists series and sets their champions
@@ -9,7 +9,6 @@
 - `artifacts`: inspects the store
 - `catalogue`: lists methods and spaces
 - `cohort`: writes a synthetic cohort
-- `serve`: serves deployments
 - `flow_run`: runs flows and shows their progress
 - `completing`: shell completion
 - `options`: options that commands share

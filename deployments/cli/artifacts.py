@@ -1,18 +1,14 @@
 """`prefect-tune artifacts`: list, show, export, verify and prune the artifacts of a store."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from prefect_tune.deployments.cli.completing import complete_files, complete_studies
-from prefect_tune.deployments.cli.errors import reported_errors
-from prefect_tune.deployments.cli.options import DATABASE, JSON, STORE, existing_store
-from prefect_tune.deployments.cli.output import atomic_output, print_json
-from prefect_tune.deployments.views.console import echo
+from prefect_tune.deployments.cli.options import reading_store
+from prefect_tune.deployments.cli.output import atomic_output, emit
 
 if TYPE_CHECKING:
     from prefect_tune.storage.artifacts import ArtifactStore
@@ -24,20 +20,6 @@ def artifacts() -> None:
     """Inspect the store: the artifacts of each step, and their origin."""
 
 
-def _on_store(command: Callable[..., None]) -> Callable[..., None]:
-    """Open an existing store for a command, and add the options that name the store."""
-
-    @JSON
-    @STORE
-    @DATABASE
-    @wraps(command)
-    def on_store(*, store: str | None, database: str | None, **options: Any) -> None:
-        with reported_errors(), existing_store(store, database) as opened:
-            command(opened, **options)
-
-    return on_store
-
-
 @artifacts.command("ls")
 @click.option(
     "--study",
@@ -46,14 +28,13 @@ def _on_store(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option("--step", help='List only this step, such as "fit model".')
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="List at most N artifacts.")
-@_on_store
+@reading_store
 def artifacts_ls(
     opened: "ArtifactStore",
     *,
     study: str | None,
     step: str | None,
     limit: int | None,
-    as_json: bool,
 ) -> None:
     """List cached artifacts, newest first."""
     from prefect_tune.deployments.views.artifact import print_artifacts
@@ -65,13 +46,13 @@ def artifacts_ls(
 
         keys = set(keys_of(opened, study))
         found = [entry for entry in found if entry.key in keys][:limit]
-    print_json([listed(entry) for entry in found]) if as_json else print_artifacts(found)
+    emit(lambda: [listed(entry) for entry in found], lambda: print_artifacts(found))
 
 
 @artifacts.command("show")
 @click.argument("key")
-@_on_store
-def artifacts_show(opened: "ArtifactStore", *, key: str, as_json: bool) -> None:
+@reading_store
+def artifacts_show(opened: "ArtifactStore", key: str) -> None:
     """Show the contents, origin and users of an artifact. KEY may be the beginning of a key."""
     from prefect_tune.deployments.views.artifact import print_artifact
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
@@ -81,22 +62,20 @@ def artifacts_show(opened: "ArtifactStore", *, key: str, as_json: bool) -> None:
     entry = _the_artifact(opened, key)
     load_code_of(opened, entry)
     detail, users = describe(opened, entry), trials_using(opened, entry.key)
-    if as_json:
-        trials = [{"study": study, "number": number} for study, number in users]
-        print_json({**detail, "trials": trials})
-    else:
-        names = [f"{study} {number}" for study, number in users]
-        print_artifact(entry, detail, names, final_fold=REFIT)
+    trials = [{"study": study, "number": number} for study, number in users]
+    names = [f"{study} {number}" for study, number in users]
+    emit(
+        lambda: {**detail, "trials": trials},
+        lambda: print_artifact(entry, detail, names, final_fold=REFIT),
+    )
 
 
 @artifacts.command("export")
 @click.argument("key")
 @click.argument("file", shell_complete=complete_files)
 @click.option("--part", default="train", show_default=True, help="train, held_out or estimator.")
-@_on_store
-def artifacts_export(
-    opened: "ArtifactStore", *, key: str, file: str, part: str, as_json: bool
-) -> None:
+@reading_store
+def artifacts_export(opened: "ArtifactStore", key: str, file: str, *, part: str) -> None:
     """Write one part of an artifact to FILE, as Parquet or as a pickled estimator."""
     from prefect_tune.flows.reading.lookup import load_code_of, trials_using
     from prefect_tune.flows.starting.output_files import check_output
@@ -124,31 +103,31 @@ def artifacts_export(
         data = portable_pickle(decode("pickle", data))
     with atomic_output(file) as path:
         path.write_bytes(data)
-    if as_json:
-        print_json({"out": file, "key": entry.key, "part": part})
-    else:
-        echo(f"{part} of {entry.step} ({entry.algorithm}) is in {file}")
+    emit(
+        lambda: {"out": file, "key": entry.key, "part": part},
+        f"{part} of {entry.step} ({entry.algorithm}) is in {file}",
+    )
 
 
 @artifacts.command("stats")
-@_on_store
-def artifacts_stats(opened: "ArtifactStore", *, as_json: bool) -> None:
+@reading_store
+def artifacts_stats(opened: "ArtifactStore") -> None:
     """Show the size of the cache and its hits."""
     from prefect_tune.deployments.views.artifact import print_totals
 
     totals, records_bytes = opened.index.totals(), opened.records.size_bytes()
-    if as_json:
-        print_json({**asdict(totals), "records_bytes": records_bytes})
-    else:
-        print_totals(totals, records_bytes)
+    emit(
+        lambda: {**asdict(totals), "records_bytes": records_bytes},
+        lambda: print_totals(totals, records_bytes),
+    )
 
 
 @artifacts.command("verify")
 @click.option(
     "--repair", "is_repair", is_flag=True, help="Forget damaged artifacts, delete unknown files."
 )
-@_on_store
-def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool, as_json: bool) -> None:
+@reading_store
+def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool) -> None:
     """Compare every file of the store with its digest; exit with 1 if one is wrong.
 
     --repair forgets damaged and missing artifacts, which are recomputed on demand, and deletes
@@ -161,27 +140,25 @@ def artifacts_verify(opened: "ArtifactStore", *, is_repair: bool, as_json: bool)
     if is_repair:
         repair(opened, found)
     after = verify(opened) if is_repair else found
-    if as_json:
-        print_json(asdict(found))
-    else:
-        print_verification(found, is_repaired=is_repair and after.is_sound)
+    is_repaired = is_repair and after.is_sound
+    emit(lambda: asdict(found), lambda: print_verification(found, is_repaired=is_repaired))
     if not after.is_sound:
         sys.exit(1)
 
 
 @artifacts.command("prune")
 @click.option("--to", "size", required=True, metavar="SIZE", help="Target size, such as 5GB.")
-@_on_store
-def artifacts_prune(opened: "ArtifactStore", *, size: str, as_json: bool) -> None:
+@reading_store
+def artifacts_prune(opened: "ArtifactStore", *, size: str) -> None:
     """Evict the least recently used artifacts until the cache is at most SIZE. Records stay."""
     from prefect_tune.flows.wording.text import format_bytes, parse_bytes
 
     evicted = opened.prune(parse_bytes(size, "to"))
     size_bytes = opened.index.totals().size_bytes
-    if as_json:
-        print_json({"evicted": evicted, "size_bytes": size_bytes})
-    else:
-        echo(f"{evicted} evicted; the cache holds {format_bytes(size_bytes)}")
+    emit(
+        lambda: {"evicted": evicted, "size_bytes": size_bytes},
+        f"{evicted} evicted; the cache holds {format_bytes(size_bytes)}",
+    )
 
 
 def _the_artifact(opened: "ArtifactStore", key: str) -> "Entry":

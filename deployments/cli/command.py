@@ -14,9 +14,8 @@ from prefect_tune.deployments.cli.compare import compare, standings
 from prefect_tune.deployments.cli.completing import completion
 from prefect_tune.deployments.cli.errors import Commands, print_traceback
 from prefect_tune.deployments.cli.model import export, predict
-from prefect_tune.deployments.cli.run import retry, run
+from prefect_tune.deployments.cli.run import retry, run, serve
 from prefect_tune.deployments.cli.series import promote, rollback, series
-from prefect_tune.deployments.cli.serve import serve
 from prefect_tune.deployments.cli.study import report, show, study, trials
 from prefect_tune.deployments.server.prefect_settings import QUIET_CONSOLE, set_defaults
 from prefect_tune.flows.options.store_location import home

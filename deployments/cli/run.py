@@ -1,4 +1,4 @@
-"""`prefect-tune run`, and `retry` for failed trials."""
+"""`prefect-tune run`, `retry` for failed trials, and `serve` for deployments."""
 
 import json
 from dataclasses import replace
@@ -170,3 +170,18 @@ def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:
         return dict(map(parse_assignment, texts))
     except ValueError as error:
         raise BadInput(f"--option {error}") from None
+
+
+@click.command()
+@click.option("--limit", default=1, show_default=True, help="Maximum number of concurrent studies.")
+def serve(*, limit: int) -> None:
+    """Serve the deployments, so that anyone can start them: prefect deployment run tune/healthcare.
+
+    The command runs until you interrupt it. Schedules stay active or paused, as set in Prefect.
+    """
+    from prefect_tune.flows.running.interrupts import interrupts_taken
+
+    with interrupts_taken(lambda: echo("stopping ...", err=True)):
+        from prefect_tune.deployments.serve import serve_deployments
+
+        serve_deployments(limit=limit, say=lambda text: echo(text, err=True))

@@ -6,24 +6,20 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from prefect_tune.deployments.cli.completing import complete_series, complete_studies
-from prefect_tune.deployments.cli.errors import reported_errors
-from prefect_tune.deployments.cli.options import DATABASE, JSON, STORE, existing_store
-from prefect_tune.deployments.cli.output import print_json
-from prefect_tune.deployments.views.console import echo
+from prefect_tune.deployments.cli.options import reading_store
+from prefect_tune.deployments.cli.output import emit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from prefect_tune.storage.artifacts import ArtifactStore
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=complete_series)
 @click.option("--remove", is_flag=True, help="Remove the series NAME; its studies stay.")
-@JSON
-@STORE
-@DATABASE
-def series(
-    name: str | None, *, remove: bool, as_json: bool, store: str | None, database: str | None
-) -> None:
+@reading_store
+def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
     """List the runs of the series NAME, or all series.
 
     A series is made by `prefect-tune run ... --series NAME`. Each run has its number of rows, the
@@ -34,86 +30,68 @@ def series(
     prefect-tune series
     prefect-tune series nightly
     """  # noqa: D301 - click reads the backspace
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.views.series import print_all_series, print_series
-        from prefect_tune.flows.series.view import read_series, series_json
-        from prefect_tune.storage.series import SeriesTable
-        from prefect_tune.tasks.bad_input import BadInput
+    from prefect_tune.deployments.views.series import print_all_series, print_series
+    from prefect_tune.flows.series.view import read_series, series_json
+    from prefect_tune.storage.series import SeriesTable
+    from prefect_tune.tasks.bad_input import BadInput
 
-        if name is None:
-            if remove:
-                raise BadInput("--remove needs a series", option="remove", remedy="name the series")
-            found = [read_series(opened, one) for one in SeriesTable(opened.database).names()]
-            if as_json:
-                print_json([series_json(opened, one) for one in found])
-            else:
-                print_all_series(found)
-            return
-        read = read_series(opened, name)
+    if name is None:
         if remove:
-            from prefect_tune.flows.series.held import HeldSeries
+            raise BadInput("--remove needs a series", option="remove", remedy="name the series")
+        found = [read_series(opened, one) for one in SeriesTable(opened.database).names()]
+        emit(lambda: [series_json(opened, one) for one in found], lambda: print_all_series(found))
+        return
+    read = read_series(opened, name)
+    if remove:
+        from prefect_tune.flows.series.held import HeldSeries
 
-            with closing(HeldSeries(opened, name)) as held:
-                held.delete()
-            studies = [run.study for run in read.runs if run.state != "removed"]
-            if as_json:
-                print_json({"series": name, "studies": studies})
-            else:
-                echo(f"removed series {name}; its {len(studies)} studies stay")
-        elif as_json:
-            print_json(series_json(opened, read))
-        else:
-            print_series(read)
+        with closing(HeldSeries(opened, name)) as held:
+            held.delete()
+        studies = [run.study for run in read.runs if run.state != "removed"]
+        text = f"removed series {name}; its {len(studies)} studies stay"
+        emit(lambda: {"series": name, "studies": studies}, text)
+    else:
+        emit(lambda: series_json(opened, read), lambda: print_series(read))
 
 
 @click.command()
 @click.argument("series", shell_complete=complete_series)
 @click.argument("study", required=False, shell_complete=complete_studies)
-@JSON
-@STORE
-@DATABASE
-def promote(
-    series: str, study: str | None, *, as_json: bool, store: str | None, database: str | None
-) -> None:
+@reading_store
+def promote(opened: "ArtifactStore", series: str, study: str | None) -> None:
     """Make the model of STUDY, or of the newest study with a model, the champion of SERIES.
 
     \b
     prefect-tune promote nightly
     prefect-tune promote nightly nightly-3
     """  # noqa: D301 - click reads the backspace
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.server.embedded import joined_server
+    from prefect_tune.deployments.server.embedded import joined_server
 
-        with joined_server():  # which receives the event of a new champion
-            from prefect_tune.flows.series.champion import promote_study
+    with joined_server():  # which receives the event of a new champion
+        from prefect_tune.flows.series.champion import promote_study
 
-            _print(promote_study(opened, series, study), as_json=as_json)
+        _print(promote_study(opened, series, study))
 
 
 @click.command()
 @click.argument("series", shell_complete=complete_series)
-@JSON
-@STORE
-@DATABASE
-def rollback(series: str, *, as_json: bool, store: str | None, database: str | None) -> None:
+@reading_store
+def rollback(opened: "ArtifactStore", series: str) -> None:
     """Make the former champion of SERIES its champion again.
 
     The last three former champions are kept.
     """
-    with reported_errors(), existing_store(store, database) as opened:
-        from prefect_tune.deployments.server.embedded import joined_server
+    from prefect_tune.deployments.server.embedded import joined_server
 
-        with joined_server():
-            from prefect_tune.flows.series.champion import roll_back
+    with joined_server():
+        from prefect_tune.flows.series.champion import roll_back
 
-            _print(roll_back(opened, series), as_json=as_json)
+        _print(roll_back(opened, series))
 
 
-def _print(change: "Mapping[str, Any]", *, as_json: bool) -> None:
-    if as_json:
-        print_json(change)
-    elif not change["is_changed"]:
-        echo(f"{change['champion']} already is the champion of {change['series']}")
-    else:
-        former = f", in place of {change['former']}" if change["former"] else ""
-        echo(f"{change['champion']} is the champion of {change['series']}{former}")
+def _print(change: "Mapping[str, Any]") -> None:
+    former = f", in place of {change['former']}" if change["former"] else ""
+    text = f"{change['champion']} is the champion of {change['series']}{former}"
+    if not change["is_changed"]:
+        text = f"{change['champion']} already is the champion of {change['series']}"
+    emit(lambda: change, text)

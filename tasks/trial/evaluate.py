@@ -161,7 +161,7 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
     path_run.store.records.link(served, path_run.context.study)
     constraints = measure(path_run, path_run.context.quantities)
     risks = measure_risks(path_run, models)
-    path_run.store.index.flush()
+    path_run.store.index.usage.flush()
     cost_seconds = stopwatch.seconds()
     steps = path_run.costs()
     saved = sum(cost.seconds - cost.load_seconds for cost in steps if cost.hit)

@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from prefect_tune.flows.study.replayed import study_objective
 from prefect_tune.optimizers import Budget, Evaluation, Query, Trial, make_optimizer
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.keys import predictions_record
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset

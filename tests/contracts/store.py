@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 from sqlalchemy import update
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.index import Entry
 from prefect_tune.storage.inspection import repair, verify
 from prefect_tune.storage.keys import artifact_folder
@@ -137,7 +137,7 @@ class StoreContract:
 
     def test_without_pressure_all_is_kept_and_with_it_what_is_cheap_goes_first(self, store) -> None:
         store.read(put(store, "f", seconds=50.0), ["train"])  # its speed is known from now on
-        store.index.flush()
+        store.index.usage.flush()
         store.prune(0)
         store.set_budget(10**9)
         put(store, "a", seconds=1e-9)

@@ -12,7 +12,8 @@ import pytest
 from inputs import QUICK_OPTIONS, table
 from processes import run, server_of, started, wait_for
 
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 PATCHED = """
 import sqlite3.dbapi2, time

@@ -30,7 +30,8 @@ from processes import (
 )
 from user_spaces import SLEEPING
 
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from prefect_tune.flows.tune import tune
 from prefect_tune.flows.workers.dask_trials import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
-from prefect_tune.storage import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.final_model import Member, make_member, make_model, scored_on_test
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
@@ -91,5 +91,5 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
             observer: Any = SimpleNamespace(note=lambda _: None)
             fit_final_model(study, Here(), context, observer)  # type: ignore[arg-type]
         study.set_state("complete")
-    store.index.flush()
+    store.index.usage.flush()
     return Searched(store, prepared.name)

@@ -20,7 +20,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, Trial
 from prefect_tune.optimizers.trials.losses import best_frequencies
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named

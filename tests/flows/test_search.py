@@ -35,7 +35,7 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage import StoreLost
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.sandbox.output import Printed
 from prefect_tune.tasks.trial.evaluate import TrialOutcome
 

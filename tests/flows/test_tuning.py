@@ -26,7 +26,8 @@ from prefect_tune.flows.study.progress import Progress, observed_by
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tune import retry, tune
 from prefect_tune.optimizers import Trial
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner

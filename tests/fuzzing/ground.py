@@ -15,8 +15,8 @@ from inputs import events, write_table
 
 from fuzzing.values import SECRET
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage import Ledger, StoreAddress
-from prefect_tune.storage.artifacts import StoreRefused
+from prefect_tune.storage.artifacts import StoreAddress, StoreRefused
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import open_store
 

@@ -18,7 +18,8 @@ from fuzzing.ground import REFUSALS, Ground, check_message, files_in
 from fuzzing.values import documents, numbers
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
-from prefect_tune.storage import Ledger, StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import open_store
 

@@ -7,7 +7,7 @@ import pytest
 from services import Postgres, bucket_at, s3_server
 from services.faulty_bucket import FaultyProxy, faulty_bucket
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from contracts.store import entry, made, put
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import DatabaseLost
 from prefect_tune.storage.files import Damaged, FilesLost, StoreAway, new_place
 from prefect_tune.storage.inspection import verify

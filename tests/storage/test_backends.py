@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from contracts.store import StoreContract
 
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 
 
 class TestLocalFolderWithSqlite(StoreContract):

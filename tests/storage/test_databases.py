@@ -21,7 +21,7 @@ from services import Postgres
 from sqlalchemy import create_engine, event, func, insert, select, text
 from sqlalchemy.pool import NullPool
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import Database, epoch
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.schema import (

@@ -14,7 +14,7 @@ from contracts.store import POSTGRES_IN_FULL, entry, made
 from processes import wait_for
 from sqlalchemy import event, select, update
 
-from prefect_tune.storage import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.lease import LEASE_SECONDS, LeaseBook
 from prefect_tune.storage.processes import ProcessIdentity, process_start
 from prefect_tune.storage.schema import lease_table, publication_table

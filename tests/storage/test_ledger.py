@@ -14,10 +14,11 @@ from processes import wait_for
 from services import Postgres
 from sqlalchemy import event, text, update
 
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
 from prefect_tune.storage import ledger as module
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.lease import LeaseBook, LeaseLost
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.storage.schema import lease_table
 
@@ -187,7 +188,7 @@ class OtherProcess:
     def __init__(self, url: str) -> None:
         program = textwrap.dedent(f"""
             import sys
-            from prefect_tune.storage import Ledger
+            from prefect_tune.storage.ledger import Ledger
             from prefect_tune.storage.database import Database
             from prefect_tune.storage.lease import LeaseBook
             from prefect_tune.storage.processes import ProcessIdentity

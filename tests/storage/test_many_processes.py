@@ -19,8 +19,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from prefect_tune.storage import ArtifactStore, Ledger, Made, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.matrices import canonical
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -166,7 +167,8 @@ class StoreAgainstModel(RuleBasedStateMachine):
 
 LOOK = """
 import sys
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 import prefect_tune.storage.inspection
 
 store = ArtifactStore(StoreAddress(sys.argv[1]))

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pytest
 from hammering import run_killed, run_together
 
-from prefect_tune.storage import ArtifactStore, RecordDamaged, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.codec import decode, encode
 from prefect_tune.storage.host_copies import HostCopies, mapped
 from prefect_tune.storage.keys import digest
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.records import RecordDamaged
 
 
 def mixed_frame() -> pd.DataFrame:
@@ -173,45 +174,43 @@ def no_download(_: Path) -> None:
 
 def test_a_file_is_downloaded_once_and_then_mapped(copies) -> None:
     for download in (written(CONTENT), no_download):
-        data, found = copies.obtain(NAME, 0, download)
+        data, found = copies.obtain(NAME, download)
         assert (bytes(data), found) == (CONTENT, NAME)
     for folder in (copies.folder, copies.folder.parent):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_damaged_copy_is_downloaded_again(copies) -> None:
-    copies.obtain(NAME, 0, written(CONTENT))
+    copies.obtain(NAME, written(CONTENT))
     (copy,) = copies.folder.glob("*.arrow")
     copy.write_bytes(b"x" + CONTENT[1:])
-    data, found = copies.obtain(NAME, 0, written(CONTENT))
+    data, found = copies.obtain(NAME, written(CONTENT))
     assert (bytes(data), found) == (CONTENT, NAME)
     assert copy.read_bytes() == CONTENT
 
 
 def test_a_download_with_another_digest_is_not_kept(copies) -> None:
-    assert copies.obtain(NAME, 0, written(b"else"))[1] == digest(b"else")
+    assert copies.obtain(NAME, written(b"else"))[1] == digest(b"else")
     assert not list(copies.folder.glob("*.arrow"))
-    assert copies.obtain(NAME, 0, written(CONTENT))[1] == NAME
+    assert copies.obtain(NAME, written(CONTENT))[1] == NAME
 
 
-@pytest.mark.parametrize("trouble", ["full", "in the way"])
-def test_without_a_place_for_copies_there_is_a_warning_and_no_copy(copies, caplog, trouble) -> None:
-    if trouble == "in the way":
-        copies.folder.parent.parent.mkdir(parents=True)
-        copies.folder.parent.write_text("a file")
-    assert copies.obtain(NAME, 2**62 if trouble == "full" else 0, no_download) is None
+def test_without_a_place_for_copies_there_is_a_warning_and_no_copy(copies, caplog) -> None:
+    copies.folder.parent.parent.mkdir(parents=True)
+    copies.folder.parent.write_text("a file")
+    assert copies.obtain(NAME, no_download) is None
     assert caplog.records
 
 
 def test_copies_go_that_the_store_no_longer_has_and_half_ones(copies) -> None:
     copies.sweep([])
     assert not copies.folder.exists()
-    copies.obtain(NAME, 0, written(CONTENT))
-    copies.obtain(digest(b"b"), 0, written(b"b"))
+    copies.obtain(NAME, written(CONTENT))
+    copies.obtain(digest(b"b"), written(b"b"))
     (copies.folder / f"{digest(b'c')}.part").touch()
     copies.sweep([NAME])
     assert {path.stem for path in copies.folder.glob("*.*")} == {NAME}
-    data, _ = copies.obtain(NAME, 0, no_download)
+    data, _ = copies.obtain(NAME, no_download)
     copies.remove([NAME, NAME])
     assert not list(copies.folder.glob("*.arrow"))
     assert bytes(data) == CONTENT

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.storage import StoreAddress, StoreLost, StoreRefused, masking
+from prefect_tune.storage import masking
+from prefect_tune.storage.artifacts import StoreAddress, StoreRefused
 from prefect_tune.storage.database import Database, DatabaseLost
 from prefect_tune.storage.masking import (
     has_password,
@@ -18,6 +19,7 @@ from prefect_tune.storage.masking import (
     with_signature,
     without_signature,
 )
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 
 URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"

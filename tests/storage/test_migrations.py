@@ -15,9 +15,11 @@ from sqlalchemy import Column, Double, Integer, event, inspect, select, text, up
 from sqlalchemy.engine import Engine
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress, StoreRefused, opening
+from prefect_tune.storage import opening
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress, StoreRefused
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.keys import digest
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.schema import SCHEMA, metadata, store_table
 
 SPAWN = multiprocessing.get_context("spawn")

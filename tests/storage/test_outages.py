@@ -19,11 +19,12 @@ from sqlalchemy.exc import OperationalError
 
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
-from prefect_tune.storage import ArtifactStore, Ledger
 from prefect_tune.storage import waiting as outage
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import Database, DatabaseLost
 from prefect_tune.storage.database import is_outage as is_outage_of_database
 from prefect_tune.storage.lease import LeaseBook
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting import (

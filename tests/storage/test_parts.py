@@ -16,12 +16,13 @@ from hypothesis.extra import numpy as st_numpy
 from scipy import sparse
 from sqlalchemy import update
 
-from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreLost, StoreRefused
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreRefused
 from prefect_tune.storage.codec import KEY_VARIABLE, decode, encode, layout, sign, signing_key
 from prefect_tune.storage.files import Damaged, Files, new_place, place_of
 from prefect_tune.storage.keys import digest
 from prefect_tune.storage.local_files import atomic_file, atomic_folder, check_writable
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.schema import artifact_table
 
 PARTS = {"train": canonical(np.arange(12.0).reshape(6, 2)), "estimator": {1, 2}}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from contracts.store import entry
 
-from prefect_tune.storage import ArtifactStore, Made, RecordDamaged, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.records import _linked, _released
+from prefect_tune.storage.records import RecordDamaged, _linked, _released
 
 
 def test_a_record_is_read_back_whole_or_in_part(store) -> None:

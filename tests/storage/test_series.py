@@ -7,8 +7,8 @@ import pytest
 from services import Postgres
 from sqlalchemy import update
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
 from prefect_tune.storage import series as module
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.storage.processes import ProcessIdentity

@@ -17,9 +17,15 @@ from hypothesis import strategies as st
 from other_user import run_as_other_user
 from scipy import sparse
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress, StoreRefused, artifacts
+from prefect_tune.storage import artifacts
 from prefect_tune.storage import database as database_module
-from prefect_tune.storage.artifacts import MemoryTier
+from prefect_tune.storage.artifacts import (
+    ArtifactStore,
+    Made,
+    MemoryTier,
+    StoreAddress,
+    StoreRefused,
+)
 from prefect_tune.storage.files import StoreAway
 from prefect_tune.storage.index import Entry
 from prefect_tune.storage.inspection import describe, preview, verify
@@ -423,7 +429,7 @@ def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
         subprocess.run(["chmod", "-R", "a+rX,a-w", folder], check=True)
         said = run_as_other_user(
             "import sys\n"
-            "from prefect_tune.storage import ArtifactStore, StoreAddress, StoreRefused\n"
+            "from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress, StoreRefused\n"
             "from prefect_tune.storage.waiting import StoreLost\n"
             "import sqlalchemy.dialects.sqlite, sqlite3, psutil, orjson\n"
             "import prefect_tune.storage.codec, prefect_tune.storage.matrices",

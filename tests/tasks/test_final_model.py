@@ -10,9 +10,9 @@ import pytest
 from studies import EPOCHS, configured, context_of, epoch_context, store_of, to_epoch
 
 from prefect_tune.optimizers import Query
-from prefect_tune.storage import StoreLost
 from prefect_tune.storage.index import pinned_keys
 from prefect_tune.storage.keys import model_record
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
 from prefect_tune.tasks.final_model import (

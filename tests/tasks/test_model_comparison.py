@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from studies import problem_of
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.files import RECORDS
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.spaces import space_named

@@ -190,7 +190,7 @@ def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_
     made = context(tmp_path)
     enter(made, "test")
     key = next(s.key for s in evaluate(made, query(made)).steps if s.step == "bend")
-    store_of(made).index.flush()
+    store_of(made).index.usage.flush()
     algorithm = made.problem.find_space().step("bend").algorithms[0]
     monkeypatch.delitem(sys.modules, algorithm.import_path.rpartition(".")[0])
     load_user_space.cache_clear()

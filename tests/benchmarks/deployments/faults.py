@@ -35,7 +35,8 @@ from services.faulty_bucket import FaultyProxy, faulty_bucket
 
 from prefect_tune.deployments.server.locks import kept_file
 from prefect_tune.deployments.server.process import noted_server, start_server, stop_server
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 KILL_SECONDS = 5.0
 """Between two processes killed."""

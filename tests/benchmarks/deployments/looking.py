@@ -25,7 +25,8 @@ from sqlalchemy import insert
 from prefect_tune.optimizers import Asked, Budget, Evaluation, Query, StepCost, Told, Trial
 from prefect_tune.optimizers.events import event_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.schema import artifact_table
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem, StudyContext

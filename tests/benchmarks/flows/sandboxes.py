@@ -26,7 +26,7 @@ from machine import Goals, describe
 from user_spaces import PRELUDE
 
 from prefect_tune import local_server, tune
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
 
 ROWS = (1_000, 1_000_000)

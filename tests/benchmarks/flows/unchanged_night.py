@@ -22,7 +22,7 @@ from machine import Goals, describe
 from processes import environment
 
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import Ledger
 
 ROWS, COLUMNS = 540_000, 20
 LONGEST_SECONDS = 10.0

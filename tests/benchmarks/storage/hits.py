@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from contracts.store import entry
 from machine import Goals, describe, seconds_of
 
-from prefect_tune.storage import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.keys import artifact_folder, digest
 from prefect_tune.storage.matrices import canonical

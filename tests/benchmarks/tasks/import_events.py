@@ -85,7 +85,7 @@ def write_data(folder: Path, n_events: int, n_shards: int) -> None:
 
 def import_data(folder: Path) -> None:
     """Import in this process, and print what it took as JSON."""
-    from prefect_tune.storage import ArtifactStore, StoreAddress
+    from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
     from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
     from prefect_tune.tasks.data.reading import read_source
     from prefect_tune.tasks.data.source import Source

@@ -24,7 +24,7 @@ import pandas as pd
 import psutil
 from machine import Goals, describe
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import dataset_record
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset

@@ -23,7 +23,8 @@ from processes import run_python
 from prefect_tune.deployments.server import embedded
 from prefect_tune.flows.reading.opened_study import Moments, OpenedStudy
 from prefect_tune.flows.results import exported
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.data.split import REFIT
 
 pytestmark = pytest.mark.slow

@@ -32,7 +32,7 @@ from prefect_tune.optimizers import (
     register,
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.storage import StoreRefused
+from prefect_tune.storage.artifacts import StoreRefused
 from prefect_tune.tasks.bad_input import BadInput
 
 SMALL = ("--target", "target", "--space", "small", "--workers", 1, "--no-race")

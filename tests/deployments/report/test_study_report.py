@@ -27,7 +27,8 @@ from prefect_tune.optimizers.events import event_document
 from prefect_tune.optimizers.importance import Importance
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 

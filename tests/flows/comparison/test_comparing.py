@@ -15,7 +15,8 @@ from prefect_tune.flows.comparison import session
 from prefect_tune.flows.comparison.standings import CURVE_COLUMNS
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("server")
 

@@ -10,7 +10,7 @@ from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.study.lease import held_study
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost

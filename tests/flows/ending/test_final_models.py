@@ -15,7 +15,7 @@ from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tune import tune
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 
 pytestmark = pytest.mark.slow
 

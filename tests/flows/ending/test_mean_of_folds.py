@@ -22,7 +22,7 @@ from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.storage import ArtifactStore
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun

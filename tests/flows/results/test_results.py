@@ -28,9 +28,9 @@ from prefect_tune.flows.results.model_card import card_facts, model_card
 from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.storage import ArtifactStore, Ledger
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
-from prefect_tune.storage.ledger import LedgerEvent
+from prefect_tune.storage.ledger import Ledger, LedgerEvent
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.construction import EventAggregation

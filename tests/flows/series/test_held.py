@@ -6,7 +6,7 @@ import pytest
 
 from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
 from prefect_tune.optimizers import UnknownName
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.storage.series import Series
 

@@ -21,7 +21,7 @@ from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.facts import ModelFacts
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget
-from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.series import Champion, Changes, Series, SeriesRun, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data import columns

@@ -13,7 +13,8 @@ from prefect_tune.flows.series.next_study import SKIPPED
 from prefect_tune.flows.series.view import read_series
 from prefect_tune.flows.study.progress import observed_by
 from prefect_tune.flows.tune import tune
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("server")
 

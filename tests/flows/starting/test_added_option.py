@@ -42,7 +42,7 @@ from prefect_tune.flows.starting.study_input import StudyRequest
 from prefect_tune.flows.reading.commands import run_command
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.tune import tune
-from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 
 

@@ -12,7 +12,7 @@ from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tune import tune
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 
 

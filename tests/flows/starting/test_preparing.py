@@ -23,7 +23,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation
 from prefect_tune.optimizers import race_rules as stretches
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import space_named

@@ -15,7 +15,7 @@ from prefect_tune.flows.starting.prepare import PreparedStudy, prepare_retry
 from prefect_tune.flows.starting.resume import CannotContinue
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Algorithm, Budget
-from prefect_tune.storage import Ledger
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import spaces
 

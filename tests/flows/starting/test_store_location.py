@@ -27,7 +27,7 @@ from prefect_tune.flows.options.store_location import (
 )
 from prefect_tune.flows.starting.prepare import prepare_retry
 from prefect_tune.flows.tune import tune
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.blocks import ArtifactStoreBlock
 from prefect_tune.storage.codec import KEY_BLOCK_VARIABLE, signing_key
 from prefect_tune.tasks.bad_input import BadInput

@@ -16,8 +16,9 @@ from prefect_tune.flows.starting.resolve import resolve
 from prefect_tune.flows.starting.resume import CannotContinue, resume
 from prefect_tune.flows.starting.study_input import StudyRequest
 from prefect_tune.flows.tune import tune
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import split_record
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.reading import read_source

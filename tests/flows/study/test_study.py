@@ -25,7 +25,8 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Failure
 from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
-from prefect_tune.storage import ArtifactStore, Ledger, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 

@@ -18,7 +18,7 @@ from xgboost import XGBClassifier
 
 from prefect_tune.optimizers import Algorithm, Query, Space, Step
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
 from prefect_tune.tasks.catalogue.libraries import missing_library, usable_part

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from inputs import BIG, omop_tables, write_meds, write_omop, written
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import dataset_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from inputs import write_meds, write_table
 
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source

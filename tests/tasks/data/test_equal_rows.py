@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.equal_rows import copied_rows
 from prefect_tune.tasks.data.forward_split import study_split

@@ -12,7 +12,7 @@ from inputs import event_rows
 from inputs import events as small_events
 from inputs import table as small_table
 
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.event_tables import events_table, labels_table

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from inputs import event_rows, table
 
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.forward_split import study_split

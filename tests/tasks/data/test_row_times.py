@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from inputs import table
 
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.event_tables import labels_table

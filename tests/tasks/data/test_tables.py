@@ -19,7 +19,7 @@ from row_forms import FRAME
 from sklearn.exceptions import DataConversionWarning
 
 from prefect_tune.optimizers import UnknownName
-from prefect_tune.storage import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset

@@ -21,11 +21,11 @@ from services.faulty_bucket import FaultyProxy, faulty_bucket
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
-from prefect_tune.storage import StoreAddress, StoreLost, artifacts, records
-from prefect_tune.storage.artifacts import MemoryTier
+from prefect_tune.storage import artifacts, records
+from prefect_tune.storage.artifacts import MemoryTier, StoreAddress
 from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
-from prefect_tune.storage.waiting import OUTAGE_VARIABLE, DiskFull
+from prefect_tune.storage.waiting import OUTAGE_VARIABLE, DiskFull, StoreLost
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.evaluate import run_trial
 

@@ -22,7 +22,7 @@ from inputs import event_rows
 from services import Postgres
 from studies import context_of, store_of
 
-from prefect_tune.storage import StoreAddress
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.index import Entry
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.tasks.data.events import EventRows

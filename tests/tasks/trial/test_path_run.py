@@ -28,7 +28,6 @@ from studies import (
 import prefect_tune.tasks
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.storage import StoreLost
 from prefect_tune.storage import waiting as outage
 from prefect_tune.storage.artifacts import MemoryTier
 from prefect_tune.storage.index import ArtifactIndex
@@ -36,6 +35,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import Records
+from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric

@@ -49,7 +49,7 @@ def answers(task: Task) -> Iterator[Answer]:
     from peer_tools.plain_evaluation import refitted
     from prefect_tune.flows.reading.opened_study import open_study
     from prefect_tune.flows.results.predict import predict
-    from prefect_tune.storage import StoreAddress
+    from prefect_tune.storage.artifacts import StoreAddress
     from prefect_tune.tasks.problem import StudyContext, open_store
 
     store = open_store(address := StoreAddress(url))
