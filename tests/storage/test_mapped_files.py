@@ -224,7 +224,7 @@ def obtain_together(log: Path, folder: Path) -> None:
         path.write_bytes(CONTENT)
 
     meet(folder, 3)
-    data, found = HostCopies("store").obtain(NAME, 0, download)
+    data, found = HostCopies("store").obtain(NAME, download)
     assert (bytes(data), found) == (CONTENT, NAME)
 
 
@@ -233,7 +233,7 @@ def obtain_and_die() -> None:
         path.write_bytes(CONTENT[:5])
         os.kill(os.getpid(), signal.SIGKILL)
 
-    HostCopies("store").obtain(NAME, 0, download)
+    HostCopies("store").obtain(NAME, download)
 
 
 @pytest.mark.slow
