@@ -23,6 +23,7 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting import StoreLost
+from prefect_tune.tasks.trial.evaluate import TrialOutcome
 
 _DEVIATIONS = 3.0
 """Standard deviations above the median of predicted ln seconds."""
@@ -233,7 +234,7 @@ class StudySearch:
             if self._is_passed_over(trial):
                 self.n_passed_over += 1
                 failure = Failure(FailureKind.TIMEOUT, _PASSED_OVER)
-                self._settle(Ended(trial, None, failure))
+                self._settle(Ended(trial, TrialOutcome(failure=failure)))
                 continue
             budget = self._budget()
             self.running.submit(

@@ -24,6 +24,7 @@ from prefect_tune.storage.local_files import atomic_file, atomic_folder, check_w
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.schema import artifact_table
+from prefect_tune.storage.waiting import StoreLost
 
 PARTS = {"train": canonical(np.arange(12.0).reshape(6, 2)), "estimator": {1, 2}}
 
