@@ -66,9 +66,8 @@ def print_artifact(
         name, evicted = child["key"][:12], "" if child["is_present"] else ", evicted"
         CONSOLE.print(f"  children: {name} {child['step']}: {child['algorithm']}{evicted}")
     more = f" and {len(trials) - _MOST_TRIALS} more" if len(trials) > _MOST_TRIALS else ""
-    CONSOLE.print(
-        f"  used by {counted(len(trials), 'trial')}: {', '.join(trials[:_MOST_TRIALS])}{more}"
-    )
+    listed = f": {', '.join(trials[:_MOST_TRIALS])}{more}" if trials else ""
+    CONSOLE.print(f"  used by {counted(len(trials), 'trial')}{listed}")
 
 
 def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None:

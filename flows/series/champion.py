@@ -68,7 +68,13 @@ def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
                 f"series {series!r} {n_kept}",
                 remedy=f"name a study with `prefect-tune promote {series} STUDY`",
             )
-        return _set_by_hand(held, before, before.champions[1], "rollback", "rolled back from")
+        former = before.champions[1]
+        if not store.records.exists(former.record):
+            raise BadInput(
+                f"the kept model of study {former.study} is gone",
+                remedy=f"name a study with `prefect-tune promote {series} STUDY`",
+            )
+        return _set_by_hand(held, before, former, "rollback", "rolled back from")
 
 
 def set_champion(

@@ -209,6 +209,9 @@ def test_a_champion_set_by_hand(tmp_path: Path, events: list[Any]) -> None:
     ]
     promote("daily", "daily-2", str(tmp_path / "store"))  # the flow of the deployment
     assert nights.champions == ["daily-2", "daily-1"]
+    nights.store.records.release("series daily")  # a person has removed the kept models
+    assert cli("rollback", "daily", *store).exit_code == 2
+    assert nights.champions == ["daily-2", "daily-1"]
 
 
 def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) -> None:
