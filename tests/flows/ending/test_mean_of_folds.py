@@ -13,7 +13,7 @@ from observing import Heard
 from sklearn.pipeline import Pipeline
 from user_spaces import PRELUDE
 
-from prefect_tune.flows import final_model as ending
+from prefect_tune.flows.ending import final_model as ending
 from prefect_tune.flows.ending.final_model import fit_final_model
 from prefect_tune.flows.ending.refitting import can_average_folds
 from prefect_tune.flows.options.values import EnsembleRule
