@@ -325,8 +325,8 @@ class ArtifactStore:
         with self.database.write() as connection:
             if lease:
                 lease.end(connection)
-            store = connection.execute(LOCKED_STORE).one()
             is_costly = entry.cost_seconds >= entry.size_bytes * read_seconds_per_byte(connection)
+            store = connection.execute(LOCKED_STORE).one()
             gone, freed = remove(connection, [entry.key])
             surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
             evicted: list[Publication] | None = [] if is_published else None
