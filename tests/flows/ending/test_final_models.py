@@ -157,7 +157,6 @@ def assert_next_best(place: Place, summary: dict[str, Any], reason: str) -> None
     assert summary["model_trial"]["configuration"]["fit model"]["algorithm"] == "stump"
     assert summary["instead_of"]["trials"] == [best["trial"]]
     assert reason in summary["instead_of"]["reason"]
-    assert len(summary["instead_of"]["failures"]) <= 3
     assert summary["test_loss"] is not None
     model, about = final_model(place.store, "s")
     assert about["trial"] == summary["model_trial"]["trial"]
