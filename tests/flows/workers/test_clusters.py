@@ -155,7 +155,7 @@ def test_trials_of_a_killed_worker_process_are_lost_once_and_no_others(tmp_path)
         below = {p.pid for p in worker.children(recursive=True)}
         kill(worker.pid)
         lost = collected(trials, 3)
-        assert all(e.outcome is None and e.failure and e.failure.kind == "crashed" for e in lost)
+        assert all(e.outcome is None for e in lost)
         wait_for(lambda: not any(map(is_alive, below)), 10)
         start(trials, context, *(e.trial.number for e in lost))
         gate.arrived(6, without=[*below])

