@@ -145,7 +145,7 @@ def test_a_member_that_cannot_be_fitted_is_named_by_its_trial(
     monkeypatch.setattr("prefect_tune.tasks.trial.node.fit_model", broken)
     with pytest.raises(RefitFailed, match=r"trial 5.*not this") as raised:
         fit_member(context, members[1])
-    assert pickle.loads(pickle.dumps(raised.value)).step == "fit model"
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def test_a_store_that_is_lost_is_no_members_fault(context, members, monkeypatch) -> None:

@@ -17,7 +17,7 @@ from processes import environment, is_alive, kill, wait_for
 from studies import context_of
 
 from prefect_tune.flows.tune import tune
-from prefect_tune.flows.workers import external_workers
+from prefect_tune.flows.workers import clusters
 from prefect_tune.flows.workers import pool as module
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.external_workers import WorkerCheck
@@ -94,7 +94,7 @@ def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, qui
 
 
 def test_a_scheduler_without_workers_is_named(external, monkeypatch, tmp_path) -> None:
-    monkeypatch.setattr(external_workers, "_CONNECT_SECONDS", 1)
+    monkeypatch.setattr(clusters, "_WORKER_SECONDS", 1)
     given = {"data": str(write_table(tmp_path)), "target": "target", "trials": 1}
     with pytest.raises(BadInput, match="no scheduler"):
         tune(**given, dask=external.address, store=str(tmp_path / "store"))

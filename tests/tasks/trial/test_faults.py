@@ -1,6 +1,5 @@
 """Faults of disks, databases and buckets: a trial's result is what it is with no cache at all."""
 
-import json
 import logging
 import multiprocessing
 import resource
@@ -18,6 +17,7 @@ from uuid import uuid4
 import pytest
 from services import Postgres
 from services.faulty_bucket import FaultyProxy, faulty_bucket
+from sqlalchemy import update
 from studies import context_of, draw, evaluate, outcome, store_of
 
 from prefect_tune.optimizers import Evaluation
@@ -25,6 +25,7 @@ from prefect_tune.storage import artifacts, records
 from prefect_tune.storage.artifacts import MemoryTier, StoreAddress
 from prefect_tune.storage.database import BUSY_SECONDS
 from prefect_tune.storage.inspection import verify
+from prefect_tune.storage.schema import store_table
 from prefect_tune.storage.waiting import OUTAGE_VARIABLE, DiskFull, StoreLost
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.evaluate import run_trial
@@ -241,11 +242,11 @@ def test_a_store_that_refuses_for_good_is_not_waited_for(tmp_path) -> None:
     context = context_of(tmp_path)
     query = draw(context, 3)
     store = store_of(context)
-    claim = Path(store.files.path("store.json"))
-    claim.write_text(json.dumps({**json.loads(claim.read_text()), "format": 99}))
+    with store.database.write() as connection:
+        connection.execute(update(store_table).values(schema=99))
     store.close()
     open_store.cache_clear()
-    assert "has format 99" in run_trial(context, query.to_json()).lost
+    assert "newer version" in run_trial(context, query.to_json()).lost
     open_store.cache_clear()
 
 
