@@ -30,7 +30,9 @@ def works(client):
 
 def state():
     log = logging.getLogger("distributed")
-    return repr([dask.config.config, log.level, [h.level for h in log.handlers], sys.path])
+    # Dask leaves folders of clusters there that another cluster outlived.
+    path = [entry for entry in sys.path if "dask-scratch-space/" not in entry]
+    return repr([dask.config.config, log.level, [h.level for h in log.handlers], path])
 
 def ports():
     return {c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"}
