@@ -1,5 +1,6 @@
-"""The page of a study's flow run in Prefect: the lines of `show`, and the share that is done."""
+"""What Prefect shows of a study: the page of its flow run, and events for automations."""
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +10,14 @@ from hashlib import sha256
 from textwrap import wrap
 from threading import Thread
 from time import monotonic
+from typing import Any, Literal
 from uuid import UUID
 
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.events import emit_event
 from prefect.runtime import deployment, flow_run
+from prefect.settings import get_current_settings
 
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_lines import study_lines
@@ -23,6 +27,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.wording.markdown import block, escaped
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
+from prefect_tune.storage.masking import masked_values
 
 _LEAST_SECONDS = 5.0
 """Shortest interval between updates."""
@@ -31,6 +36,9 @@ _SHARE = 0.01
 _LAST_SECONDS, _CUT_SECONDS, _AWAY_SECONDS = 10.0, 2.0, 1.0
 """Longest wait for the last update: after an end, an interrupt, and an update that failed."""
 _DIGEST = 6
+_LONGEST = 2_000
+"""Maximum characters of a text in the payload of an event."""
+_LOGGER = logging.getLogger(__name__)
 _WIDTH = 84
 """Characters in a line of a code block, which Prefect's page does not wrap."""
 
@@ -193,3 +201,25 @@ def summary(view: StudyView) -> str:
     return "\n".join(
         [f"## {title}", "", *block(lines, "text"), "", "### Next", "", *block(commands, "sh")]
     )
+
+
+def send_event(kind: Literal["study", "series"], name: str, event: str, **payload: Any) -> None:
+    """Send an event on a study or a series; without a server, or on an error, send nothing.
+
+    An event is sent in the background and may be lost with the server. Prefect adds the flow run,
+    its deployment and its tags as related resources.
+    """
+    if get_current_settings().api.url is None:  # Prefect would start a server for the event
+        return
+    resource = {
+        "prefect.resource.id": f"prefect-tune.{kind}.{name}",
+        "prefect.resource.name": name,
+    }
+    shown = {
+        field: value[:_LONGEST] if isinstance(value, str) else value
+        for field, value in masked_values({kind: name, **payload}).items()
+    }
+    try:
+        emit_event(f"prefect-tune.{event}", resource, payload=shown)
+    except Exception as error:  # a study does not depend on what Prefect shows
+        _LOGGER.warning(f"event prefect-tune.{event} was not sent: {error}")

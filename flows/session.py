@@ -14,10 +14,9 @@ from prefect.settings import get_current_settings
 
 from prefect_tune.flows.ending.final_model import ending_seconds, fit_final_model
 from prefect_tune.flows.ending.reevaluation import recheck_finalists
-from prefect_tune.flows.flow_run_page import shown_on_page
+from prefect_tune.flows.flow_run_page import send_event, shown_on_page
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch, progress_of
 from prefect_tune.flows.series.next_study import SeriesStudy

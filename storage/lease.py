@@ -135,7 +135,7 @@ class LeaseBook:
 
     def _renew(self) -> None:
         if self._database.is_of_one_machine:
-            self._database.close()  # or SQLite would go on with a file that was moved away
+            self._database.close()  # else SQLite keeps using a file that was moved away
         # One at a time: holding a row while waiting for another could deadlock.
         for name in self._held.copy():
             with self._database.write() as connection:

@@ -1,8 +1,8 @@
 """Opening of a store: its folder, its database, and the claim that ties them together.
 
-The tables of a new database are created with the claim, and those of an older one are upgraded. To
-change the tables, change them in `storage.schema`, raise `SCHEMA` there to N, and add a function to
-`_UPGRADES` that makes schema N from N - 1 with Alembic's operations:
+The tables of a new database are created with the claim, and the tables of an older database are
+upgraded. To change the tables, change them in `storage.schema`, raise `SCHEMA` there to N, and add
+a function to `_UPGRADES` that makes schema N from N - 1 with Alembic's operations:
 
     def _to_n(op: "Operations") -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))

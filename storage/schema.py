@@ -22,7 +22,7 @@ from sqlalchemy import (
 SCHEMA = 8
 """Number of the schema, in the row of the store. A newer version writes a higher number."""
 FIRST_SCHEMA = 8
-"""Oldest schema that is upgraded; earlier ones were those of development."""
+"""Oldest schema that is upgraded; development versions had earlier schemas."""
 
 metadata = MetaData()
 

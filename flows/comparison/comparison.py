@@ -89,7 +89,7 @@ def _entrant(label: str) -> Entrant:
 
 @dataclass(frozen=True)
 class Replicate:
-    """The study of one method in one repeat; `parameters` are those of its flow `tune`."""
+    """The study of one method in one repeat, and the `parameters` of its flow `tune`."""
 
     entrant: Entrant
     repeat: int

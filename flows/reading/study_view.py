@@ -78,7 +78,7 @@ class SeriesPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyView(ModelFacts):
-    """A study with its model, for people and programs; the fields are those of `show --json`.
+    """A study with its model, with the fields of `show --json`.
 
     Attributes:
         data: The data, as given.

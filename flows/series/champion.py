@@ -4,10 +4,10 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+from prefect_tune.flows.flow_run_page import send_event
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.options.store_location import existing_store
 from prefect_tune.flows.running.event_loop import loop_safe_flow
-from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.series.held import HeldSeries
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore

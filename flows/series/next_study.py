@@ -16,10 +16,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 from sqlalchemy.engine import Connection
 
+from prefect_tune.flows.flow_run_page import send_event
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.running.prefect_events import send_event
 from prefect_tune.flows.series.held import HeldSeries
 from prefect_tune.flows.series.question import Question, changes_between, check_needs, comparable
 from prefect_tune.flows.series.view import change_texts

@@ -27,8 +27,8 @@ from source_tree import ROOT
 from user_spaces import PRELUDE
 
 import prefect_tune.deployments
-from prefect_tune.flows.running import prefect_events
-from prefect_tune.flows.running.prefect_events import send_event
+from prefect_tune.flows import flow_run_page
+from prefect_tune.flows.flow_run_page import send_event
 from prefect_tune.storage.series import Changes
 
 FAILING = f"""{PRELUDE}
@@ -165,7 +165,7 @@ def sent(monkeypatch) -> list[tuple[str, dict[str, str], dict[str, Any]]]:
     def emit(event: str, resource: dict[str, str], payload: dict[str, Any]) -> None:
         sent.append((event, resource, payload))
 
-    monkeypatch.setattr(prefect_events, "emit_event", emit)
+    monkeypatch.setattr(flow_run_page, "emit_event", emit)
     return sent
 
 
@@ -191,7 +191,7 @@ def test_an_event_that_cannot_be_sent_fails_nothing(monkeypatch, server, caplog)
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("no")
 
-    monkeypatch.setattr(prefect_events, "emit_event", refuse)
+    monkeypatch.setattr(flow_run_page, "emit_event", refuse)
     send_event("series", "s", "champion-changed", **CHAMPION)
     assert "champion-changed" in caplog.text
 

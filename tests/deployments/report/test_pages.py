@@ -131,7 +131,7 @@ def test_all_next_commands_name_a_store_other_than_the_default(name, state) -> N
     assert all(command.endswith(" --store 's3://b/my store'") for command in commands)
 
 
-def test_a_study_with_an_obstacle_says_so_and_has_no_command_that_extends_it() -> None:
+def test_the_page_names_an_obstacle_to_a_longer_study_and_offers_no_command() -> None:
     report = full()
     report = replace(report, reproduction=replace(report.reproduction, obstacle="uses units=raw"))
     assert {command.split()[1] for command in commands_of(report)}.isdisjoint({"run", "retry"})
@@ -154,7 +154,7 @@ def test_problems_of_a_study_come_first() -> None:
     assert 'class="alert"' in page_html(study_page(replace(full(), summary=useless)))
 
 
-def test_without_an_importance_the_reason_stands_there() -> None:
+def test_a_reason_replaces_an_importance_that_cannot_be_estimated() -> None:
     unknown = replace(full().importance, effects=(), r2=0.05, reason="a forest cannot")
     section = sections_of(replace(full(), importance=unknown))["importance"]
     assert "a forest cannot" in section.note
@@ -244,7 +244,7 @@ def test_the_bound_of_a_quantity_is_drawn() -> None:
     assert {row[-1] for row in table.rows} == {"within the bound"}
 
 
-def test_a_comparison_has_its_ranking_curves_and_pairs() -> None:
+def test_the_page_of_a_comparison_has_ranking_curves_and_pairs() -> None:
     tests = {"a": [3.0, 1.0], "b": [2.5, 2.5], "c": [9.0, 8.0]}
     curves = curves_of(
         replicate(method, repeat, [9.0, loss], loss)

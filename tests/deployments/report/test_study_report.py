@@ -99,7 +99,7 @@ def reported(tmp_path):
     return report
 
 
-def test_partial_evaluations_of_a_configuration_are_one_use_of_its_algorithms(reported) -> None:
+def test_partial_evaluations_count_as_one_use_of_an_algorithm(reported) -> None:
     report = reported(ended(0, 20.0, seed=1, **PART), ended(1, 18.0, seed=1), broken(2, "no"))
     uses = report.algorithms.groupby("step")["configurations"].sum()
     assert set(uses) == {2}
@@ -115,7 +115,7 @@ def test_a_configuration_that_failed_and_then_ran_has_not_failed(reported) -> No
     assert report.paths["failed"].tolist() == [0]
 
 
-def test_steps_are_added_up_in_the_order_in_which_they_run(reported) -> None:
+def test_seconds_of_steps_are_summed_in_pipeline_order(reported) -> None:
     steps = [step("impute", 2.0), step("fit model", 4.0, hit=True)]
     report = reported(
         ended(0, 1.0, steps=tuple(steps)),
@@ -129,7 +129,7 @@ def test_steps_are_added_up_in_the_order_in_which_they_run(reported) -> None:
     assert (model["served"], model["saved_seconds"], model["load_seconds"]) == (1, 3.75, 0.5)
 
 
-def test_cache_savings_are_the_same_wherever_they_are_shown(tmp_path) -> None:
+def test_show_report_and_progress_have_equal_cache_savings(tmp_path) -> None:
     served = step("impute", 3.0, hit=True)
     trials = [
         ended(0, 1.0, steps=(step("impute"), step("fit model"))),
@@ -145,7 +145,7 @@ def test_cache_savings_are_the_same_wherever_they_are_shown(tmp_path) -> None:
     assert summed["misses"] == steps["made"].sum() == 4
 
 
-def test_failures_with_other_numbers_are_of_one_reason(reported) -> None:
+def test_messages_that_differ_in_numbers_are_grouped(reported) -> None:
     groups = reported(
         broken(0, "column 3 is empty", step="encode", traceback="first"),
         broken(1, "took more than 15 s", kind="timeout"),
@@ -171,7 +171,7 @@ def test_long_messages_keep_their_beginning_and_tracebacks_their_end(reported) -
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))
-def test_the_front_is_what_nothing_beats_in_one_without_losing_in_the_other(pairs) -> None:
+def test_the_trade_off_has_the_undominated_trials(pairs) -> None:
     measured = [{"latency_us": float(value)} for _, value in pairs]
     trials = [
         ended(n, float(loss), seed=0, constraints=of)
@@ -198,7 +198,7 @@ def trained(number: int, seed: int, epochs: int | None, losses: list[float]) -> 
     return Trial(number, query(seed, epochs=epochs)).started().ended(evaluation)
 
 
-def test_the_partial_trainings_of_a_configuration_are_one_curve(reported) -> None:
+def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) -> None:
     report = reported(
         trained(0, 1, 2, [9.0, 8.0]),
         trained(1, 2, 2, [7.0, 7.5]),
@@ -242,13 +242,13 @@ def losses_of(reported, monkeypatch):
     return losses
 
 
-def test_a_configuration_that_a_race_ended_counts_by_its_first_fold(losses_of) -> None:
+def test_importance_uses_the_first_fold_of_a_raced_configuration(losses_of) -> None:
     full = ended(0, 20.0, fold_losses=(18.0, 20.0, 22.0))
     part = ended(1, 30.0, fidelity={"folds": 1}, fold_losses=(30.0,))
     assert losses_of(full, part) == [20.0, 32.0]  # the first fold is the easier one
 
 
-def test_each_configuration_counts_once_by_most_of_its_folds(losses_of) -> None:
+def test_importance_uses_the_trial_with_the_most_folds(losses_of) -> None:
     first = ended(0, 18.0, seed=4, fidelity={"folds": 1}, fold_losses=(18.0,))
     whole = ended(1, 20.0, seed=4, fold_losses=(18.0, 20.0, 22.0))
     other = ended(2, 20.0, seed=5, fold_losses=(14.0, 20.0, 26.0))
@@ -262,18 +262,18 @@ def test_losses_of_few_rows_or_epochs_do_not_count(losses_of) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "reason"),
     [
         ({"space_digest": "other"}, "differs in this version"),
         ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),
     ],
 )
-def test_an_unavailable_space_is_reported_with_the_reason(reported, changed, said) -> None:
+def test_an_unavailable_space_is_reported_with_the_reason(reported, changed, reason) -> None:
     plan = replace(PLAN, problem=replace(PLAN.problem, **changed))
-    assert said in reported(ended(0, 1.0), plan=plan).importance.reason
+    assert reason in reported(ended(0, 1.0), plan=plan).importance.reason
 
 
-def test_trials_stand_in_the_order_in_which_they_ended(reported) -> None:
+def test_the_progress_table_is_ordered_by_the_end_of_trials(reported) -> None:
     a, b, c = ended(0, 5.0), ended(1, 7.0, fidelity={"folds": 1}), broken(2, "no")
     report = reported((b, 1.0, 1), (a, 2.5, 0), (c, 4.0, 0))
     progress = report.progress

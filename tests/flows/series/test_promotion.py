@@ -20,10 +20,10 @@ from prefect_api import artifacts, flow_runs
 from processes import environment
 
 from prefect_tune import load_champion
+from prefect_tune.flows import flow_run_page
 from prefect_tune.flows.reading.lookup import champion_of, find_series
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.predict import predict
-from prefect_tune.flows.running import prefect_events
 from prefect_tune.flows.series.champion import promote, promote_study, roll_back
 from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
 from prefect_tune.flows.tune import tune
@@ -90,13 +90,13 @@ class Nights:
 def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """Names and payloads of the events that go to Prefect."""
     sent: list[tuple[str, dict[str, Any]]] = []
-    emit = prefect_events.emit_event
+    emit = flow_run_page.emit_event
 
     def noted(event: str, resource: Any, payload: dict[str, Any]) -> Any:
         sent.append((event, payload))
         return emit(event, resource, payload=payload)
 
-    monkeypatch.setattr(prefect_events, "emit_event", noted)
+    monkeypatch.setattr(flow_run_page, "emit_event", noted)
     return sent
 
 

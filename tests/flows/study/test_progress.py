@@ -16,14 +16,14 @@ PROGRESS = Progress(
 
 
 @pytest.mark.parametrize(
-    ("counts", "said"),
+    ("counts", "line"),
     [
         ({"n_trials": 2, "n_failed": 1, "n_stopped": 1}, "no trial has run in full yet"),
         ({"n_trials": 3, "n_failed": 1, "n_stopped": 1}, "no trial meets the constraints yet"),
     ],
 )
-def test_the_reason_for_no_leading_trial_is_shown(counts, said) -> None:
-    assert replace(PROGRESS, **counts).best_line() == said
+def test_the_reason_for_no_leading_trial_is_shown(counts, line) -> None:
+    assert replace(PROGRESS, **counts).best_line() == line
 
 
 def test_what_leads_as_before_is_no_new_point() -> None:
