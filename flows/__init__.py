@@ -4,7 +4,7 @@
 - `compare`: the flow compare
 - `session`: one session of a study in a flow run
 - `search`: the loop over the trials of a study
-- `flow_run_page`: what Prefect shows of a study
+- `flow_run_page`: Prefect's view of a study
 - `options`: the parameters of the flows
 - `starting`: turns parameters into a study
 - `running`: signals, event loops and Prefect around a running flow

@@ -1,4 +1,4 @@
-"""What Prefect shows of a study: the page of its flow run, and events for automations."""
+"""Prefect's view of a study: the page of its flow run, and events for automations."""
 
 import logging
 import re
