@@ -1,5 +1,6 @@
 """Rows are read as the study learned its columns, each by itself, in whatever form they come."""
 
+from dataclasses import replace
 from datetime import date, time
 from decimal import Decimal
 from itertools import pairwise
@@ -290,7 +291,7 @@ def test_the_reader_is_stored_with_the_data_set_and_is_part_of_its_digest(tmp_pa
     ]
     X, reader = dataset.X, dataset.row_reader
     other = RowReader([*reader.columns[:-1], LearnedColumn("note", "text", n_words=16)])
-    assert dataset.digest() != type(dataset)(**{**vars(dataset), "reader": other}).digest()
+    assert dataset.digest() != replace(dataset, reader=other).digest()
     pd.testing.assert_frame_equal(reader.transform(X), X)  # features are read as they are
     store.close()
 

@@ -273,6 +273,6 @@ def test_records_that_cannot_be_deleted_are_left_to_a_sweep(tmp_path, caplog) ->
         with caplog.at_level(logging.WARNING):
             store.records.put("a", {"label": [2]}, "s")
             assert store.records.release("s", ["b"]) == ["b"]
-        assert len([m for m in caplog.messages if "could not be deleted" in m]) == 1
+        assert len({m for m in caplog.messages if "could not be deleted" in m}) == 1
         assert store.records.get("a") == {"label": [2]}
         assert len(store.index.journal.under_way()) == 2
