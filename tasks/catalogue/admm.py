@@ -1,158 +1,135 @@
-"""Steps and models of ADMM's two spaces (Tables A2 and A3) that differ from FLASH's.
+"""ADMM's two spaces (Tables A2 and A3): steps and models that differ from FLASH's.
 
 Ranges are auto-sklearn's, the source that the paper names. Options that scikit-learn has dropped
 are replaced to match the table's counts: gradient boosting's `criterion` by `init`, logistic
 regression's `penalty` by an `l1_ratio` of 0 or 1.
 """
 
-from dataclasses import replace
+from typing import Any
 
-from ConfigSpace import (
-    Categorical,
-    ConfigurationSpace,
-    EqualsCondition,
-    Float,
-    InCondition,
-    Integer,
-)
-from ConfigSpace.hyperparameters import UniformFloatHyperparameter, UniformIntegerHyperparameter
+from ConfigSpace import Constant
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-from prefect_tune.tasks.catalogue import classification, preprocessing
-from prefect_tune.tasks.catalogue import preparation as rescaling
-from prefect_tune.tasks.catalogue.shared_spaces import (
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.tasks.catalogue.flash import CLASSIFY as FLASH_MODELS
+from prefect_tune.tasks.catalogue.flash import PREPROCESS
+from prefect_tune.tasks.catalogue.notation import (
     GAMMA,
     KERNEL_GROWTH,
+    OWN,
     C,
-    fast_ica_space,
-    forest_space,
-    ranges,
+    Group,
+    boosted_trees,
+    choice,
+    chosen,
+    criterion,
+    declare,
+    fast_ica,
+    forest,
+    linear,
+    log_real,
+    log_whole,
+    only_if,
+    real,
+    splits,
+    tol,
+    trees,
+    whole,
+)
+from prefect_tune.tasks.catalogue.preparation import (
+    BINARIZE,
+    DISCRETIZE,
+    ENCODE,
+    MINMAX,
+    NONE,
+    NORMALIZE,
+    QUANTILES,
+    ROBUST,
+    STANDARDIZE,
 )
 
-_ESTIMATORS = "prefect_tune.tasks.catalogue.estimators"
+_WEIGHTED = Flags(weights="class_weight", stochastic=True)
+_ROWS_WEIGHTED = Flags(weights="sample_weight", stochastic=True)
+_MAKES_DENSE = Flags(output="dense", stochastic=True)
+_OF_DENSE = Flags(accepts_sparse=False, output="dense", stochastic=True)
 
 
-def _forest(*, bootstrap: bool) -> ConfigurationSpace:
-    return forest_space(
-        Float("max_features", (0.0, 1.0), default=0.5),
-        Integer("n_estimators", (50, 500), default=100),
-        bootstrap=bootstrap,
+def _forest(estimator: str, *, bootstrap: bool) -> Algorithm:
+    return trees(
+        estimator,
+        real(max_features=(0.0, 1.0, 0.5)),
+        whole(n_estimators=(50, 500, 100)),
+        criterion(),
+        forest(bootstrap=bootstrap),
+        fixed={"n_jobs": 1},
+        threads="n_jobs",
+        transforms={"max_features": "power_of_p"},
+        flags=_WEIGHTED,
     )
 
 
-_GRADIENT_BOOSTING = Algorithm(
-    id="gradient_boosting",
-    estimator="sklearn.ensemble.GradientBoostingClassifier",
-    hyperparameters=ranges(
-        Float("learning_rate", (0.01, 1.0), default=0.1, log=True),
-        Float("subsample", (0.01, 1.0), default=1.0),
-        Float("max_features", (0.1, 1.0), default=1.0),
-        Integer("n_estimators", (50, 500), default=100),
-        Integer("max_depth", (1, 10), default=3),
-        Integer("min_samples_split", (2, 20), default=2),
-        Integer("min_samples_leaf", (1, 20), default=1),
-        Categorical("loss", ["log_loss", "exponential"], default="log_loss"),
-        Categorical("init", ["none", "zero"], default="none"),
-    ),
-    transforms={"init": "word", "loss": "two_class_loss"},
-    flags=Flags(weights="sample_weight", stochastic=True),
-    kind="boosted_trees",
-)
-_RANDOM_FOREST = Algorithm(
-    id="random_forest",
-    estimator="sklearn.ensemble.RandomForestClassifier",
-    hyperparameters=_forest(bootstrap=True),
-    fixed={"n_jobs": 1},
-    threads="n_jobs",
-    transforms={"max_features": "power_of_p"},
-    flags=Flags(weights="class_weight", stochastic=True),
-    kind="trees",
-)
-_EXTRA_TREES = replace(
-    _RANDOM_FOREST,
-    id="extra_trees",
-    estimator="sklearn.ensemble.ExtraTreesClassifier",
-    hyperparameters=_forest(bootstrap=False),
-)
 CLASSIFY = Step(
     "fit model",
     (
-        classification.GAUSSIAN_NB,
-        classification.QUADRATIC_DISCRIMINANT,
-        _GRADIENT_BOOSTING,
-        classification.K_NEAREST,
-        _RANDOM_FOREST,
-        _EXTRA_TREES,
+        *chosen(FLASH_MODELS, "gaussian_nb", "quadratic_discriminant"),
+        boosted_trees(
+            "sklearn.ensemble.GradientBoostingClassifier",
+            log_real(learning_rate=(0.01, 1.0, 0.1)),
+            real(subsample=(0.01, 1.0, 1.0), max_features=(0.1, 1.0, 1.0)),
+            whole(n_estimators=(50, 500, 100), max_depth=(1, 10, 3)),
+            splits(),
+            choice(loss=["log_loss", "exponential"], init=["none", "zero"]),
+            transforms={"init": "word", "loss": "two_class_loss"},
+            flags=_ROWS_WEIGHTED,
+        ),
+        *chosen(FLASH_MODELS, "k_nearest"),
+        _forest("sklearn.ensemble.RandomForestClassifier", bootstrap=True),
+        _forest("sklearn.ensemble.ExtraTreesClassifier", bootstrap=False),
     ),
 )
 CLASSIFY_LARGE = Step(
     "fit model",
     (
         *CLASSIFY.algorithms,
-        Algorithm(
-            id="ada_boost",
-            estimator=f"{_ESTIMATORS}.ada_boost_classifier",
-            hyperparameters=ranges(
-                Float("learning_rate", (0.01, 2.0), default=0.1, log=True),
-                Integer("n_estimators", (50, 500), default=50),
-                Integer("max_depth", (1, 10), default=1),
-            ),
-            flags=Flags(weights="sample_weight", stochastic=True),
-            kind="boosted_trees",
+        boosted_trees(
+            f"{OWN}.ada_boost_classifier",
+            log_real(learning_rate=(0.01, 2.0, 0.1)),
+            whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
+            flags=_ROWS_WEIGHTED,
         ),
-        Algorithm(
-            id="decision_tree",
-            estimator="sklearn.tree.DecisionTreeClassifier",
-            hyperparameters=ranges(
-                Float("max_depth", (0.0, 2.0), default=0.5),
-                Float("max_features", (0.1, 1.0), default=1.0),
-                Float("min_weight_fraction_leaf", (0.0, 0.1), default=0.0),
-                Categorical("criterion", ["gini", "entropy"], default="gini"),
-                Integer("min_samples_split", (2, 20), default=2),
-                Integer("min_samples_leaf", (1, 20), default=1),
-            ),
+        trees(
+            "sklearn.tree.DecisionTreeClassifier",
+            real(max_depth=(0.0, 2.0, 0.5), max_features=(0.1, 1.0, 1.0)),
+            real(min_weight_fraction_leaf=(0.0, 0.1, 0.0)),
+            criterion(),
+            splits(),
             transforms={"max_depth": "depth_factor"},
-            flags=Flags(weights="class_weight", stochastic=True),
-            kind="trees",
+            flags=_WEIGHTED,
         ),
-        Algorithm(
-            id="gaussian_process",
-            estimator=f"{_ESTIMATORS}.gaussian_process",
-            memory="kernel_matrix",
+        declare(
+            f"{OWN}.gaussian_process",
+            choice(kernel=["RBF", "Matern52"]),
+            log_whole(max_iter_predict=(20, 200, 100)),
             growth=KERNEL_GROWTH,
-            hyperparameters=ranges(
-                Categorical("kernel", ["RBF", "Matern52"], default="RBF"),
-                Integer("max_iter_predict", (20, 200), default=100, log=True),
-            ),
             flags=Flags(accepts_sparse=False, stochastic=True),
         ),
-        Algorithm(
-            id="logistic_regression",
-            estimator=f"{_ESTIMATORS}.logistic_regression",
-            hyperparameters=ranges(
-                Float("C", C, default=1.0, log=True),
-                Float("tol", (1e-5, 0.1), default=1e-4, log=True),
-                Categorical("penalty", ["l2", "l1"], default="l2"),
-                Categorical("fit_intercept", [True, False], default=True),
-                Categorical("class_weight", ["none", "balanced"], default="none"),
-            ),
+        linear(
+            f"{OWN}.logistic_regression",
+            log_real(C=C),
+            tol(),
+            choice(penalty=["l2", "l1"], fit_intercept=[True, False]),
+            choice(class_weight=["none", "balanced"]),
             fixed={"max_iter": 500},
             transforms={"class_weight": "word"},
-            flags=Flags(weights="class_weight", stochastic=True),
-            kind="linear",
+            flags=_WEIGHTED,
         ),
-        Algorithm(
-            id="mlp",
-            estimator=f"{_ESTIMATORS}.mlp",
-            hyperparameters=ranges(
-                Float("alpha", (1e-7, 0.1), default=1e-4, log=True),
-                Float("learning_rate_init", (1e-4, 0.5), default=1e-3, log=True),
-                Integer("hidden_layers", (1, 3), default=1),
-                Integer("nodes_per_layer", (16, 264), default=32, log=True),
-                Categorical("activation", ["tanh", "relu"], default="relu"),
-                Categorical("early_stopping", [True, False], default=True),
-                Integer("batch_size", (32, 256), default=200, log=True),
-            ),
+        declare(
+            f"{OWN}.mlp",
+            log_real(alpha=(1e-7, 0.1, 1e-4), learning_rate_init=(1e-4, 0.5, 1e-3)),
+            whole(hidden_layers=(1, 3, 1)),
+            log_whole(nodes_per_layer=(16, 264, 32), batch_size=(32, 256, 200)),
+            choice(activation=["tanh", "relu"], default="relu"),
+            choice(early_stopping=[True, False]),
             fixed={"max_iter": 512},
             transforms={"batch_size": "clip_n"},
             flags=Flags(stochastic=True),
@@ -161,184 +138,123 @@ CLASSIFY_LARGE = Step(
 )
 
 
-def _kernel_space(
-    n_components: UniformIntegerHyperparameter,
-    gamma: UniformFloatHyperparameter,
-    *,
-    with_sigmoid_gamma: bool,
-) -> ConfigurationSpace:
-    kernel = Categorical("kernel", ["poly", "rbf", "sigmoid", "cosine"], default="rbf")
-    coef0 = Float("coef0", (-1.0, 1.0), default=0.0)
-    degree = Integer("degree", (2, 5), default=3)
-    space = ranges(kernel, n_components, gamma, coef0, degree)
-    with_gamma = ["poly", "rbf", "sigmoid"] if with_sigmoid_gamma else ["poly", "rbf"]
-    space.add(InCondition(gamma, kernel, with_gamma))
-    space.add(InCondition(coef0, kernel, ["poly", "sigmoid"]))
-    space.add(EqualsCondition(degree, kernel, "poly"))
-    return space
+def _kernels(default_gamma: float, with_gamma: list[str]) -> Group:
+    kernel = choice(kernel=["poly", "rbf", "sigmoid", "cosine"], default="rbf")
+    return [
+        *kernel,
+        *only_if(kernel, with_gamma, log_real(gamma=(*GAMMA, default_gamma))),
+        *only_if(kernel, ["poly", "sigmoid"], real(coef0=(-1.0, 1.0, 0.0))),
+        *only_if(kernel, "poly", whole(degree=(2, 5, 3))),
+    ]
 
 
-def _kernel_pca_space() -> ConfigurationSpace:
-    space = _kernel_space(
-        Integer("n_components", (10, 2000), default=100),
-        Float("gamma", GAMMA, default=0.01, log=True),
-        with_sigmoid_gamma=False,
-    )
-    space.add(Categorical("remove_zero_eig", [False, True], default=False))
-    return space
+def _decomposition(estimator: str, *groups: Group, limit: str = "clip_p", **more: Any) -> Algorithm:
+    components = whole(n_components=(10, 256, 128))
+    rules = {"n_components": limit}
+    return declare(estimator, components, *groups, transforms=rules, **more)
 
 
-def _components() -> UniformIntegerHyperparameter:
-    return Integer("n_components", (10, 256), default=128)
+def _selection(name: str, mode: int) -> Algorithm:
+    alpha = real(alpha=(0.01, 0.5, 0.1))
+    return declare(f"{OWN}.select_by_p_value", alpha, name=name, fixed={"mode": mode})
 
 
 IMPUTE = Step(
     "impute",
     (
-        Algorithm(
-            id="simple",
-            estimator="prefect_tune.tasks.catalogue.preparation.make_imputer",
-            hyperparameters=ranges(
-                Categorical("strategy", ["mean", "median", "most_frequent"], default="mean")
-            ),
+        declare(
+            "prefect_tune.tasks.catalogue.preparation.make_imputer",
+            choice(strategy=["mean", "median", "most_frequent"]),
+            name="simple",
         ),
     ),
 )
-SCALE = Step(
-    "scale",
-    (
-        rescaling.NONE,
-        rescaling.NORMALIZE,
-        rescaling.QUANTILES,
-        rescaling.MINMAX,
-        rescaling.STANDARDIZE,
-        rescaling.ROBUST,
-    ),
-)
-SCALE_LARGE = Step("scale", (*SCALE.algorithms, rescaling.BINARIZE, rescaling.DISCRETIZE))
-TRANSFORM = Step("transform", (preprocessing.NONE, preprocessing.PCA, preprocessing.POLYNOMIAL))
+SCALE = Step("scale", (NONE, NORMALIZE, QUANTILES, MINMAX, STANDARDIZE, ROBUST))
+SCALE_LARGE = Step("scale", (*SCALE.algorithms, BINARIZE, DISCRETIZE))
+TRANSFORM = Step("transform", chosen(PREPROCESS, "none", "pca", "polynomial"))
 TRANSFORM_LARGE = Step(
     "transform",
     (
-        preprocessing.NONE,
-        Algorithm(
-            id="sparse_projection",
-            estimator="sklearn.random_projection.SparseRandomProjection",
-            hyperparameters=ranges(
-                _components(), Float("density", (0.001, 1.0), default=0.1, log=True)
-            ),
+        NONE,
+        _decomposition(
+            "sklearn.random_projection.SparseRandomProjection",
+            log_real(density=(0.001, 1.0, 0.1)),
+            name="sparse_projection",
             fixed={"dense_output": True},
-            transforms={"n_components": "clip_p"},
-            flags=Flags(output="dense", stochastic=True),
+            flags=_MAKES_DENSE,
         ),
-        Algorithm(
-            id="gaussian_projection",
-            estimator="sklearn.random_projection.GaussianRandomProjection",
-            hyperparameters=ranges(_components()),
-            transforms={"n_components": "clip_p"},
-            flags=Flags(output="dense", stochastic=True),
+        _decomposition(
+            "sklearn.random_projection.GaussianRandomProjection",
+            name="gaussian_projection",
+            flags=_MAKES_DENSE,
         ),
-        Algorithm(
-            id="kitchen_sinks",
-            estimator="sklearn.kernel_approximation.RBFSampler",
-            memory="random_features",
+        declare(
+            "sklearn.kernel_approximation.RBFSampler",
+            log_real(gamma=(*GAMMA, 1.0)),
+            log_whole(n_components=(50, 10000, 100)),
+            name="kitchen_sinks",
             growth={"n_components": 1.0},
-            hyperparameters=ranges(
-                Float("gamma", GAMMA, default=1.0, log=True),
-                Integer("n_components", (50, 10000), default=100, log=True),
-            ),
-            flags=Flags(output="dense", stochastic=True),
+            flags=_MAKES_DENSE,
         ),
-        Algorithm(
-            id="nystroem",
-            estimator="sklearn.kernel_approximation.Nystroem",
-            memory="nystroem",
+        declare(
+            "sklearn.kernel_approximation.Nystroem",
+            log_whole(n_components=(50, 10000, 100)),
+            _kernels(0.1, ["poly", "rbf", "sigmoid"]),
             growth={"n_components": 1.0},
-            hyperparameters=_kernel_space(
-                Integer("n_components", (50, 10000), default=100, log=True),
-                Float("gamma", GAMMA, default=0.1, log=True),
-                with_sigmoid_gamma=True,
-            ),
             transforms={"n_components": "clip_n"},
-            flags=Flags(output="dense", stochastic=True),
+            flags=_MAKES_DENSE,
         ),
-        Algorithm(
-            id="truncated_svd",
-            estimator="sklearn.decomposition.TruncatedSVD",
-            hyperparameters=ranges(
-                _components(),
-                Categorical("algorithm", ["randomized", "arpack"], default="randomized"),
-            ),
-            transforms={"n_components": "clip_below_p"},
-            flags=Flags(output="dense", stochastic=True),
+        _decomposition(
+            "sklearn.decomposition.TruncatedSVD",
+            choice(algorithm=["randomized", "arpack"]),
+            limit="clip_below_p",
+            flags=_MAKES_DENSE,
         ),
-        Algorithm(
-            id="kernel_pca",
-            estimator="sklearn.decomposition.KernelPCA",
-            memory="kernel_matrix",
+        declare(
+            "sklearn.decomposition.KernelPCA",
+            whole(n_components=(10, 2000, 100)),
+            _kernels(0.01, ["poly", "rbf"]),
+            choice(remove_zero_eig=[False, True]),
             growth=KERNEL_GROWTH,
-            hyperparameters=_kernel_pca_space(),
             transforms={"n_components": "clip_n"},
-            flags=Flags(output="dense", stochastic=True),
+            flags=_MAKES_DENSE,
         ),
-        Algorithm(
-            id="fast_ica",
-            estimator="sklearn.decomposition.FastICA",
-            hyperparameters=fast_ica_space(
-                "unit-variance", Integer("max_iter", (100, 1000), default=200, log=True)
-            ),
+        declare(
+            "sklearn.decomposition.FastICA",
+            fast_ica("unit-variance"),
+            log_whole(max_iter=(100, 1000, 200)),
             transforms={"n_components": "clip_min_n_p", "whiten": "word"},
-            flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
+            flags=_OF_DENSE,
         ),
-        Algorithm(
-            id="factor_analysis",
-            estimator="sklearn.decomposition.FactorAnalysis",
-            hyperparameters=ranges(
-                _components(),
-                Categorical("svd_method", ["lapack", "randomized"], default="randomized"),
-                Integer("iterated_power", (1, 10), default=3),
-            ),
-            transforms={"n_components": "clip_p"},
-            flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
+        _decomposition(
+            "sklearn.decomposition.FactorAnalysis",
+            choice(svd_method=["lapack", "randomized"], default="randomized"),
+            whole(iterated_power=(1, 10, 3)),
+            flags=_OF_DENSE,
         ),
-        preprocessing.PCA,
-        preprocessing.POLYNOMIAL,
+        *chosen(PREPROCESS, "pca", "polynomial"),
     ),
 )
-
-
-def _selection(name: str, mode: int) -> Algorithm:
-    return Algorithm(
-        id=f"select_{name}",
-        estimator=f"{_ESTIMATORS}.select_by_p_value",
-        hyperparameters=ranges(Float("alpha", (0.01, 0.5), default=0.1)),
-        fixed={"mode": mode},
-    )
-
-
 SELECT_LARGE = Step(
     "select",
     (
-        preprocessing.NONE,
-        Algorithm(
-            id="select_percentile",
-            estimator=f"{_ESTIMATORS}.select_percentile",
-            hyperparameters=ranges(Integer("percentile", (1, 99), default=50)),
-        ),
-        _selection("fpr", 0),
-        _selection("fdr", 1),
-        _selection("fwe", 2),
-        Algorithm(
-            id="variance_threshold",
-            estimator="sklearn.feature_selection.VarianceThreshold",
-            hyperparameters=ranges(Float("threshold", (0.0, 0.05), default=0.0)),
-        ),
-        Algorithm(
-            id="select_best",
-            estimator="sklearn.feature_selection.SelectKBest",
-            hyperparameters=ConfigurationSpace({"k": 10}),
+        NONE,
+        declare(f"{OWN}.select_percentile", whole(percentile=(1, 99, 50))),
+        _selection("select_fpr", 0),
+        _selection("select_fdr", 1),
+        _selection("select_fwe", 2),
+        declare("sklearn.feature_selection.VarianceThreshold", real(threshold=(0.0, 0.05, 0.0))),
+        declare(
+            "sklearn.feature_selection.SelectKBest",
+            [Constant("k", 10)],
+            name="select_best",
             transforms={"k": "clip_p"},
         ),
     ),
 )
 """The paper announces 7 choices but prints 6; `select_best` with its usual 10 columns is added."""
+
+ADMM = Space("admm", (IMPUTE, ENCODE, SCALE, TRANSFORM, CLASSIFY))
+ADMM_LARGE = Space(
+    "admm_large", (IMPUTE, ENCODE, SCALE_LARGE, TRANSFORM_LARGE, SELECT_LARGE, CLASSIFY_LARGE)
+)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from ConfigSpace import Categorical, ConfigurationSpace, Integer
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
+from prefect_tune.tasks.catalogue.notation import choice, declare, whole
 from prefect_tune.tasks.data.events import positions
 
 if TYPE_CHECKING:
@@ -156,30 +156,16 @@ class ToDense(TransformerMixin, BaseEstimator):
 CONSTRUCT_FEATURES = Step(
     "construct features",
     (
-        Algorithm(
-            id="aggregate",
-            estimator=f"{__name__}.EventAggregation",
-            hyperparameters=ConfigurationSpace(
-                space=[
-                    Integer("min_frequency", (2, 5), default=3),
-                    Categorical(
-                        "aggregation", ["binary", "count", "sum", "average"], default="count"
-                    ),
-                ]
-            ),
+        declare(
+            f"{__name__}.EventAggregation",
+            whole(min_frequency=(2, 5, 3)),
+            choice(aggregation=["binary", "count", "sum", "average"], default="count"),
+            name="aggregate",
             flags=Flags(output="sparse"),
         ),
     ),
 )
 DENSIFY = Step(
     "densify",
-    (
-        Algorithm(id="keep_sparse"),
-        Algorithm(
-            id="to_dense",
-            estimator=f"{__name__}.ToDense",
-            memory="dense_matrix",
-            flags=Flags(output="dense"),
-        ),
-    ),
+    (Algorithm(id="keep_sparse"), declare(f"{__name__}.ToDense", flags=Flags(output="dense"))),
 )

@@ -1,7 +1,9 @@
 """The modern spaces: each model gets only the preparation that can help it.
 
-Boosted trees take a table's gaps and categories as they are. All other models get them imputed and
-encoded, and all but trees get rescaled columns.
+Boosted trees take a table's gaps and categories as they are, and matrices too. All other models get
+them imputed and encoded, and all but trees get rescaled columns. Ranges of the histograms come from
+our own measurements; ranges of the other libraries span AutoGluon's portfolios (package
+autogluon.tabular 1.6, configs/zeroshot).
 
 `portfolios` has configurations that did well on other data, to start a search with, built greedily
 without features of the table as in auto-sklearn 2 (Feurer et al. 2022, section 4).
@@ -12,199 +14,237 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from ConfigSpace import Categorical, ConfigurationSpace, EqualsCondition, Float, Integer
-from ConfigSpace.hyperparameters import Hyperparameter
+from ConfigSpace import Float
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.tasks.catalogue import classification, preprocessing
-from prefect_tune.tasks.catalogue import preparation as rescaling
-from prefect_tune.tasks.catalogue.boosted_trees import (
-    BOOSTED_TREES,
-    BOOSTED_TREES_OF_EVENTS,
-    BOOSTED_TREES_OF_NUMBERS,
-)
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, LEVELS, SCALINGS, WINDOWS
-from prefect_tune.tasks.catalogue.preparation import BALANCE
-from prefect_tune.tasks.catalogue.shared_spaces import KERNEL_GROWTH, ranges
+from prefect_tune.tasks.catalogue.flash import LOGISTIC_REGRESSION, PREPROCESS, percentile_of
+from prefect_tune.tasks.catalogue.notation import (
+    KERNEL_GROWTH,
+    OWN,
+    Group,
+    boosted_trees,
+    choice,
+    criterion,
+    declare,
+    linear,
+    log_real,
+    log_whole,
+    only_if,
+    real,
+    space_of,
+    trees,
+    twin_of,
+    whole,
+)
+from prefect_tune.tasks.catalogue.preparation import BALANCE, MINMAX, NONE, QUANTILES, STANDARDIZE
 
-_OWN = "prefect_tune.tasks.catalogue.estimators"
-_FOREST = Flags(weights="class_weight", stochastic=True)
+_CATALOGUE = "prefect_tune.tasks.catalogue"
+_BOOSTING = f"{_CATALOGUE}.boosting"
+_PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
+_SEEDED = Flags(stochastic=True)
+_FIXED_ROWS = 10_000.0
+"""Fixed cost of a fit of boosted trees in rows, mainly for histograms; between 6,000 and 17,000
+rows were measured on 13 columns and three classes."""
 
 
-def _forest(*more: Hyperparameter, exponent: float) -> ConfigurationSpace:  # type: ignore[type-arg]
-    """Return the hyperparameters of forests; a split considers p^max_features of p columns."""
-    return ranges(
-        Integer("n_estimators", (50, 500), default=200, log=True),
-        Float("max_features", (0.2, 1.0), default=exponent),
-        Integer("min_samples_leaf", (1, 40), default=1, log=True),
-        *more,
+def _boosting(estimator: str, *groups: Group, grows_with: Sequence[str], **more: Any) -> Algorithm:
+    flags = Flags(
+        accepts_sparse=False,
+        weights="sample_weight",
+        stochastic=True,
+        few_categories=estimator.startswith("sklearn"),
+    )
+    return boosted_trees(
+        estimator,
+        *groups,
+        growth={"fixed": _FIXED_ROWS, "classes": 1.0, **dict.fromkeys(grows_with, 1.0)},
+        flags=flags,
+        ignores=("impute", "encode", "rescale", "preprocess"),
+        **more,
     )
 
 
-def _kernel_space(*more: Hyperparameter) -> ConfigurationSpace:  # type: ignore[type-arg]
+_HISTOGRAMS = _boosting(
+    "sklearn.ensemble.HistGradientBoostingClassifier",
+    log_real(learning_rate=(0.01, 1.0, 0.1), l2_regularization=(1e-8, 10.0, 1e-8)),
+    log_whole(max_iter=(16, 512, 100), max_leaf_nodes=(4, 128, 31), min_samples_leaf=(1, 200, 20)),
+    real(max_features=(0.3, 1.0, 1.0)),
+    grows_with=["max_iter"],
+    fixed={"categorical_features": "from_dtype", "early_stopping": False},
+    threads="openmp",
+)
+_LIGHTGBM = _boosting(
+    f"{_BOOSTING}.light_gbm.classifier",
+    log_real(learning_rate=(0.005, 0.3, 0.05)),
+    log_whole(n_estimators=(32, 512, 128), num_leaves=(8, 256, 31), min_child_samples=(2, 60, 20)),
+    real(colsample_bytree=(0.4, 1.0, 0.9)),
+    choice(extra_trees=[False, True]),
+    grows_with=["n_estimators"],
+    name="lightgbm",
+    threads="openmp",
+    requires=("lightgbm",),
+)
+_XGBOOST = _boosting(
+    f"{_BOOSTING}.xg_boost.classifier",
+    log_real(learning_rate=(0.005, 0.3, 0.1), min_child_weight=(0.1, 10.0, 1.0)),
+    log_whole(n_estimators=(32, 512, 128)),
+    whole(max_depth=(3, 10, 6)),
+    real(colsample_bytree=(0.5, 1.0, 1.0)),
+    grows_with=["n_estimators", "max_depth"],
+    name="xgboost",
+    requires=("xgboost",),
+)
+_CATBOOST = _boosting(
+    f"{_BOOSTING}.cat_boost.classifier",
+    log_real(learning_rate=(0.01, 0.3, 0.1), l2_leaf_reg=(1.0, 10.0, 3.0)),
+    log_whole(iterations=(32, 512, 128)),
+    whole(depth=(4, 8, 6)),
+    grows_with=["iterations", "depth"],
+    name="catboost",
+    threads="estimator__thread_count",
+    requires=("catboost",),
+)
+BOOSTED_TREES = (_HISTOGRAMS, _LIGHTGBM, _XGBOOST, _CATBOOST)
+BOOSTED_TREES_OF_NUMBERS = (
+    twin_of(_HISTOGRAMS, "sklearn.ensemble.HistGradientBoostingRegressor"),
+    twin_of(_LIGHTGBM, f"{_BOOSTING}.light_gbm.regressor"),
+    twin_of(_XGBOOST, f"{_BOOSTING}.xg_boost.regressor"),
+    twin_of(_CATBOOST, f"{_BOOSTING}.cat_boost.regressor"),
+)
+BOOSTED_TREES_OF_EVENTS = tuple(
+    replace(a, flags=replace(a.flags, accepts_sparse=bool(a.requires))) for a in BOOSTED_TREES
+)
+"""Algorithms for matrices of events: the libraries accept sparse ones, scikit-learn does not.
+
+The algorithms for tables never see a sparse matrix. Their flags stay unchanged for the sake of
+studies that search the spaces of tables.
+"""
+
+
+def _forest(exponent: float, *more: Group) -> list[Group]:
+    """Return the hyperparameters of forests; a split considers p^max_features of p columns."""
+    return [
+        log_whole(n_estimators=(50, 500, 200), min_samples_leaf=(1, 40, 1)),
+        real(max_features=(0.2, 1.0, exponent)),
+        *more,
+    ]
+
+
+def _kernels() -> Group:
     """Return hyperparameters of support vector machines; gamma is in units of 1 / p."""
-    kernel = Categorical("kernel", ["rbf", "linear"], default="rbf")
+    kernel = choice(kernel=["rbf", "linear"])
     gamma = Float("rbf.gamma", (1e-2, 10.0), default=1.0, log=True)
-    space = ranges(kernel, gamma, Float("C", (1e-2, 1e3), default=1.0, log=True), *more)
-    space.add(EqualsCondition(gamma, kernel, "rbf"))
-    return space
+    return [*kernel, *only_if(kernel, "rbf", [gamma]), *log_real(C=(1e-2, 1e3, 1.0))]
 
 
-RANDOM_FOREST = Algorithm(
-    id="random_forest",
-    estimator="sklearn.ensemble.RandomForestClassifier",
-    hyperparameters=_forest(
-        Categorical("criterion", ["gini", "entropy"], default="gini"), exponent=0.5
-    ),
+RANDOM_FOREST = trees(
+    "sklearn.ensemble.RandomForestClassifier",
+    *_forest(0.5, criterion()),
     fixed={"n_jobs": 1},
     threads="n_jobs",
     transforms={"max_features": "power_of_p"},
     growth={"n_estimators": 1.0},
-    flags=_FOREST,
+    flags=Flags(weights="class_weight", stochastic=True),
     ignores=("rescale",),
-    kind="trees",
 )
-EXTRA_TREES = replace(
-    RANDOM_FOREST, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesClassifier"
-)
-MLP = Algorithm(
-    id="mlp",
-    estimator=f"{_OWN}.mlp_classifier",
-    hyperparameters=ranges(
-        Integer("hidden_layers", (1, 3), default=2),
-        Integer("nodes_per_layer", (16, 256), default=64, log=True),
-        Float("alpha", (1e-7, 1e-1), default=1e-4, log=True),
-        Float("learning_rate_init", (1e-4, 3e-2), default=3e-3, log=True),
-        Categorical("activation", ["relu", "tanh"], default="relu"),
-    ),
+_MLP = declare(
+    f"{OWN}.mlp_classifier",
+    whole(hidden_layers=(1, 3, 2)),
+    log_whole(nodes_per_layer=(16, 256, 64)),
+    log_real(alpha=(1e-7, 1e-1, 1e-4), learning_rate_init=(1e-4, 3e-2, 3e-3)),
+    choice(activation=["relu", "tanh"]),
     fixed={"max_iter": 100, "early_stopping": True},
-    flags=Flags(stochastic=True),
+    flags=_SEEDED,
     ignores=("balance",),
 )
-K_NEAREST = Algorithm(
-    id="k_nearest",
-    estimator="sklearn.neighbors.KNeighborsClassifier",
-    hyperparameters=ranges(
-        Integer("n_neighbors", (1, 100), default=7, log=True),
-        Categorical("weights", ["uniform", "distance"], default="distance"),
-        Categorical("p", [1, 2], default=2),
-    ),
+_K_NEAREST = declare(
+    "sklearn.neighbors.KNeighborsClassifier",
+    log_whole(n_neighbors=(1, 100, 7)),
+    choice(weights=["uniform", "distance"], default="distance"),
+    choice(p=[1, 2], default=2),
+    name="k_nearest",
     transforms={"n_neighbors": "clip_n"},
     growth={"held_out": 1.0},
     ignores=("balance",),
 )
-KERNEL_SVM = Algorithm(
-    id="kernel_svm",
-    estimator="sklearn.svm.SVC",
-    hyperparameters=_kernel_space(),
+_KERNEL_SVM = declare(
+    "sklearn.svm.SVC",
+    _kernels(),
+    name="kernel_svm",
     fixed={"cache_size": 200},
     transforms={"rbf.gamma": "per_column"},
     growth=KERNEL_GROWTH,
     flags=Flags(weights="class_weight"),
 )
+_TREES = ("random_forest", "extra_trees")
 MODELS = (
-    classification.LOGISTIC_REGRESSION,
+    LOGISTIC_REGRESSION,
     RANDOM_FOREST,
-    EXTRA_TREES,
-    MLP,
-    K_NEAREST,
-    KERNEL_SVM,
+    replace(RANDOM_FOREST, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesClassifier"),
+    _MLP,
+    _K_NEAREST,
+    _KERNEL_SVM,
 )
-TREES = frozenset({"random_forest", "extra_trees"})
-
-RANDOM_FOREST_OF_NUMBERS = replace(
-    RANDOM_FOREST,
-    estimator="sklearn.ensemble.RandomForestRegressor",
-    hyperparameters=_forest(exponent=0.8),
-    growth={"n_estimators": 1.0},
-    flags=Flags(stochastic=True),
+_FOREST_OF_NUMBERS = twin_of(
+    RANDOM_FOREST, "sklearn.ensemble.RandomForestRegressor", hyperparameters=space_of(*_forest(0.8))
 )
 MODELS_OF_NUMBERS = (
-    Algorithm(
-        id="ridge",
-        estimator="sklearn.linear_model.Ridge",
-        hyperparameters=ranges(Float("alpha", (1e-3, 1e4), default=1.0, log=True)),
-        flags=Flags(stochastic=True),
-        kind="linear",
-    ),
-    RANDOM_FOREST_OF_NUMBERS,
-    replace(
-        RANDOM_FOREST_OF_NUMBERS, id="extra_trees", estimator="sklearn.ensemble.ExtraTreesRegressor"
-    ),
-    replace(MLP, estimator=f"{_OWN}.mlp_regressor", ignores=()),
-    replace(K_NEAREST, estimator="sklearn.neighbors.KNeighborsRegressor", ignores=()),
-    Algorithm(
-        id="kernel_svm",
-        estimator=f"{_OWN}.kernel_svm_regressor",
-        hyperparameters=_kernel_space(Float("epsilon", (1e-3, 1.0), default=0.1, log=True)),
-        fixed={"cache_size": 200},
-        transforms={"rbf.gamma": "per_column"},
-        growth=KERNEL_GROWTH,
+    linear("sklearn.linear_model.Ridge", log_real(alpha=(1e-3, 1e4, 1.0)), flags=_SEEDED),
+    _FOREST_OF_NUMBERS,
+    twin_of(_FOREST_OF_NUMBERS, "sklearn.ensemble.ExtraTreesRegressor", id="extra_trees"),
+    twin_of(_MLP, f"{OWN}.mlp_regressor", ignores=()),
+    twin_of(_K_NEAREST, "sklearn.neighbors.KNeighborsRegressor", ignores=()),
+    twin_of(
+        _KERNEL_SVM,
+        f"{OWN}.kernel_svm_regressor",
+        hyperparameters=space_of(_kernels(), log_real(epsilon=(1e-3, 1.0, 0.1))),
     ),
 )
 
 
-_CATALOGUE = "prefect_tune.tasks.catalogue"
-_PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
 _ONLY_IGNORED = Algorithm(id="none", only_ignored=True)
 
 
-def _encoding(kind: str) -> Algorithm:
-    return Algorithm(
-        id=kind,
-        estimator=f"{_PREPARATION}.{kind}_encoder",
-        hyperparameters=ranges(Integer("min_frequency", (1, 50), default=1, log=True)),
-        flags=Flags(output="dense"),
-    )
-
-
-def _combining(kind: str, name: str, target: str) -> Algorithm:
-    return Algorithm(
-        id=kind,
-        estimator=f"{_CATALOGUE}.combinations.{name}",
-        hyperparameters=ranges(Integer("n_combinations", (2, 64), default=12, log=True)),
-        fixed={"target": target},
-    )
-
-
 def _construct(target: str) -> Step:
-    return Step(
-        "construct",
-        (
-            Algorithm(id="none"),
-            _combining("arithmetic", "ArithmeticCombinations", target),
-            _combining("interactions", "CategoryInteractions", target),
-        ),
+    pairs = {"arithmetic": "ArithmeticCombinations", "interactions": "CategoryInteractions"}
+    most = log_whole(n_combinations=(2, 64, 12))
+    combining = (
+        declare(f"{_CATALOGUE}.combinations.{made_by}", most, name=name, fixed={"target": target})
+        for name, made_by in pairs.items()
     )
+    return Step("construct", (NONE, *combining))
 
 
 _IMPUTE = Step(
     "impute",
     (
         _ONLY_IGNORED,
-        Algorithm(id="median", estimator=f"{_CATALOGUE}.preparation.make_imputer"),
-        Algorithm(id="median_with_indicators", estimator=f"{_PREPARATION}.imputer_with_indicators"),
+        declare(f"{_CATALOGUE}.preparation.make_imputer", name="median"),
+        declare(f"{_PREPARATION}.imputer_with_indicators", name="median_with_indicators"),
     ),
 )
 
 
 def _encode(target: str) -> Step:
+    rare, dense = log_whole(min_frequency=(1, 50, 1)), Flags(output="dense")
     return Step(
         "encode",
         (
             _ONLY_IGNORED,
-            _encoding("one_hot"),
-            _encoding("ordinal"),
-            Algorithm(
-                id="target",
-                estimator=f"{_PREPARATION}.target_encoder",
-                hyperparameters=ranges(Float("smooth", (0.1, 100.0), default=10.0, log=True)),
+            declare(f"{_PREPARATION}.one_hot_encoder", rare, name="one_hot", flags=dense),
+            declare(f"{_PREPARATION}.ordinal_encoder", rare, name="ordinal", flags=dense),
+            declare(
+                f"{_PREPARATION}.target_encoder",
+                log_real(smooth=(0.1, 100.0, 10.0)),
+                name="target",
                 fixed={"target": target},
                 flags=Flags(output="dense", stochastic=True, out_of_fold=True),
             ),
@@ -212,23 +252,16 @@ def _encode(target: str) -> Step:
     )
 
 
-_POWER = Algorithm(
-    id="power",
-    estimator="sklearn.preprocessing.PowerTransformer",
+_POWER = declare(
+    "sklearn.preprocessing.PowerTransformer",
+    name="power",
     flags=Flags(accepts_sparse=False, output="dense"),
 )
-_RESCALE = Step(
-    "rescale", (_ONLY_IGNORED, rescaling.STANDARDIZE, rescaling.QUANTILES, _POWER, rescaling.MINMAX)
-)
-_PCA = preprocessing.PCA
-_NYSTROEM = Algorithm(
-    id="nystroem",
-    estimator="sklearn.kernel_approximation.Nystroem",
-    memory="nystroem",
-    hyperparameters=ranges(
-        Integer("n_components", (50, 1000), default=200, log=True),
-        Float("gamma", (1e-2, 10.0), default=1.0, log=True),
-    ),
+_RESCALE = Step("rescale", (_ONLY_IGNORED, STANDARDIZE, QUANTILES, _POWER, MINMAX))
+_NYSTROEM = declare(
+    "sklearn.kernel_approximation.Nystroem",
+    log_whole(n_components=(50, 1000, 200)),
+    log_real(gamma=(1e-2, 10.0, 1.0)),
     fixed={"kernel": "rbf"},
     transforms={"n_components": "clip_n", "gamma": "per_column"},
     growth={"n_components": 1.0},
@@ -237,14 +270,11 @@ _NYSTROEM = Algorithm(
 
 
 def _preprocess(score: str) -> Step:
-    percentile = preprocessing.percentile_of(score)
-    return Step("preprocess", (preprocessing.NONE, percentile, _PCA, _NYSTROEM))
+    return Step("preprocess", (NONE, percentile_of(score), PREPROCESS.algorithm("pca"), _NYSTROEM))
 
 
 _ROTATED_FOR_TREES = frozenset(
-    ((("preprocess", made), ("fit model", model)))
-    for made in (_PCA.id, _NYSTROEM.id)
-    for model in TREES
+    (("preprocess", made), ("fit model", model)) for made in ("pca", "nystroem") for model in _TREES
 )
 """Pairs to forbid: trees split along unscaled columns, so rotated columns do not help them."""
 
@@ -302,23 +332,20 @@ MODERN_HEALTHCARE = Space(
 )
 _AGGREGATE = replace(
     CONSTRUCT_FEATURES.algorithms[0],
-    hyperparameters=ranges(
-        Integer("min_frequency", (2, 50), default=3, log=True),
-        Categorical("aggregation", ["binary", "count", "sum", "average"], default="count"),
+    hyperparameters=space_of(
+        log_whole(min_frequency=(2, 50, 3)),
+        choice(aggregation=["binary", "count", "sum", "average"], default="count"),
     ),
 )
-_WINDOWS = Algorithm(
-    id="windows",
-    estimator=f"{_CATALOGUE}.event_windows.EventWindows",
-    hyperparameters=ranges(
-        Categorical("windows", list(WINDOWS), default="all"),
-        Categorical("aggregations", list(AGGREGATIONS), default="count_recency_sum_mean"),
-        Categorical("levels", LEVELS, default="both"),
-        Categorical("scaling", SCALINGS, default="none"),
-        Float("min_share", (1e-4, 1e-1), default=1e-3, log=True),
-    ),
+_WINDOWS = declare(
+    f"{_CATALOGUE}.event_windows.EventWindows",
+    choice(windows=list(WINDOWS), default="all"),
+    choice(aggregations=list(AGGREGATIONS), default="count_recency_sum_mean"),
+    choice(levels=LEVELS, default="both"),
+    choice(scaling=SCALINGS, default="none"),
+    log_real(min_share=(1e-4, 1e-1, 1e-3)),
+    name="windows",
     transforms={"levels": "levels_there"},
-    memory="event_windows",
     flags=Flags(output="sparse"),
 )
 _BOOSTED_TREES_OF_SPARSE = tuple(
@@ -345,7 +372,7 @@ EVENTS = Space(
 PORTFOLIOS = Path(__file__).parent / "portfolios"
 """Folder with two JSON files for each space that has a portfolio; one needs no extra."""
 _LISTS = "{}.json", "{}_without_boosting.json"
-_QUICK = frozenset({K_NEAREST.id, "ridge"})
+_QUICK = frozenset({"k_nearest", "ridge"})
 _MANY_CLASSES, _MANY_COLUMNS, _MOST_NEIGHBOURS = 100, 2_000, 100_000
 
 

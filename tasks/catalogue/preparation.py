@@ -3,12 +3,12 @@
 Sources: FLASH's Table 5, first two blocks, and the scalers of ADMM's Table A2.
 """
 
-from ConfigSpace import Categorical, ConfigurationSpace, Float, Integer
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
+from prefect_tune.tasks.catalogue.notation import OWN, choice, declare, real, whole
 
 MAX_CATEGORIES = 100
 """Most categories per column; beyond them, the rarest ones share one category."""
@@ -46,74 +46,51 @@ def make_encoder() -> ColumnTransformer:
 
 IMPUTE = Step(
     "impute",
-    (Algorithm(id="median", estimator=f"{__name__}.make_imputer", flags=Flags(output="same")),),
+    (declare(f"{__name__}.make_imputer", name="median", flags=Flags(output="same")),),
     fixed=True,
 )
 ENCODE = Step(
     "encode",
-    (Algorithm(id="one_hot", estimator=f"{__name__}.make_encoder", flags=Flags(output="dense")),),
+    (declare(f"{__name__}.make_encoder", name="one_hot", flags=Flags(output="dense")),),
     fixed=True,
 )
 
 
 NONE = Algorithm(id="none")
-MINMAX = Algorithm(
-    id="minmax",
-    estimator="sklearn.preprocessing.MinMaxScaler",
+MINMAX = declare(
+    "sklearn.preprocessing.MinMaxScaler",
+    name="minmax",
     fixed={"clip": True},
     sparse_estimator="sklearn.preprocessing.MaxAbsScaler",
 )
-STANDARDIZE = Algorithm(
-    id="standardize",
-    estimator="sklearn.preprocessing.StandardScaler",
-    sparse_fixed={"with_mean": False},
+STANDARDIZE = declare(
+    "sklearn.preprocessing.StandardScaler", name="standardize", sparse_fixed={"with_mean": False}
 )
-NORMALIZE = Algorithm(id="normalize", estimator="sklearn.preprocessing.Normalizer")
-QUANTILES = Algorithm(
-    id="quantiles",
-    estimator="sklearn.preprocessing.QuantileTransformer",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_quantiles", (10, 2000), default=1000),
-            Categorical("output_distribution", ["normal", "uniform"], default="normal"),
-        ]
-    ),
+NORMALIZE = declare("sklearn.preprocessing.Normalizer", name="normalize")
+QUANTILES = declare(
+    "sklearn.preprocessing.QuantileTransformer",
+    whole(n_quantiles=(10, 2000, 1000)),
+    choice(output_distribution=["normal", "uniform"]),
+    name="quantiles",
     transforms={"n_quantiles": "clip_n"},
     sparse_fixed={"ignore_implicit_zeros": True},
     flags=Flags(stochastic=True),
 )
-ROBUST = Algorithm(
-    id="robust",
-    estimator="prefect_tune.tasks.catalogue.estimators.robust_scaler",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Float("q_min", (0.001, 0.3), default=0.25),
-            Float("q_max", (0.7, 0.999), default=0.75),
-            Categorical("with_centering", [True, False], default=True),
-            Categorical("with_scaling", [True, False], default=True),
-        ]
-    ),
+ROBUST = declare(
+    f"{OWN}.robust_scaler",
+    real(q_min=(0.001, 0.3, 0.25), q_max=(0.7, 0.999, 0.75)),
+    choice(with_centering=[True, False], with_scaling=[True, False]),
+    name="robust",
     sparse_fixed={"with_centering": False},
 )
-BINARIZE = Algorithm(
-    id="binarize", estimator="sklearn.preprocessing.Binarizer", fixed={"threshold": 0.0}
-)
-DISCRETIZE = Algorithm(
-    id="discretize",
-    estimator="prefect_tune.tasks.catalogue.estimators.discretizer",
-    hyperparameters=ConfigurationSpace(
-        space=[
-            Integer("n_bins", (2, 20), default=5),
-            Categorical("strategy", ["uniform", "quantile", "kmeans"], default="quantile"),
-        ]
-    ),
+BINARIZE = declare("sklearn.preprocessing.Binarizer", name="binarize", fixed={"threshold": 0.0})
+DISCRETIZE = declare(
+    f"{OWN}.discretizer",
+    whole(n_bins=(2, 20, 5)),
+    choice(strategy=["uniform", "quantile", "kmeans"], default="quantile"),
+    name="discretize",
     flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
 )
-
 RESCALE = Step("rescale", (NONE, MINMAX, STANDARDIZE, NORMALIZE))
 """FLASH's four choices."""
-
-
-BALANCE = Step(
-    "balance", (Algorithm(id="none"), Algorithm(id="weighting", class_weights="balanced"))
-)
+BALANCE = Step("balance", (NONE, Algorithm(id="weighting", class_weights="balanced")))

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space
 
 _MODERN = "prefect_tune.tasks.catalogue.modern"
-_PAPERS = "prefect_tune.tasks.catalogue.paper_spaces"
+_FLASH = "prefect_tune.tasks.catalogue.flash"
+_ADMM = "prefect_tune.tasks.catalogue.admm"
 
 SPACES: "Registry[Space]" = Registry(
     "space",
@@ -20,9 +21,10 @@ SPACES: "Registry[Space]" = Registry(
     {
         name: f"{module}:{name.upper()}"
         for module, names in (
-            (_PAPERS, ("small", "flash", "healthcare", "regression", "admm", "admm_large")),
-            (_PAPERS, ("svm", "svr", "random_forest", "gradient_boosting")),
-            (_PAPERS, ("gradient_boosting_regressor", "random_forest_regressor", "mlp")),
+            (_FLASH, ("small", "flash", "healthcare", "regression")),
+            (_ADMM, ("admm", "admm_large")),
+            (_FLASH, ("svm", "svr", "random_forest", "gradient_boosting")),
+            (_FLASH, ("gradient_boosting_regressor", "random_forest_regressor", "mlp")),
             (_MODERN, ("modern", "modern_healthcare", "events", "modern_regression")),
         )
         for name in names

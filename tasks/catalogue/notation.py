@@ -1,0 +1,153 @@
+"""Short declarations of hyperparameters and algorithms, and hyperparameters that several share.
+
+A group is a list of hyperparameters and their conditions. Their order does not matter, because
+ConfigSpace sorts them by name.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ConfigSpace import (
+    Categorical,
+    ConfigurationSpace,
+    EqualsCondition,
+    Float,
+    InCondition,
+    Integer,
+)
+
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+
+OWN = "prefect_tune.tasks.catalogue.estimators"
+"""Module of our own estimators."""
+C = (2.0**-5, 2.0**15, 1.0)
+GAMMA = (2.0**-15, 8.0)
+KERNEL_GROWTH = {"rows": 2.0, "held_out": 1.0, "fixed": 0.0}
+"""Cost growth of algorithms that compare training rows with each other and held-out rows."""
+
+_KIND = re.compile("_?(classifier|regressor)$", re.IGNORECASE)
+_WORD = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+Group = list[Any]
+"""Hyperparameters and conditions of ConfigSpace."""
+
+
+def real(*, log: bool = False, **ranges: tuple[float, float, float]) -> Group:
+    """Return real numbers, each given as `name=(lowest, highest, default)`."""
+    return [Float(name, r[:2], default=r[2], log=log) for name, r in ranges.items()]
+
+
+def whole(*, log: bool = False, **ranges: tuple[int, int, int]) -> Group:
+    """Return whole numbers, each given as `name=(lowest, highest, default)`."""
+    return [Integer(name, r[:2], default=r[2], log=log) for name, r in ranges.items()]
+
+
+log_real, log_whole = partial(real, log=True), partial(whole, log=True)
+
+
+def choice(*, default: Any = None, **choices: Sequence[Any]) -> Group:
+    """Return choices; by default, the first value is the default."""
+    return [
+        Categorical(name, values, default=values[0] if default is None else default)
+        for name, values in choices.items()
+    ]
+
+
+def only_if(parent: Group, values: Any, children: Group) -> Group:
+    """Return `children` that exist only if `parent` has a value, or one of a list of values."""
+    condition = InCondition if isinstance(values, list) else EqualsCondition
+    return [*children, *(condition(child, parent[0], values) for child in children)]
+
+
+def space_of(*groups: Group) -> ConfigurationSpace:
+    """Return the space of some groups."""
+    space = ConfigurationSpace()
+    space.add([part for group in groups for part in group])
+    return space
+
+
+def declare(estimator: str, *groups: Group, name: str = "", **more: Any) -> Algorithm:
+    """Declare an algorithm by the groups of its hyperparameters; `more` are its other fields.
+
+    By default, its id is the estimator's name in snake case, without Classifier or Regressor.
+    """
+    name = name or _WORD.sub("_", _KIND.sub("", estimator.rpartition(".")[2])).lower()
+    return Algorithm(id=name, estimator=estimator, hyperparameters=space_of(*groups), **more)
+
+
+linear, trees = partial(declare, kind="linear"), partial(declare, kind="trees")
+boosted_trees = partial(declare, kind="boosted_trees")
+
+
+def twin_of(algorithm: Algorithm, estimator: str, **changes: Any) -> Algorithm:
+    """Return the counterpart of a classifier for numbers, which takes no class weights."""
+    flags = replace(algorithm.flags, weights="none")
+    return replace(algorithm, estimator=estimator, flags=flags, **changes)
+
+
+def chosen(step: Step, *ids: str) -> tuple[Algorithm, ...]:
+    """Return some algorithms of a step, in the order of `ids`."""
+    return tuple(map(step.algorithm, ids))
+
+
+def splits() -> Group:
+    """Return the least rows of tree nodes."""
+    return whole(min_samples_split=(2, 20, 2), min_samples_leaf=(1, 20, 1))
+
+
+def tol(default: float = 1e-4) -> Group:
+    """Return the tolerance of a solver."""
+    return log_real(tol=(1e-5, 0.1, default))
+
+
+def forest(*, bootstrap: bool) -> Group:
+    """Return hyperparameters of forests."""
+    return [*splits(), *choice(bootstrap=[False, True], default=bootstrap)]
+
+
+def criterion() -> Group:
+    """Return the criterion of classification trees."""
+    return choice(criterion=["gini", "entropy"])
+
+
+def fast_ica(whitening: str) -> Group:
+    """Return hyperparameters of independent components; their number depends on whitening."""
+    whiten = choice(whiten=[whitening, "false"], default="false")
+    return [
+        *whiten,
+        *only_if(whiten, whitening, whole(n_components=(10, 2000, 100))),
+        *choice(algorithm=["parallel", "deflation"], fun=["logcosh", "exp", "cube"]),
+    ]
+
+
+def kernel_svm(tolerance: float) -> Group:
+    """Return hyperparameters of support vector machines."""
+    kernel = choice(kernel=["rbf", "sigmoid", "poly"])
+    return [
+        *kernel,
+        *log_real(C=C, gamma=(*GAMMA, 0.1)),
+        *tol(tolerance),
+        *only_if(kernel, "poly", [Integer("poly.degree", (1, 5), default=3)]),
+        *only_if(kernel, ["sigmoid", "poly"], real(coef0=(-1.0, 1.0, 0.0))),
+        *choice(shrinking=[True, False]),
+    ]
+
+
+def sgd(loss: Group, rate: str) -> Group:
+    """Return hyperparameters of stochastic gradient descent with a default learning rate."""
+    penalty = choice(penalty=["l1", "l2", "elasticnet"], default="l2")
+    rates = choice(learning_rate=["optimal", "constant", "invscaling"], default=rate)
+    l1_ratio = Float("elasticnet.l1_ratio", (0.0, 1.0), default=0.15)
+    power_t = Float("invscaling.power_t", (1e-5, 1.0), default=0.25)
+    return [
+        *loss,
+        *penalty,
+        *only_if(penalty, "elasticnet", [l1_ratio]),
+        *rates,
+        *only_if(rates, "invscaling", [power_t]),
+        *log_real(alpha=(1e-6, 0.1, 1e-4)),
+        *log_whole(max_iter=(5, 1000, 20)),
+        *choice(average=[True, False], default=False),
+    ]
