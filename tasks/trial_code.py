@@ -23,7 +23,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.exporting import NamedClasses, with_reader
-from prefect_tune.tasks.fitting.iterative import rounds_after, training_of
+from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
 from prefect_tune.tasks.problem import StudyContext

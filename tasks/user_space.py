@@ -20,7 +20,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.libraries import algorithms_of
 from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind, DataFile, content_of, follow
-from prefect_tune.tasks.fitting.iterative import drawn_choices
+from prefect_tune.tasks.fitting.epochs import drawn_choices
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import is_user_code, load_user_code, read_user_code

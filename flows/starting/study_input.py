@@ -29,7 +29,7 @@ from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.registry import FORMATS
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.table_source import FRAME
-from prefect_tune.tasks.fitting.iterative import (
+from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS

@@ -20,7 +20,7 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import Split, load_split
-from prefect_tune.tasks.fitting.iterative import iterative_algorithms
+from prefect_tune.tasks.fitting.epochs import iterative_algorithms
 from prefect_tune.tasks.objective.metric import Metric
 
 

@@ -6,11 +6,9 @@ memory that depends on values. Estimates are for all training rows, because a tr
 follow.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from math import comb
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,6 @@ import psutil
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.matrices import matrix_layout
-from prefect_tune.tasks.catalogue.libraries import algorithms_of
-from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +60,22 @@ class MatrixSummary:
 
 
 _FLOAT = 8
-_SINGLE = 4
 _SPARSE_ELEMENT = 12
 """Bytes of a number and its column index."""
-_ORDERED_EVENT = 40
-"""Bytes per event for position, code, time, age and cell while features are constructed."""
 
 
 class WillNotFit(MemoryError):  # noqa: N818 - reads as an outcome
     """A step was not started because it needs more memory than is available."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """The largest array that a step makes: a description for messages, and its least size."""
-
-    what: str
-    size_bytes: float
-
-
-MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], MemoryEstimate]
-"""Estimates memory from effective arguments and the training rows."""
+MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], float]
+"""Estimates the bytes of a fit from effective arguments and the training rows."""
 
 
 def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
     """Return the memory rule of an algorithm, or None; UnknownName if its rule does not exist."""
     declared = algorithm.memory if estimator == algorithm.import_path else ""
-    rule = declared or _rules_of_estimators().get(estimator)
+    rule = declared or _RULES_OF_ESTIMATORS.get(estimator)
     if not isinstance(rule, str):
         return rule
     if rule not in MEMORY_RULES:
@@ -100,137 +85,72 @@ def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
 
 def check_memory(
     name: str,
-    rule: MemoryRule | None,
+    rules: Iterable[MemoryRule | None],
     arguments: Mapping[str, Any],
     summary: MatrixSummary,
     *,
-    repairs: Sequence[str] = (),
     limit_bytes: int | None = None,
 ) -> None:
-    """Raise WillNotFit if the estimate for a step with effective `arguments` exceeds memory.
+    """Raise WillNotFit if a step with effective `arguments` needs more memory than there is.
 
     `summary` describes its training rows; `limit_bytes` of None is the machine's memory.
     """
-    limit = _machine_bytes() if limit_bytes is None else limit_bytes
-    rules = [rule]
-    if "write_out" in repairs:
-        rules.append(_dense_matrix)
-    largest = _largest(rules, arguments, summary)
-    if largest.size_bytes > limit:
+    limit = psutil.virtual_memory().total if limit_bytes is None else limit_bytes
+    needed = max(rule(arguments, summary) for rule in (_matrix, *rules) if rule)
+    if needed > limit:
         raise WillNotFit(
-            f"{name} was not started: {largest.what} takes at least "
-            f"{largest.size_bytes / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB are available"
+            f"{name} was not started: for {summary.rows:,} rows and {summary.columns:,} columns it "
+            f"takes at least {needed / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB are available"
         )
 
 
-def _largest(
-    rules: Iterable[MemoryRule | None], arguments: Mapping[str, Any], summary: MatrixSummary
-) -> MemoryEstimate:
-    estimates = (rule(arguments, summary) for rule in (_matrix, *rules) if rule)
-    return max(estimates, key=attrgetter("size_bytes"))
-
-
-@cache
-def _machine_bytes() -> int:
-    return int(psutil.virtual_memory().total)
-
-
-def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
+def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
     """Return the size of the training rows; 0 for frames, which may be memory-mapped."""
-    n, p = summary.rows, summary.columns
-    made, size = f"a matrix of {n:,} rows and {p:,} columns", 0.0
-    if summary.layout == "dense" and summary.dtype:
-        size = n * p * np.dtype(summary.dtype).itemsize
-    elif summary.layout == "sparse":
-        size = n * p * summary.density * _SPARSE_ELEMENT
-    return MemoryEstimate(made, size)
+    size = summary.rows * summary.columns
+    if summary.layout == "sparse":
+        return size * summary.density * _SPARSE_ELEMENT
+    is_typed = summary.layout == "dense" and summary.dtype
+    return size * np.dtype(summary.dtype).itemsize if is_typed else 0.0
 
 
-def _dense_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n, p = summary.rows, summary.columns
-    return MemoryEstimate(f"a dense matrix of {n:,} rows and {p:,} columns", n * p * _FLOAT)
+def _dense_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
+    return summary.rows * summary.columns * _FLOAT
 
 
-def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    degree, alone = int(arguments.get("degree", 2)), bool(arguments.get("interaction_only", False))
-    columns = _n_monomials(summary.columns, degree, alone=alone)
-    made = f"a polynomial of degree {degree} with {columns:,} columns for {summary.rows:,} rows"
-    if summary.layout == "sparse":  # rows fuller than the mean only add to the size
-        elements = _n_monomials(int(summary.density * summary.columns), degree, alone=alone)
-        return MemoryEstimate(made, summary.rows * elements * _SPARSE_ELEMENT)
-    return MemoryEstimate(made, summary.rows * columns * _FLOAT)
+def _kernel_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
+    return 2 * summary.rows**2 * _FLOAT  # the matrix and its factorisation
 
 
-def _n_monomials(p: int, degree: int, *, alone: bool) -> int:
-    """Count products of 1 to `degree` of p factors; each factor at most once if `alone`."""
-    return sum(comb(p if alone else p + k - 1, k) for k in range(1, degree + 1))
+def _components(arguments: Mapping[str, Any], summary: MatrixSummary) -> float:
+    return summary.rows * int(arguments.get("n_components", 100)) * _FLOAT
 
 
-def _kernel_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n = summary.rows  # counts the matrix and its factorisation
-    made = f"a kernel matrix of {n:,} x {n:,} rows and its factors"
-    return MemoryEstimate(made, 2 * n * n * _FLOAT)
-
-
-def _event_windows(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n = summary.rows  # the number of events is unknown here, but each row has at least one
-    return MemoryEstimate(f"the events of {n:,} rows in order of their codes", n * _ORDERED_EVENT)
-
-
-def _nystroem(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    m = min(int(arguments.get("n_components", 100)), summary.rows)
-    made = f"a kernel matrix of {m:,} x {m:,} rows with its factors, and {summary.rows:,} x {m:,}"
-    return MemoryEstimate(made, (3 * m * m + summary.rows * m) * _FLOAT)
-
-
-def _random_features(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    m = int(arguments.get("n_components", 100))
-    made = f"{m:,} random features of {summary.rows:,} rows"
-    return MemoryEstimate(made, (summary.rows + summary.columns) * m * _FLOAT)
-
-
-def _pca(arguments: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n, p = summary.rows, summary.columns
-    if arguments.get("svd_solver") == "covariance_eigh":
-        made = f"a covariance matrix of {p:,} x {p:,} columns and its factors"
-        return MemoryEstimate(made, 2 * p * p * _FLOAT)
-    made = f"the factors of a matrix of {n:,} rows and {p:,} columns"
-    return MemoryEstimate(made, (n * p + (n + p) * min(n, p)) * _FLOAT)
-
-
-def _column_distances(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    p = summary.columns
-    return MemoryEstimate(f"the distances of {p:,} columns to each other", p * (p - 1) / 2 * _FLOAT)
-
-
-def _binned_matrix(_: Mapping[str, Any], summary: MatrixSummary) -> MemoryEstimate:
-    n, p = summary.rows, summary.columns
-    if summary.layout == "sparse":  # one byte for the bin of each non-zero number
-        stored = round(summary.density * n * p)
-        made = f"the bins of {n:,} rows with {stored:,} non-zero numbers, and their copy"
-        return MemoryEstimate(made, stored * (1 + _SINGLE))
-    coded = n * p * _FLOAT if summary.layout == "frame" else 0
-    return MemoryEstimate(f"the bins of {n:,} rows and {p:,} columns", n * p + coded)
+def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> float:
+    is_sparse = summary.layout == "sparse"
+    # Sparse rows fuller than the mean only add to the size.
+    factors = int(summary.density * summary.columns) if is_sparse else summary.columns
+    is_alone = bool(arguments.get("interaction_only", False))  # each factor at most once
+    degrees = range(1, int(arguments.get("degree", 2)) + 1)
+    products = sum(comb(factors if is_alone else factors + k - 1, k) for k in degrees)
+    return summary.rows * products * (_SPARSE_ELEMENT if is_sparse else _FLOAT)
 
 
 MEMORY_RULES: Mapping[str, MemoryRule] = {
-    "binned_matrix": _binned_matrix,
-    "column_distances": _column_distances,
+    "components": _components,
     "dense_matrix": _dense_matrix,
-    "event_windows": _event_windows,
     "kernel_matrix": _kernel_matrix,
-    "nystroem": _nystroem,
-    "pca": _pca,
     "polynomial": _polynomial,
-    "random_features": _random_features,
 }
-"""Memory rules by the names that algorithms declare in `memory`."""
-
-
-@cache
-def _rules_of_estimators() -> Mapping[str, str | MemoryRule]:
-    """Return the catalogue's rules by estimator, for user algorithms that declare none."""
-    algorithms = (a for space in SPACES.built_in() for a in algorithms_of(space))
-    declared = {a.import_path: a.memory for a in algorithms if a.memory}
-    # The catalogue has its own subclass.
-    return {"sklearn.preprocessing.PolynomialFeatures": "polynomial", **declared}
+"""Memory rules by the names that algorithms may declare in `memory`."""
+_OURS = "prefect_tune.tasks.catalogue"
+_RULES_OF_ESTIMATORS: Mapping[str, str] = {
+    f"{_OURS}.construction.ToDense": "dense_matrix",
+    f"{_OURS}.estimators.Polynomial": "polynomial",
+    f"{_OURS}.estimators.gaussian_process": "kernel_matrix",
+    "sklearn.decomposition.KernelPCA": "kernel_matrix",
+    "sklearn.kernel_approximation.Nystroem": "components",
+    "sklearn.kernel_approximation.RBFSampler": "components",
+    "sklearn.kernel_ridge.KernelRidge": "kernel_matrix",
+    "sklearn.preprocessing.PolynomialFeatures": "polynomial",
+}
+"""Rules by estimator, for algorithms that declare none."""

@@ -1,6 +1,8 @@
 """Training of a model in epochs, in all folds of a query side by side.
 
-Folds advance together, because the best epoch minimises their mean loss.
+Folds advance together, because the best epoch minimises their mean loss. A checkpoint is an
+ordinary artifact: the model and its curve. Its key has no target epoch, trial or study, so any
+later request for more epochs finds it. Superseded checkpoints are evicted first.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from prefect_tune.storage.artifacts import Made
+from prefect_tune.storage.index import Entry
+from prefect_tune.storage.keys import prefix_key
+from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.data.split import REFIT
-from prefect_tune.tasks.fitting.iterative import Iterative
+from prefect_tune.tasks.fitting.epochs import Checkpoint, EpochTraining, Iterative
 from prefect_tune.tasks.fitting.recipe import Recipe
-from prefect_tune.tasks.fitting.training import Checkpoint, EpochTraining
 from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.trial.checkpoints import Checkpoints
 from prefect_tune.tasks.trial.node import FoldRows, Node
 
 _MOST_HISTORY_BYTES = 64_000_000
@@ -52,158 +56,197 @@ class IterativeNode(Node):
             schedule["curve"] = [context.problem.metric, context.problem.positive]
         super().__init__(parent, step, how, is_model=True, schedule=schedule)
         self.target, self._iterative = target, iterative
-        self.training_key = self.key
-        self._checkpoints = Checkpoints(self.fold.store, self._new_entry(), self.lineage)
-        self.key = self._checkpoints.key_after(target)
+        self.training_key, self._training_lineage = self.key, self.lineage
         self.epochs = self.resumed_from = 0
         self.best_epoch = target
         self.curve: tuple[float, ...] = ()
         self.trouble: Exception | None = None
         self.is_alone = False
+        self._checkpoints: dict[int, Entry] = {}
         self._start: Checkpoint | None = None
         self._training: EpochTraining | None = None
-        self._before = 0.0  # seconds it took to train up to where `_training` started
-        self._estimator: Any = None
-        self._held: tuple[int, Predictions | None] = (0, None)
+        self._history: dict[int, Predictions] = {}
         self._passing = 0
         self._is_served = True
+        self._identify(target)
 
     @property
     def is_cached(self) -> bool:
         """Whether the cache has the checkpoint at the target."""
-        return self.target in self._checkpoints.found
+        return self.target in self._checkpoints
 
     @property
     def cached_keys(self) -> list[str]:
         """Key of the checkpoint to resume from; empty if there is none."""
-        found = self._checkpoints.found
-        return [self._checkpoints.key_after(max(found))] if found else []
+        return [self._key_after(max(self._checkpoints))] if self._checkpoints else []
 
     @property
     def predictions_key(self) -> str:
         """Key of the held-out predictions after the best epoch."""
-        return self._checkpoints.key_after(self.best_epoch)
-
-    @property
-    def stops_after(self) -> int:
-        """Epochs trained at a time: one pass, or a fifth of all rounds."""
-        return max(1, -(-self.of_epochs // 5)) if self._iterative.rounds else 1
+        return self._key_after(self.best_epoch)
 
     def look_up(self) -> None:
-        """Look up the checkpoints."""
+        """Look up the checkpoints of up to `target` epochs in one query."""
         if self.fold.context.use_cache:
-            self._checkpoints.look_up(self.target)
+            keys = {self._key_after(epochs): epochs for epochs in range(1, self.target + 1)}
+            entries = self.fold.store.index.entries(list(keys))
+            self._checkpoints = {keys[k]: e for k, e in entries.items() if e.is_present}
 
     def serve(self) -> None:
-        """Do nothing; `train_folds` decides, because the best epoch depends on all folds."""
+        """Do nothing; `train_folds` trains the model, because the best epoch needs all folds."""
 
-    def obtain(self) -> None:
-        """Do nothing; `train_folds` trains the model."""
+    obtain = serve
 
     def resume(self) -> None:
-        """Resume from the latest checkpoint that does not exceed the target."""
-        self._start = self._checkpoints.largest(self.target, unless=self.target)
-        if self._start is not None:
-            self.epochs = self.resumed_from = self._start.epochs
-            self.curve = self._start.curve
-            self.earlier_seconds = self._checkpoints.seconds_until(self.epochs)
-            self._checkpoints.count_hit(self.epochs)
+        """Resume from the latest readable checkpoint that does not exceed the target."""
+        self._start = start = self._latest(self.target)
+        if start is not None:
+            self.epochs = self.resumed_from = start.epochs
+            self.curve, self.earlier_seconds = start.curve, start.seconds
+            self.fold.store.index.count_hit(self._checkpoints[start.epochs])
 
     def advance(self, to: int) -> None:
         """Train up to an epoch, or to the last epoch before numbers are no longer finite."""
         if self._training is None:
-            self._training, self._before = self._begun(self._start)
-            self.seconds += self._training.seconds
+            self._training = self._begun(self._start)
         self._train(self._training, to)
         self.epochs, self.trouble = self._training.good_epochs, self._training.trouble
         self.curve = tuple(self._training.curve)
 
+    def keep_predictions(self, best: int) -> None:
+        """Keep the predictions of the best pass; of all if later folds may change which is best."""
+        if self._training is None or self.trains_at_once or not self.is_judged:
+            return
+        if (found := self._training.predictions(self.epochs)) is not None:
+            self._history[self.epochs] = found
+        if not self._keeps_all:
+            self._history = {n: found for n, found in self._history.items() if n == best}
+
     def rewind(self) -> None:
         """Return to the last epoch before the trouble."""
         if self.trouble is not None:
-            self._training, self._before = self._trained(self.epochs)
+            self._training = self._trained(self.epochs)
 
-    def buffer_predictions(self, epoch: int) -> None:
-        """Buffer the predictions of an epoch if it is the last one and they would be lost."""
-        if self._training is not None and self.epochs == epoch and not self._iterative.rounds:
-            self._held = (epoch, self._training.predictions(epoch))
-
-    def save_predictions(self, epoch: int) -> None:
-        """Store the predictions of the best epoch as a record."""
-        self.best_epoch = epoch
-        if self.is_linked:
-            return
-        held, predictions = self._held
-        if held != epoch or predictions is None:
-            if epoch <= self.resumed_from and self._has_record():
-                return
-            predictions = self._predicted(epoch)
-        self._record(predictions)
-        self._held = (0, None)
-
-    def save_checkpoint(self, *, in_passing: bool = False) -> None:
-        """Store a checkpoint; `in_passing` if training continues at once and may crash."""
-        former, self._passing = self._passing, self.epochs if in_passing else 0
+    def save(self, best: int, *, is_done: bool) -> None:
+        """Store the predictions of the best epoch, and a checkpoint to recover from a crash."""
+        if self.is_judged or is_done:  # a refit's earlier predictions are never read
+            self._save_predictions(best)
         if self._training is None or not self.fold.context.use_cache:
             return
-        assert self.parent.summary is not None  # noqa: S101 - the parent is finished
-        if self.epochs not in self._checkpoints.found:
-            seconds = self._before + self._training.seconds
-            summary = self.parent.summary.to_json()
-            self._checkpoints.save(self._training.checkpoint(), summary, seconds)
-        if former and former != self.epochs:
-            self._checkpoints.forget(former)
-
-    def save_recovery_point(self, best: int) -> None:
-        """Store a checkpoint and the predictions of the best epoch, to recover from a crash."""
-        if self.is_judged:  # a refit's earlier predictions are never read
-            self.save_predictions(best)
-        self.save_checkpoint(in_passing=True)
+        former, self._passing = self._passing, 0 if is_done else self.epochs
+        if self.epochs not in self._checkpoints:
+            self._identify(self.epochs)
+            made = self._made_by(self._training)
+            kept = self.fold.store.write(self._new_entry(), made, self.lineage)
+            if kept.is_present:
+                self._checkpoints[self.epochs] = kept
+        if former != self.epochs and former in self._checkpoints:
+            self.fold.store.forget(self._checkpoints.pop(former))
 
     def finish(self) -> None:
         """Release the matrices and record the cost."""
-        self.key = self._checkpoints.key_after(self.epochs)
-        self.load_seconds = self._checkpoints.load_seconds
-        self.hit = self._is_served
+        self._identify(self.epochs)
+        self._entry, self.hit = self._checkpoints.get(self.epochs), self._is_served
         if self.hit:
-            self.seconds = self._checkpoints.seconds_until(self.epochs)
+            self.seconds = self._entry.cost_seconds if self._entry else 0.0
         elif self.fold.context.use_cache:
             self.fold.store.index.usage.count_miss(self.step)
         if self._training is not None:
-            self._estimator, self._training = self._training.estimator, None
+            self._made, self._training = self._made_by(self._training), None
+        self.release()
         self.parent.release()
 
-    def part(self, name: str) -> Any:
-        """Return the model after the last epoch."""
-        assert name == "estimator"  # noqa: S101 - the only part
-        if self._estimator is None:
-            self._estimator = self._read_or_trained()
-            self.load_seconds = self._checkpoints.load_seconds
-        return self._estimator
+    @property
+    def trains_at_once(self) -> bool:
+        """Whether one fit adds the trees or rounds of all epochs, instead of a pass for each."""
+        return bool(self._iterative.rounds)
 
-    def _read_or_trained(self) -> Any:
-        """Return the model, retrained if it was evicted since it was looked up."""
-        found = self._checkpoints.largest(self.epochs)
-        if found is not None and found.epochs == self.epochs:
-            return found.estimator
-        if self.hit:
-            self.hit, self.seconds = False, 0.0
-            self.fold.store.index.usage.count_miss(self.step)
-        self._training, self._before = self._trained(self.epochs)
-        self.earlier_seconds = self._before
-        self.save_checkpoint()
-        estimator, self._training = self._training.estimator, None
+    @property
+    def _keeps_all(self) -> bool:
+        n_bytes = 8 * len(self.fold.held_out) * (len(self.fold.dataset.classes) + 1)
+        return self.is_alone and n_bytes * self.of_epochs <= _MOST_HISTORY_BYTES
+
+    def _key_after(self, epochs: int) -> str:
+        return prefix_key({"training": self.training_key, "epochs": epochs})
+
+    def _identify(self, epochs: int) -> None:
+        """Take the key and lineage of the checkpoint after some epochs."""
+        self.key = self._key_after(epochs)
+        more = {"training": self.training_key, "epochs": epochs}
+        self.lineage = {**self._training_lineage, **more}
+
+    def _latest(self, most: int, unless: int = 0) -> Checkpoint | None:
+        """Return the latest readable checkpoint of up to `most` epochs.
+
+        If the checkpoint has exactly `unless` epochs, its model is not read and is None.
+        """
+        for epochs in sorted((n for n in self._checkpoints if n <= most), reverse=True):
+            entry, started = self._checkpoints[epochs], perf_counter()
+            names = {"curve", "history"} if epochs == unless else {"curve", "history", "estimator"}
+            read = self.fold.store.read(entry, sorted(names & entry.parts.keys()))
+            self.load_seconds += perf_counter() - started
+            if read is not None:
+                self._history |= read.get("history", {})
+                curve = tuple(read["curve"].tolist())
+                return Checkpoint(epochs, read.get("estimator"), curve, entry.cost_seconds)
+            del self._checkpoints[epochs]
+        return None
+
+    def _begun(self, start: Checkpoint | None) -> EpochTraining:
+        """Return a training that resumes from a checkpoint, or starts anew."""
+        fold = self.fold
+        y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
+        training = EpochTraining(
+            self.recipe,
+            self._iterative,
+            self.seed,
+            fold.data(*self.parent.matrices()),
+            epochs=self.of_epochs,
+            loss=(lambda p: self.metric.loss(y, p, n_classes)) if self.is_judged else None,
+            start=start,
+        )
+        self.seconds += training.seconds
+        return training
+
+    def _train(self, training: EpochTraining, to: int) -> None:
+        before, self._is_served = training.seconds, False
+        training.advance(to)
+        self.seconds += training.seconds - before
+
+    def _trained(self, epochs: int) -> EpochTraining:
+        """Return a training at an epoch, resumed from the latest checkpoint before it."""
+        training = self._begun(self._latest(epochs))
+        if training.epochs < epochs:
+            self.resumed_from = min(self.resumed_from, training.epochs)
+            self._train(training, epochs)
+        return training
+
+    def _made_by(self, training: EpochTraining) -> Made:
+        checkpoint = training.checkpoint()
+        parts = {"estimator": checkpoint.estimator, "curve": canonical(np.array(checkpoint.curve))}
+        if self._keeps_all and self._history:
+            parts["history"] = self._history
+        assert self.parent.summary is not None  # noqa: S101 - the parent is finished
+        return Made(parts, self.parent.summary.to_json(), checkpoint.seconds, ("estimator",))
+
+    def _make(self) -> Made:
+        """Train again, because the checkpoint was evicted since it was looked up."""
+        training, self.earlier_seconds = self._trained(self.epochs), 0.0
         self.parent.release()
-        return estimator
+        return self._made_by(training)
+
+    def _save_predictions(self, best: int) -> None:
+        self.best_epoch = best
+        if not self.is_linked and not (best <= self.resumed_from and self._has_record()):
+            self._record(self._predicted(best))
 
     def _predicted(self, epoch: int) -> Predictions:
         """Return the predictions of an epoch, retraining up to it if necessary."""
-        if self._training is not None:
+        found = self._history.get(epoch)
+        if found is None and self._training is not None:
             found = self._training.predictions(epoch)
-        else:
-            found = self._checkpoints.predictions(self.epochs, epoch)
         if found is None:
-            again, _ = self._trained(self.epochs if self._iterative.rounds else epoch)
+            again = self._trained(self.epochs if self.trains_at_once else epoch)
             found = again.predictions(epoch)
         assert found is not None  # noqa: S101 - training has reached that epoch
         return found
@@ -219,41 +262,9 @@ class IterativeNode(Node):
     def _predict_again(self) -> None:
         self._record(self._predicted(self.best_epoch))
 
-    def _trained(self, epochs: int) -> tuple[EpochTraining, float]:
-        """Return the training at an epoch, and the seconds up to the checkpoint it started from."""
-        start = self._checkpoints.largest(epochs)
-        training, before = self._begun(start)
-        if (done := start.epochs if start else 0) < epochs:
-            self.seconds += training.seconds
-            self._train(training, epochs)
-            self.resumed_from = min(self.resumed_from, done)
-        return training, before
-
-    def _begun(self, start: Checkpoint | None) -> tuple[EpochTraining, float]:
-        """Return a training resumed from a checkpoint, and the seconds training up to it took."""
-        fold = self.fold
-        y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
-        training = EpochTraining(
-            self.recipe,
-            self._iterative,
-            self.seed,
-            fold.data(*self.parent.matrices()),
-            epochs=self.of_epochs,
-            loss=(lambda p: self.metric.loss(y, p, n_classes)) if self.is_judged else None,
-            start=start,
-            keeps_history=self.is_alone
-            and 8 * len(y) * (n_classes + 1) * self.of_epochs <= _MOST_HISTORY_BYTES,
-        )
-        return training, self._checkpoints.seconds_until(start.epochs) if start else 0.0
-
-    def _train(self, training: EpochTraining, to: int) -> None:
-        before, self._is_served = training.seconds, False
-        training.advance(to)
-        self.seconds += training.seconds - before
-
 
 CHECKPOINT_SECONDS = 30.0
-"""Interval between checkpoints during training: the most that a crash can cost."""
+"""Interval between checkpoints of passes: the most that a crash can cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +272,12 @@ class LearningCurves:
     """Held-out loss after each epoch, by fold, all of one length; empty for a refit."""
 
     folds: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of(cls, nodes: Sequence[IterativeNode]) -> "LearningCurves":
+        """Return the curves of all folds, as far as all are trained."""
+        common = min(len(node.curve) for node in nodes)
+        return cls(tuple(node.curve[:common] for node in nodes))
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -280,11 +297,11 @@ def train_folds(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) ->
     the first epoch is an error, like any error of the estimator or metric. `begin` is called with
     the number of each fold before work on it starts.
     """
-    first = nodes[0]
-    if not first.fold.context.use_cache or all(node.is_cached for node in nodes):
+    fold, name = nodes[0].fold, f"training {nodes[0].training_key}"
+    if not fold.context.use_cache or all(node.is_cached for node in nodes):
         return _trained(nodes, begin)
     # Other trials that need the same model, at any epoch, wait and then find the checkpoints.
-    with first.fold.store.leases.turn(f"training {first.training_key}", lambda _: None):
+    with fold.store.leases.turn(name, lambda _: None):
         for node in nodes:
             node.look_up()
         return _trained(nodes, begin)
@@ -294,40 +311,31 @@ def _trained(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> Le
     for node in nodes:
         begin(node.fold.number)
         node.resume()
-    kept = perf_counter()
-    while (done := min(node.epochs for node in nodes)) < nodes[0].target:
-        stops = nodes[0].stops_after
-        to = min((done // stops + 1) * stops, nodes[0].target)
+    target, saved = nodes[0].target, perf_counter()
+    while (done := min(node.epochs for node in nodes)) < target:
+        to = target if nodes[0].trains_at_once else done + 1
         for node in nodes:
             if node.epochs < to:
                 begin(node.fold.number)
                 node.advance(to)
         if any(node.trouble for node in nodes):
             break
-        best = _best_epoch(nodes)
-        for node in nodes if nodes[0].is_judged else ():
-            node.buffer_predictions(best)
-        if perf_counter() - kept > CHECKPOINT_SECONDS and to < nodes[0].target:
-            for node in nodes:
-                node.save_recovery_point(best)
-            kept = perf_counter()
+        best, is_late = _best_epoch(nodes), perf_counter() - saved > CHECKPOINT_SECONDS
+        for node in nodes:
+            node.keep_predictions(best)
+            if is_late and to < target:
+                node.save(best, is_done=False)
+        saved = perf_counter() if is_late else saved
     best = _best_epoch(nodes)
     for node in nodes:
         begin(node.fold.number)
         node.rewind()
-        node.save_predictions(best)
-        node.save_checkpoint()
+        node.save(best, is_done=True)
         node.finish()
-    return _curves(nodes)
-
-
-def _curves(nodes: Sequence[IterativeNode]) -> LearningCurves:
-    common = min(len(node.curve) for node in nodes)
-    folds = tuple(node.curve[:common] for node in nodes)
-    return LearningCurves(folds)
+    return LearningCurves.of(nodes)
 
 
 def _best_epoch(nodes: Sequence[IterativeNode]) -> int:
     if not nodes[0].is_judged:
         return min(node.epochs for node in nodes)
-    return _curves(nodes).best_epoch
+    return LearningCurves.of(nodes).best_epoch

@@ -19,7 +19,7 @@ from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.fitting.iterative import training_of
+from prefect_tune.tasks.fitting.epochs import training_of
 from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store

@@ -22,7 +22,7 @@ from ConfigSpace import Categorical, ConfigurationSpace
 from sklearn.naive_bayes import GaussianNB
 
 from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.classification import GAUSSIAN_NB, K_NEAREST
+from prefect_tune.tasks.catalogue.flash import CLASSIFY
 from prefect_tune.tasks.catalogue.preparation import RESCALE
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 

@@ -141,7 +141,7 @@ def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
 
 SPACE = """
 from prefect_tune import Space, Step
-from prefect_tune.tasks.catalogue.classification import GAUSSIAN_NB, K_NEAREST
+from prefect_tune.tasks.catalogue.flash import CLASSIFY
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 space = Space("mine", (IMPUTE, ENCODE, Step("fit model", (GAUSSIAN_NB, K_NEAREST))))

@@ -17,15 +17,13 @@ from studies import evaluate, problem_of
 from xgboost import XGBClassifier
 
 from prefect_tune.optimizers import Algorithm, Query, Space, Step
-from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
+from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
 from prefect_tune.tasks.catalogue.libraries import missing_library, usable_part
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import recipe
 from prefect_tune.tasks.problem import StudyContext, open_store
 
 
@@ -141,19 +139,6 @@ def test_events_need_not_be_made_dense_for_them(events_context, name) -> None:
         query = Query(default_configuration(space, path))
         losses.append(evaluate(events_context, query).fold_losses)
     assert losses[0] == losses[1]
-
-
-def test_their_memory_on_sparse_matrices_follows_what_is_stored() -> None:
-    algorithm = SPACES["modern_healthcare"].step("fit model").algorithm("lightgbm")
-
-    def needed(layout: str, density: float) -> float:
-        summary = MatrixSummary(1000, 5000, layout, "float64", density, n_classes=2)
-        how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
-        return how.memory(how.arguments, summary).size_bytes
-
-    assert needed("sparse", 0.01) == 1000 * 5000 * 0.01 * (4 + 1)
-    assert needed("sparse", 0.02) == 2 * needed("sparse", 0.01)
-    assert needed("dense", 0.01) == needed("dense", 0.02) == 1000 * 5000
 
 
 BROKEN = 'raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")'

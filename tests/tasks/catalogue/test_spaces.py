@@ -15,7 +15,7 @@ from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
 from prefect_tune.tasks.catalogue.libraries import EXTRAS
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
-from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, MatrixSummary
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
@@ -106,7 +106,6 @@ def test_every_rule_that_an_algorithm_names_exists() -> None:
     steps = [step for space in SPACES.values() for step in space.steps]
     algorithms = [algorithm for step in steps for algorithm in step.algorithms]
     assert {rule for a in algorithms for rule in a.transforms.values()} == set(TRANSFORMS)
-    assert {a.memory for a in algorithms if a.memory} == set(MEMORY_RULES)
 
 
 def test_defaults_fit_what_they_are_for() -> None:

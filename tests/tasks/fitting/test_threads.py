@@ -19,15 +19,13 @@ from threadpoolctl import threadpool_info
 from prefect_tune.optimizers import Algorithm, Query, Space, Step
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.tasks import threads
-from prefect_tune.tasks.catalogue.boosted_trees import BOOSTED_TREES_OF_EVENTS
-from prefect_tune.tasks.catalogue.modern import RANDOM_FOREST
+from prefect_tune.tasks.catalogue.modern import BOOSTED_TREES_OF_EVENTS, RANDOM_FOREST
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting import fitting
+from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
-from prefect_tune.tasks.fitting.iterative import training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
-from prefect_tune.tasks.fitting.training import EpochTraining
 from prefect_tune.tasks.threads import OPENMP, fit_threads, one_thread, several_threads
 
 N, P = 6_000, 8

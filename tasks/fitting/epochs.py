@@ -1,0 +1,359 @@
+"""Training in epochs: the estimators that can continue, and the training of one fold's model.
+
+An epoch is a pass over the rows (`partial_fit`), or a share of the configured trees or boosting
+rounds (`warm_start`). The table lists estimators that end with the same model, to the last bit, if
+training was interrupted, pickled and resumed. All others are fitted at once: logistic regression
+forgets its solver's state, a second pass adds nothing to naive Bayes, and AdaBoost, bagging,
+support vector machines, neighbours, discriminants, Gaussian processes and single trees have none.
+"""
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import Perceptron, SGDClassifier, SGDRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+from prefect_tune.optimizers.space.configuration import Choice, default_choice
+from prefect_tune.optimizers.space.sampling import sample_choice
+from prefect_tune.tasks.fitting.fitting import (
+    FoldData,
+    check_fits,
+    class_weights,
+    quick_weighted_bins,
+    sample_weights,
+    transformed,
+)
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe
+from prefect_tune.tasks.objective.predictions import (
+    Predictions,
+    checked_predictions,
+    n_rows,
+    predictions_of,
+)
+
+_SAMPLES = 20
+"""Configurations built to determine the kind of a model, and whether it trains in epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iterative:
+    """Way in which an estimator trains in epochs.
+
+    Attributes:
+        rounds: Constructor argument that counts trees or rounds; empty if an epoch is a pass.
+        settings: Arguments set regardless of the configuration. Early stopping, which holds back
+            rows of its own, is replaced by the best epoch of the curve.
+        unless: Argument and value that make passes impossible or forgetful.
+    """
+
+    rounds: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    unless: tuple[str, Any] = ("", None)
+
+
+_ALONE = {"early_stopping": False}
+_NETWORK = Iterative(settings=_ALONE, unless=("solver", "lbfgs"))
+_SGD = Iterative(settings=_ALONE, unless=("learning_rate", "adaptive"))
+_BOOSTING = Iterative("n_estimators", {"n_iter_no_change": None})
+_HISTOGRAMS = Iterative("max_iter", _ALONE)
+_FOREST = Iterative("n_estimators")
+ITERATIVE: Mapping[type, Iterative] = {
+    MLPClassifier: _NETWORK,
+    MLPRegressor: _NETWORK,
+    SGDClassifier: _SGD,
+    SGDRegressor: _SGD,
+    Perceptron: Iterative(settings=_ALONE),
+    GradientBoostingClassifier: _BOOSTING,
+    GradientBoostingRegressor: _BOOSTING,
+    HistGradientBoostingClassifier: _HISTOGRAMS,
+    HistGradientBoostingRegressor: _HISTOGRAMS,
+    RandomForestClassifier: _FOREST,
+    RandomForestRegressor: _FOREST,
+    ExtraTreesClassifier: _FOREST,
+    ExtraTreesRegressor: _FOREST,
+}
+"""Trainings in epochs by class. Subclasses are excluded, because they may do anything."""
+
+
+def training_of(how: Recipe) -> Iterative | None:
+    """Return how a recipe's estimator trains in epochs; None if it is fitted at once."""
+    try:
+        model = how.model_in(build(how, seed=0))
+    except Exception:
+        return None
+    iterative = ITERATIVE.get(type(model))
+    if iterative is None or not isinstance(model.random_state, int | np.integer):
+        return None  # without a seed, a resumed training would end differently
+    argument, value = iterative.unless
+    return None if argument and getattr(model, argument) == value else iterative
+
+
+def rounds_after(epoch: int, epochs: int, rounds: int) -> int:
+    """Return the number of trees or rounds after an epoch, counted from 1.
+
+    The result is `rounds * epoch / epochs`, rounded, and at least 1: each of the `epochs` of a full
+    training adds its share of the configured `rounds`, and a full training has exactly `rounds`.
+    """
+    return max(1, (2 * epoch * rounds + epochs) // (2 * epochs))
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of one pass over the rows, so that every pass has its own order."""
+    return int(np.random.SeedSequence(seed, spawn_key=(epoch,)).generate_state(1)[0])
+
+
+def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
+    """Return ids of a step's algorithms that train in epochs, at least with some values."""
+    summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
+    return frozenset(
+        algorithm.id
+        for algorithm in step.algorithms
+        if not algorithm.is_passthrough
+        and any(
+            training_of(recipe(algorithm, choice, summary, balanced=False))
+            for choice in drawn_choices(algorithm)
+        )
+    )
+
+
+def drawn_choices(algorithm: Algorithm) -> Mapping[Choice, None]:
+    """Return an algorithm's default values and some random ones, without duplicates."""
+    rng = np.random.default_rng(0)
+    drawn = (sample_choice(algorithm, rng) for _ in range(_SAMPLES))
+    return dict.fromkeys([default_choice(algorithm), *drawn])
+
+
+Loss = Callable[[Predictions], float]
+"""Returns the loss of the predictions of the held-out rows; ValueError if it is not finite."""
+
+_DIVERGED = (ArithmeticError, ValueError, np.linalg.LinAlgError)
+"""Exceptions of estimators and metrics when numbers are no longer finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model, behind its repairs, after some epochs.
+
+    Attributes:
+        curve: Loss on the held-out rows after each epoch; empty if not measured.
+        seconds: Time spent on all its epochs.
+    """
+
+    epochs: int
+    estimator: Any
+    curve: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+
+class EpochTraining:
+    """Training of one fold's model, for up to `epochs` epochs.
+
+    Args:
+        how: Recipe whose estimator trains in epochs.
+        iterative: Way in which it trains in epochs.
+        seed: Source of randomness.
+        data: The fold.
+        epochs: Number of epochs of a full training.
+        loss: Loss to measure after each epoch; None to train without a curve.
+        start: Checkpoint to resume from, which is copied; None to start anew.
+
+    Attributes:
+        curve: Finite losses so far, one per epoch.
+        seconds: Time spent on training and judging in this process.
+        trouble: Reason training cannot continue beyond `curve`; None if it can.
+    """
+
+    def __init__(
+        self,
+        how: Recipe,
+        iterative: Iterative,
+        seed: int,
+        data: FoldData,
+        *,
+        epochs: int,
+        loss: Loss | None,
+        start: Checkpoint | None = None,
+    ) -> None:
+        started = perf_counter()
+        check_fits(how, data)
+        self._how, self._iterative, self._loss = how, iterative, loss
+        self._data, self._of = data, epochs
+        initial = build(how, seed)
+        # A pickle's arrays may be read-only, and a shared copy must not be trained.
+        self.estimator = pickle.loads(pickle.dumps(start.estimator)) if start else initial
+        self._model, model = how.model_in(self.estimator), how.model_in(initial)
+        self._seed: int = model.random_state
+        self._total = int(getattr(model, iterative.rounds)) if iterative.rounds else 0
+        self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
+        self._earlier_seconds = start.seconds if start else 0.0
+        self._train, self._held_out = self._repaired()
+        if start is None:
+            self._model.set_params(**iterative.settings)
+            word = getattr(self._model, "class_weight", None)
+            takes_no_word = not iterative.rounds and isinstance(word, str) and word == "balanced"
+            if how.weights == "class_weight" or takes_no_word:  # `partial_fit` rejects "balanced"
+                self._model.set_params(class_weight=class_weights(data.y))
+        self._weights = {"sample_weight": sample_weights(data.y)} if how.weight_argument else {}
+        self._latest: Predictions | None = None
+        self.trouble: Exception | None = None
+        self.seconds = perf_counter() - started
+
+    def advance(self, to: int) -> None:
+        """Train up to an epoch, or to the last one with finite numbers; raise if none has them."""
+        started = perf_counter()
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                (self._add_rounds if self._iterative.rounds else self._pass_over)(to)
+            except _DIVERGED as error:
+                if not self.good_epochs:
+                    raise
+                self.trouble = error
+        self.seconds += perf_counter() - started
+
+    @property
+    def good_epochs(self) -> int:
+        """Number of epochs before numbers were no longer finite."""
+        return self.epochs if self._loss is None else len(self.curve)
+
+    def predictions(self, epoch: int) -> Predictions | None:
+        """Return the held-out predictions after an epoch; None for a pass before the last one.
+
+        Raises InvalidPredictions if they are not finite.
+        """
+        if self._iterative.rounds:
+            return next(self._staged([epoch]))
+        if epoch != self.epochs:
+            return None
+        if self._latest is None:
+            classes, name = self._data.classes, self._how.algorithm
+            self._latest = predictions_of(self._model, self._held_out, classes, name=name)
+        return self._latest
+
+    def checkpoint(self) -> Checkpoint:
+        """Return the current state, which shares objects that further training changes."""
+        seconds = self._earlier_seconds + self.seconds
+        return Checkpoint(self.epochs, self.estimator, tuple(self.curve), seconds)
+
+    def _pass_over(self, to: int) -> None:
+        """Make passes over the rows, each with its own seed."""
+        classes = {"classes": self._data.classes} if len(self._data.classes) else {}
+        for epoch in range(self.epochs + 1, to + 1):
+            self._model.set_params(random_state=epoch_seed(self._seed, epoch))
+            known = {} if epoch > 1 else classes
+            self._model.partial_fit(self._train, self._data.y, **known, **self._weights)
+            self._model.set_params(random_state=self._seed)
+            self.epochs, self._latest = epoch, None
+            self._judge([epoch])
+
+    def _add_rounds(self, to: int) -> None:
+        """Add the rounds of some epochs in one fit, which is cheaper than a fit per epoch."""
+        done = self._rounds(self.epochs) if self.epochs else 0
+        if self._rounds(to) > done:  # with more epochs than rounds, some epochs add none
+            counted = {self._iterative.rounds: self._rounds(to)}
+            self._model.set_params(warm_start=True, **counted)
+            if self._weights:
+                quick_weighted_bins()
+            with self._data.threads_for(self._model, self._how):
+                self._model.fit(self._train, self._data.y, **self._weights)
+            # Otherwise the user's next `fit` would not start anew.
+            self._model.set_params(warm_start=False)
+        new = range(self.epochs + 1, to + 1)
+        self.epochs = to
+        self._judge(new)
+
+    def _judge(self, epochs: Sequence[int]) -> None:
+        if self._loss is None:
+            return
+        found = self._staged(epochs) if self._iterative.rounds else map(self.predictions, epochs)
+        self.curve.extend(self._loss(predictions) for predictions in found)
+
+    def _staged(self, epochs: Sequence[int]) -> Iterator[Predictions]:
+        rounds = [self._rounds(epoch) for epoch in epochs]
+        return staged_predictions(self._model, self._held_out, self._data.classes, rounds)
+
+    def _rounds(self, epoch: int) -> int:
+        return rounds_after(epoch, self._of, self._total)
+
+    def _repaired(self) -> tuple[Any, Any]:
+        if not self._how.repairs:
+            return self._data.train, self._data.held_out
+        repairs = self.estimator[:-1]
+        if not self.epochs:
+            repairs.fit(self._data.train, self._data.y)
+        train = repairs.transform(self._data.train)
+        return train, transformed(repairs, self._data.held_out, train)
+
+
+def staged_predictions(
+    ensemble: Any, X: Any, classes: NDArray[Any], rounds: Sequence[int]
+) -> Iterator[Predictions]:
+    """Yield the predictions after ascending numbers of rounds, in one pass over the rounds.
+
+    To the last bit, they equal the output of `predict` of an ensemble with so many rounds.
+    """
+    if not n_rows(X):
+        yield from (predictions_of(ensemble, X, classes) for _ in rounds)
+        return
+    made_by = _boosted if hasattr(ensemble, "staged_predict") else _averaged
+    stages = enumerate(made_by(ensemble, X, is_classifier=bool(len(classes))), 1)
+    at, predictions = 0, Predictions(np.empty(0))
+    for wanted in rounds:
+        while at < wanted:
+            at, (label, score) = next(stages)
+            if at == wanted:
+                predictions = checked_predictions(ensemble, X, classes, label, score)
+        yield predictions
+
+
+Stages = Iterator[tuple[NDArray[Any], NDArray[np.float64] | None]]
+"""Labels or numbers, and probabilities, after each round."""
+
+
+def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
+    if not is_classifier:
+        yield from ((found, None) for found in ensemble.staged_predict(X))
+        return
+    both = zip(ensemble.staged_predict(X), ensemble.staged_predict_proba(X), strict=True)
+    yield from ((np.atleast_1d(label), score) for label, score in both)
+
+
+def _averaged(forest: Any, X: Any, *, is_classifier: bool) -> Stages:
+    """Yield the running mean of the trees, added in order as `predict` does."""
+    checked, total = _as_trees_take_it(X), 0.0
+    for n, tree in enumerate(forest.estimators_, 1):
+        # A check for each tree would cost more than the prediction.
+        predict = tree.predict_proba if is_classifier else tree.predict
+        total = total + predict(checked, check_input=False)
+        mean = total / n
+        if is_classifier:
+            yield forest.classes_.take(mean.argmax(axis=1), axis=0), mean
+        else:
+            yield mean, None
+
+
+def _as_trees_take_it(X: Any) -> Any:
+    if not sparse.issparse(X):
+        return np.ascontiguousarray(X, dtype=np.float32)
+    rows = sparse.csr_matrix(X, dtype=np.float32)
+    rows.indices, rows.indptr = rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
+    return rows
