@@ -17,8 +17,7 @@ from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.libraries import algorithms_of
-from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.catalogue.spaces import SPACES, algorithms_of, space_named
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind, DataFile, content_of, follow
 from prefect_tune.tasks.fitting.epochs import drawn_choices
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary

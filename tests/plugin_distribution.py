@@ -76,11 +76,12 @@ def costs(y, predictions):
 """,
     "spaces": """
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.classification import DECISION_TREE, GAUSSIAN_NB
+from prefect_tune.tasks.catalogue.flash import CLASSIFY
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 PRIOR = Algorithm(id="prior", estimator="tune_extras.models.Prior", flags=Flags(stochastic=True))
-TINY = Space("tiny", (IMPUTE, ENCODE, Step("fit model", (GAUSSIAN_NB, DECISION_TREE, PRIOR))))
+MODELS = (CLASSIFY.algorithm("gaussian_nb"), CLASSIFY.algorithm("decision_tree"))
+TINY = Space("tiny", (IMPUTE, ENCODE, Step("fit model", (*MODELS, PRIOR))))
 """,
     "models": """
 from sklearn.dummy import DummyClassifier

@@ -118,7 +118,7 @@ def _properties(method: "Method") -> Iterator[str]:
 
 def _space(space: "Space") -> dict[str, Any]:
     """Return a space restricted to the installed libraries, and the packages it lacks, as JSON."""
-    from prefect_tune.tasks.catalogue.libraries import (
+    from prefect_tune.tasks.catalogue.spaces import (
         algorithms_of,
         missing_libraries,
         usable_part,
@@ -177,7 +177,7 @@ def _print_spaces(listed: Sequence[dict[str, Any]]) -> None:
 
 
 def _print_missing(packages: Iterable[str]) -> None:
-    from prefect_tune.tasks.catalogue.libraries import missing_library
+    from prefect_tune.tasks.catalogue.spaces import missing_library
 
     for package in dict.fromkeys(packages):
         if missing := missing_library(package):

@@ -8,7 +8,7 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import output_record
 from prefect_tune.storage.masking import masked
-from prefect_tune.tasks.catalogue.libraries import check_libraries
+from prefect_tune.tasks.catalogue.spaces import check_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline

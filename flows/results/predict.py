@@ -18,7 +18,7 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput, need_column
-from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
+from prefect_tune.tasks.catalogue.spaces import algorithms_of, check_libraries
 from prefect_tune.tasks.data.columns import read_rows, unseen_values
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows

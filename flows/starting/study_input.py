@@ -18,12 +18,13 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.libraries import (
+from prefect_tune.tasks.catalogue.spaces import (
+    DEFAULT_SPACES,
     algorithms_of,
     missing_libraries,
+    space_named,
     usable_part,
 )
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
 from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.registry import FORMATS

@@ -32,7 +32,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.libraries import algorithms_of, check_libraries
+from prefect_tune.tasks.catalogue.spaces import algorithms_of, check_libraries
 from prefect_tune.tasks.fitting.versions import session_versions
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.threads import one_thread

@@ -30,22 +30,10 @@ _BINS = 10
 Array = NDArray[np.float64]
 
 
-def _difference(a: Array, b: Array) -> Array:
-    return a - b
-
-
-def _product(a: Array, b: Array) -> Array:
-    return a * b
-
-
-def _ratio(a: Array, b: Array) -> Array:
-    return np.divide(a, b, out=np.full(len(a), np.nan), where=b != 0)
-
-
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
-    "-": _difference,
-    "*": _product,
-    "/": _ratio,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
 }
 
 

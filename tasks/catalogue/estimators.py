@@ -6,7 +6,6 @@ Each is a function of the table's hyperparameters, or a class if the choice depe
 from typing import Any, Self
 
 import numpy as np
-import sklearn
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, is_classifier
@@ -47,7 +46,13 @@ _SCORES = {
 _POOLING = {"mean": np.mean, "median": np.median, "max": np.max}
 _MODES = ("fpr", "fdr", "fwe")
 """Modes in order of strictness."""
-_IS_1_8 = tuple(map(int, sklearn.__version__.split(".")[:2])) >= (1, 8)
+_UPDATES = {
+    "hinge": "pa1",
+    "squared_hinge": "pa2",
+    "epsilon_insensitive": "pa1",
+    "squared_epsilon_insensitive": "pa2",
+}
+_PASSIVE = {"penalty": None, "tol": None}
 
 
 def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScaler:
@@ -57,9 +62,8 @@ def robust_scaler(*, q_min: float, q_max: float, **arguments: Any) -> RobustScal
 
 def discretizer(**arguments: Any) -> KBinsDiscretizer:
     """Return an encoder of the bins of each column, one output column per bin."""
-    if "quantile_method" in KBinsDiscretizer().get_params():  # since scikit-learn 1.7
-        arguments["quantile_method"] = "averaged_inverted_cdf"
-    return KBinsDiscretizer(encode="onehot-dense", **arguments)
+    method = "averaged_inverted_cdf"
+    return KBinsDiscretizer(encode="onehot-dense", quantile_method=method, **arguments)
 
 
 class Polynomial(PolynomialFeatures):
@@ -200,47 +204,16 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
         return {"reg_param": self.reg_param}
 
 
-def passive_aggressive_classifier(
-    *, loss: str, max_iter: int, C: float, **arguments: Any
-) -> BaseEstimator:
+def passive_aggressive_classifier(*, loss: str, C: float, **arguments: Any) -> SGDClassifier:
     """Return passive-aggressive updates, for exactly `max_iter` passes."""
-    if _IS_1_8:
-        rate = {"hinge": "pa1", "squared_hinge": "pa2"}[loss]
-        return SGDClassifier(
-            loss="hinge",
-            penalty=None,
-            learning_rate=rate,
-            eta0=C,
-            max_iter=max_iter,
-            tol=None,
-            **arguments,
-        )
-    from sklearn.linear_model import PassiveAggressiveClassifier  # noqa: PLC0415 - removed in 1.10
-
-    return PassiveAggressiveClassifier(loss=loss, C=C, max_iter=max_iter, tol=None, **arguments)
+    settings = {"loss": "hinge", "learning_rate": _UPDATES[loss], "eta0": C, **_PASSIVE}
+    return SGDClassifier(**settings, **arguments)
 
 
-def passive_aggressive_regressor(
-    *, loss: str, max_iter: int, C: float, epsilon: float, **arguments: Any
-) -> BaseEstimator:
+def passive_aggressive_regressor(*, loss: str, C: float, **arguments: Any) -> SGDRegressor:
     """Return passive-aggressive updates for numbers, for exactly `max_iter` passes."""
-    if _IS_1_8:
-        rate = {"epsilon_insensitive": "pa1", "squared_epsilon_insensitive": "pa2"}[loss]
-        return SGDRegressor(
-            loss="epsilon_insensitive",
-            penalty=None,
-            learning_rate=rate,
-            eta0=C,
-            epsilon=epsilon,
-            max_iter=max_iter,
-            tol=None,
-            **arguments,
-        )
-    from sklearn.linear_model import PassiveAggressiveRegressor  # noqa: PLC0415 - removed in 1.10
-
-    return PassiveAggressiveRegressor(
-        loss=loss, C=C, epsilon=epsilon, max_iter=max_iter, tol=None, **arguments
-    )
+    settings = {"loss": "epsilon_insensitive", "learning_rate": _UPDATES[loss], "eta0": C}
+    return SGDRegressor(**settings, **_PASSIVE, **arguments)
 
 
 def forest_classifier(*, family: str, **arguments: Any) -> BaseEstimator:
@@ -262,22 +235,14 @@ def gaussian_process(*, kernel: str, **arguments: Any) -> GaussianProcessClassif
 
 
 def logistic_regression(*, penalty: str, **arguments: Any) -> LogisticRegression:
-    """Return logistic regression; since scikit-learn 1.8, `l1_ratio` selects the penalty."""
-    if _IS_1_8:
-        arguments["l1_ratio"] = 1.0 if penalty == "l1" else 0.0
-    else:
-        arguments["penalty"] = penalty
-    return LogisticRegression(solver="saga", **arguments)
+    """Return logistic regression whose `l1_ratio` is the penalty."""
+    l1_ratio = 1.0 if penalty == "l1" else 0.0
+    return LogisticRegression(solver="saga", l1_ratio=l1_ratio, **arguments)
 
 
-def mlp(*, hidden_layers: int, nodes_per_layer: int, **arguments: Any) -> MLPClassifier:
+def mlp(**arguments: Any) -> MLPClassifier:
     """Return a network of equally wide hidden layers, trained by Adam."""
-    return MLPClassifier(
-        hidden_layer_sizes=(nodes_per_layer,) * hidden_layers,
-        solver="adam",
-        n_iter_no_change=32,
-        **arguments,
-    )
+    return mlp_classifier(solver="adam", n_iter_no_change=32, **arguments)
 
 
 class LayerwiseMLP(MLPClassifier):

@@ -5,15 +5,14 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import TransformerMixin
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, TargetEncoder
 
-_MAX_CATEGORIES = 100
-"""Most categories per column; beyond them, the rarest ones share one category."""
+from prefect_tune.tasks.catalogue.preparation import MAX_CATEGORIES, by_kind
+
 _PARTS = 5
 """Parts of the training rows, each encoded by the others."""
 
@@ -43,11 +42,11 @@ def one_hot_encoder(*, min_frequency: int) -> ColumnTransformer:
     """Encode categories one-hot; rare ones share a column, which unseen ones join."""
     encoder = OneHotEncoder(
         min_frequency=min_frequency,
-        max_categories=_MAX_CATEGORIES + 1,
+        max_categories=MAX_CATEGORIES + 1,
         handle_unknown="infrequent_if_exist",
         sparse_output=False,
     )
-    return _by_kind("passthrough", encoder)
+    return by_kind("passthrough", encoder, sparse_threshold=0)
 
 
 def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
@@ -55,7 +54,7 @@ def ordinal_encoder(*, min_frequency: int) -> ColumnTransformer:
     encoder = OrdinalEncoder(
         min_frequency=min_frequency, handle_unknown="use_encoded_value", unknown_value=-1
     )
-    return _by_kind("passthrough", encoder)
+    return by_kind("passthrough", encoder, sparse_threshold=0)
 
 
 def target_encoder(
@@ -67,7 +66,7 @@ def target_encoder(
         _PARTS, shuffle=True, random_state=random_state
     )
     encoder = OutOfFoldEncoder(target_type=kind, smooth=smooth, cv=parts)
-    return _by_kind("passthrough", encoder)
+    return by_kind("passthrough", encoder, sparse_threshold=0)
 
 
 class OutOfFoldEncoder(TargetEncoder):
@@ -94,14 +93,3 @@ class OutOfFoldEncoder(TargetEncoder):
             largest = int(counts.max())
         self.cv.n_splits = max(2, min(_PARTS, largest))
         return numbers
-
-
-def _by_kind(numbers: TransformerMixin | str, categories: TransformerMixin) -> ColumnTransformer:
-    return ColumnTransformer(
-        [
-            ("numbers", numbers, make_column_selector(dtype_include="number")),
-            ("categories", categories, make_column_selector(dtype_exclude="number")),
-        ],
-        verbose_feature_names_out=False,
-        sparse_threshold=0,
-    )

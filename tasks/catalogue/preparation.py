@@ -3,6 +3,8 @@
 Sources: FLASH's Table 5, first two blocks, and the scalers of ADMM's Table A2.
 """
 
+from typing import Any
+
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
@@ -14,19 +16,23 @@ MAX_CATEGORIES = 100
 """Most categories per column; beyond them, the rarest ones share one category."""
 
 
-def make_imputer(strategy: str = "median") -> ColumnTransformer:
-    """Impute medians by default; in categories, gaps become their own category."""
-    numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
-    categories = SimpleImputer(
-        strategy="constant", fill_value="(missing)", keep_empty_features=True
-    )
+def by_kind(numbers: Any, categories: Any, **options: Any) -> ColumnTransformer:
+    """Return transformers of the columns of numbers and of categories."""
     return ColumnTransformer(
         [
             ("numbers", numbers, make_column_selector(dtype_include="number")),
             ("categories", categories, make_column_selector(dtype_exclude="number")),
         ],
         verbose_feature_names_out=False,
-    ).set_output(transform="pandas")
+        **options,
+    )
+
+
+def make_imputer(strategy: str = "median") -> ColumnTransformer:
+    """Impute medians by default; in categories, gaps become their own category."""
+    numbers = SimpleImputer(strategy=strategy, keep_empty_features=True)
+    constant = SimpleImputer(strategy="constant", fill_value="(missing)", keep_empty_features=True)
+    return by_kind(numbers, constant).set_output(transform="pandas")
 
 
 def make_encoder() -> ColumnTransformer:
@@ -34,14 +40,7 @@ def make_encoder() -> ColumnTransformer:
     one_hot = OneHotEncoder(
         max_categories=MAX_CATEGORIES + 1, handle_unknown="ignore", sparse_output=False
     )
-    return ColumnTransformer(
-        [
-            ("numbers", "passthrough", make_column_selector(dtype_include="number")),
-            ("categories", one_hot, make_column_selector(dtype_exclude="number")),
-        ],
-        verbose_feature_names_out=False,
-        sparse_threshold=0,
-    )
+    return by_kind("passthrough", one_hot, sparse_threshold=0)
 
 
 IMPUTE = Step(

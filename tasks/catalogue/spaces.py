@@ -1,14 +1,24 @@
-"""The spaces that `--space` knows by name.
+"""The spaces that `--space` knows by name, and the part of a space that a machine can use.
 
 Cheap to import, because help and completion list the names: spaces are imported on demand.
+Algorithms may require libraries that a machine lacks. The flow that starts a study decides once
+which part of its space is searched.
 """
 
-from collections.abc import Mapping
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from prefect_tune.optimizers.plugins import Registry
+from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:
+    from prefect_tune.optimizers.space.algorithm import Algorithm
     from prefect_tune.optimizers.space.space import Space
 
 _MODERN = "prefect_tune.tasks.catalogue.modern"
@@ -30,7 +40,7 @@ SPACES: "Registry[Space]" = Registry(
         for name in names
     },
 )
-"""Spaces by name, independent of installed libraries (see `libraries`)."""
+"""Spaces by name, independent of installed libraries."""
 DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
     ("table", "classes"): "modern",
     ("table", "numbers"): "modern_regression",
@@ -42,3 +52,93 @@ DEFAULT_SPACES: Mapping[tuple[str, str], str] = {
 def space_named(name: str) -> "Space":
     """Return a space by name; UnknownName if it does not exist or cannot be used."""
     return SPACES.named(name)
+
+
+EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
+"""Extra that installs each package; others come with prefect-tune or from the user."""
+_LINKED = frozenset({"lightgbm", "xgboost"})
+"""Packages that may need OpenMP's runtime from the system; the others include everything."""
+_OPENMP = re.compile(r"libg?omp\b[\w.-]*")
+_FROM_BREW = "brew install libomp"
+_FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and its relatives"
+
+
+@dataclass(frozen=True, slots=True)
+class MissingLibrary:
+    """A library that algorithms need and this machine lacks; `is_optional` if it is an extra's."""
+
+    package: str
+    reason: str
+    remedy: str
+    is_optional: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.package} {self.reason}: {self.remedy}"
+
+
+def missing_library(package: str) -> MissingLibrary | None:
+    """Return why a package cannot be used and the remedy; None if it can be used."""
+    if package in sys.modules and sys.modules[package] is not None:
+        return None
+    extra = EXTRAS.get(package)
+    remedy = f"pip install '{f'prefect-tune[{extra}]' if extra else package}'"
+    spec = None
+    with suppress(ModuleNotFoundError):  # the parent package of a dotted name
+        spec = find_spec(package)
+    if spec is None:
+        return MissingLibrary(package, "is not installed", remedy, is_optional=extra is not None)
+    if package not in _LINKED:
+        return None
+    from prefect_tune.tasks.threads import one_thread  # noqa: PLC0415 - completion needs only names
+
+    try:
+        with one_thread():  # the library reads the number of threads when it is loaded
+            import_module(package)
+    except Exception as error:  # OSError, or the library's own error
+        is_mac = sys.platform == "darwin"
+        named = sorted(_OPENMP.findall(str(error)), reverse=is_mac)  # XGBoost names all systems
+        if named:
+            reason = f"cannot be loaded, as the system library {named[0]} is missing"
+            return MissingLibrary(package, reason, _FROM_BREW if is_mac else _FROM_PACKAGES)
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        return MissingLibrary(package, f"cannot be loaded ({first})", f"reinstall it, {remedy}")
+    return None
+
+
+def missing_libraries(algorithms: "Iterable[Algorithm]") -> tuple[MissingLibrary, ...]:
+    """Return the libraries that the algorithms require and that cannot be used here."""
+    required = dict.fromkeys(package for a in algorithms for package in a.requires)
+    return tuple(missing for package in required if (missing := missing_library(package)))
+
+
+def check_libraries(what: str, algorithms: "Iterable[Algorithm]") -> None:
+    """Raise BadInput, with the remedy, if a library that `what` needs cannot be used here."""
+    needing = [algorithm for algorithm in algorithms if algorithm.requires]
+    for library in missing_libraries(needing):
+        ids = dict.fromkeys(a.id for a in needing if library.package in a.requires)
+        others = ", ".join(name for name in ids if name != library.package)
+        raise BadInput(
+            f"{what} needs {library.package}{f' for {others}' if others else ''}, which "
+            f"{library.reason}",
+            remedy=library.remedy,
+        )
+
+
+def algorithms_of(space: "Space") -> "tuple[Algorithm, ...]":
+    """Return the algorithms of all steps of a space."""
+    return tuple(algorithm for step in space.steps for algorithm in step.algorithms)
+
+
+def usable_part(space: "Space") -> "Space":
+    """Return the part of a space whose libraries can be used here; BadInput if a step is empty."""
+    missing = {library.package for library in missing_libraries(algorithms_of(space))}
+    if not missing:
+        return space
+    left = {
+        step.name: {a.id for a in step.algorithms if missing.isdisjoint(a.requires)}
+        for step in space.searched
+    }
+    for step in space.steps:
+        if all(missing.intersection(algorithm.requires) for algorithm in step.algorithms):
+            check_libraries(f"step {step.name!r} of space {space.name!r}", step.algorithms)
+    return space.restricted_to(left)

@@ -179,6 +179,7 @@ class EpochTraining:
     Attributes:
         curve: Finite losses so far, one per epoch.
         seconds: Time spent on training and judging in this process.
+        earlier_seconds: Time spent on the epochs up to the checkpoint.
         trouble: Reason training cannot continue beyond `curve`; None if it can.
     """
 
@@ -204,7 +205,7 @@ class EpochTraining:
         self._seed: int = model.random_state
         self._total = int(getattr(model, iterative.rounds)) if iterative.rounds else 0
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
-        self._earlier_seconds = start.seconds if start else 0.0
+        self.earlier_seconds = start.seconds if start else 0.0
         self._train, self._held_out = self._repaired()
         if start is None:
             self._model.set_params(**iterative.settings)
@@ -251,7 +252,7 @@ class EpochTraining:
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state, which shares objects that further training changes."""
-        seconds = self._earlier_seconds + self.seconds
+        seconds = self.earlier_seconds + self.seconds
         return Checkpoint(self.epochs, self.estimator, tuple(self.curve), seconds)
 
     def _pass_over(self, to: int) -> None:

@@ -65,13 +65,12 @@ effect, and the estimator never gets it.
 """
 
 
-def effective_value(rule: str | TransformRule, value: Any, summary: MatrixSummary) -> Any:
-    """Return the value the estimator receives; UnknownName if the rule does not exist."""
+def _rule(rule: str | TransformRule) -> TransformRule:
     if not isinstance(rule, str):
-        return rule(value, summary)
+        return rule
     if rule not in TRANSFORMS:
         raise UnknownName("hyperparameter transform", rule, TRANSFORMS)
-    return TRANSFORMS[rule](value, summary)
+    return TRANSFORMS[rule]
 
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -127,17 +126,15 @@ class Recipe:
             "arguments": {name: value_document(v) for name, v in self.arguments.items()},
             "library": self.library,
         }
-        if self.weights != "none":
-            document["weights"] = self.weights
         if self.stochastic:
             document["seed"] = seed
-        if self.repairs:
-            document["repairs"] = list(self.repairs)
-        if self.out_of_fold:
-            document["out_of_fold"] = True
-        if self.files:
-            document["files"] = list(self.files)
-        return document
+        more = {
+            "weights": "" if self.weights == "none" else self.weights,
+            "repairs": list(self.repairs),
+            "out_of_fold": self.out_of_fold,
+            "files": list(self.files),
+        }
+        return document | {name: value for name, value in more.items() if value}
 
 
 def recipe(
@@ -150,7 +147,7 @@ def recipe(
         if rule == "inert":
             continue
         argument = name.rsplit(".", 1)[-1]
-        arguments[argument] = effective_value(rule, value, summary) if rule else value
+        arguments[argument] = _rule(rule)(value, summary) if rule else value
     estimator = algorithm.import_path
     if summary.layout == "sparse":
         if algorithm.sparse_estimator:

@@ -12,7 +12,7 @@ from prefect_tune.storage.codec import key_fingerprint
 from prefect_tune.storage.processes import machine
 from prefect_tune.storage.waiting import Stopwatch
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
+from prefect_tune.tasks.catalogue.spaces import algorithms_of, missing_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.recipe import imported

@@ -63,7 +63,6 @@ class IterativeNode(Node):
         self.trouble: Exception | None = None
         self.is_alone = False
         self._checkpoints: dict[int, Entry] = {}
-        self._start: Checkpoint | None = None
         self._training: EpochTraining | None = None
         self._history: dict[int, Predictions] = {}
         self._passing = 0
@@ -99,8 +98,7 @@ class IterativeNode(Node):
 
     def resume(self) -> None:
         """Resume from the latest readable checkpoint that does not exceed the target."""
-        self._start = start = self._latest(self.target)
-        if start is not None:
+        if (start := self._latest(self.target, "curve", "history")) is not None:
             self.epochs = self.resumed_from = start.epochs
             self.curve, self.earlier_seconds = start.curve, start.seconds
             self.fold.store.index.count_hit(self._checkpoints[start.epochs])
@@ -108,8 +106,10 @@ class IterativeNode(Node):
     def advance(self, to: int) -> None:
         """Train up to an epoch, or to the last epoch before numbers are no longer finite."""
         if self._training is None:
-            self._training = self._begun(self._start)
-        self._train(self._training, to)
+            self._training = self._trained(to)
+            self.earlier_seconds = self._training.earlier_seconds
+        else:
+            self._train(self._training, to)
         self.epochs, self.trouble = self._training.good_epochs, self._training.trouble
         self.curve = tuple(self._training.curve)
 
@@ -175,15 +175,11 @@ class IterativeNode(Node):
         more = {"training": self.training_key, "epochs": epochs}
         self.lineage = {**self._training_lineage, **more}
 
-    def _latest(self, most: int, unless: int = 0) -> Checkpoint | None:
-        """Return the latest readable checkpoint of up to `most` epochs.
-
-        If the checkpoint has exactly `unless` epochs, its model is not read and is None.
-        """
+    def _latest(self, most: int, *names: str) -> Checkpoint | None:
+        """Return the latest readable checkpoint of up to `most` epochs, with the named parts."""
         for epochs in sorted((n for n in self._checkpoints if n <= most), reverse=True):
             entry, started = self._checkpoints[epochs], perf_counter()
-            names = {"curve", "history"} if epochs == unless else {"curve", "history", "estimator"}
-            read = self.fold.store.read(entry, sorted(names & entry.parts.keys()))
+            read = self.fold.store.read(entry, [name for name in names if name in entry.parts])
             self.load_seconds += perf_counter() - started
             if read is not None:
                 self._history |= read.get("history", {})
@@ -192,9 +188,14 @@ class IterativeNode(Node):
             del self._checkpoints[epochs]
         return None
 
-    def _begun(self, start: Checkpoint | None) -> EpochTraining:
-        """Return a training that resumes from a checkpoint, or starts anew."""
-        fold = self.fold
+    def _train(self, training: EpochTraining, to: int) -> None:
+        before, self._is_served = training.seconds, False
+        training.advance(to)
+        self.seconds += training.seconds - before
+
+    def _trained(self, epochs: int) -> EpochTraining:
+        """Return a training at an epoch, resumed from the latest checkpoint before it."""
+        fold, start = self.fold, self._latest(epochs, "curve", "history", "estimator")
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
         training = EpochTraining(
             self.recipe,
@@ -206,16 +207,6 @@ class IterativeNode(Node):
             start=start,
         )
         self.seconds += training.seconds
-        return training
-
-    def _train(self, training: EpochTraining, to: int) -> None:
-        before, self._is_served = training.seconds, False
-        training.advance(to)
-        self.seconds += training.seconds - before
-
-    def _trained(self, epochs: int) -> EpochTraining:
-        """Return a training at an epoch, resumed from the latest checkpoint before it."""
-        training = self._begun(self._latest(epochs))
         if training.epochs < epochs:
             self.resumed_from = min(self.resumed_from, training.epochs)
             self._train(training, epochs)

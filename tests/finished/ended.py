@@ -41,10 +41,9 @@ broken = Algorithm(
     estimator=Picky,
     hyperparameters=ConfigurationSpace(space=[Categorical("kind", ["new", "old"])]),
 )
-space = Space(
-    "mine", (IMPUTE, ENCODE, RESCALE, Step("fit model", (GAUSSIAN_NB, K_NEAREST, broken)))
-)
-whole = Space("whole", (IMPUTE, ENCODE, RESCALE, Step("fit model", (GAUSSIAN_NB, K_NEAREST))))
+models = (CLASSIFY.algorithm("gaussian_nb"), CLASSIFY.algorithm("k_nearest"))
+space = Space("mine", (IMPUTE, ENCODE, RESCALE, Step("fit model", (*models, broken))))
+whole = Space("whole", (IMPUTE, ENCODE, RESCALE, Step("fit model", models)))
 """
 
 

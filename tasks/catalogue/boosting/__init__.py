@@ -1,5 +1,148 @@
-"""Boosted trees of other libraries, on tables with gaps and categories or on matrices.
+"""Boosted trees of other libraries behind scikit-learn's interface, on tables or on matrices.
 
-`light_gbm`, `xg_boost` and `cat_boost` each need their library (`prefect-tune[boosting]`). `native`
-has their common code, such as codes of categories.
+`light_gbm`, `xg_boost` and `cat_boost` each need their library (`prefect-tune[boosting]`). Tables
+keep their gaps, and categories become codes. Matrices become single precision and CSR.
 """
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
+from sklearn.utils.validation import validate_data
+
+_MOST_CATEGORIES = 254
+"""Most frequent categories kept per column; codes and the code of gaps must fit in a byte."""
+
+
+class CategoryCodes(TransformerMixin, BaseEstimator):
+    """Encodes categories by frequency; gaps, rare and unseen ones become NaN, numbers stay."""
+
+    is_table_ = True
+    """Whether the model was fitted to a table; true for models pickled without this attribute."""
+
+    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the categories of each column; `is_category_`, shape (p,), marks such columns."""
+        self.categories_: dict[int, NDArray[np.object_]] = {}
+        self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
+        self.is_table_ = isinstance(X, pd.DataFrame)
+        if self.is_table_:
+            for i, name in enumerate(X):
+                if pd.api.types.is_numeric_dtype(X[name]):
+                    continue
+                counts = X[name].astype(object).value_counts(sort=False).sort_index()
+                ranked = counts.sort_values(ascending=False, kind="stable")
+                self.categories_[i] = ranked.index[:_MOST_CATEGORIES].to_numpy(dtype=object)
+                self.is_category_[i] = True
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return codes and numbers, shape (n, p): float64 of a table, float32 of a matrix."""
+        if isinstance(X, pd.DataFrame):
+            return self._coded(X)
+        if sparse.issparse(X):
+            return _single_precision(X)
+        return np.asarray(X, dtype=np.float64 if self.is_table_ else np.float32)
+
+    def _coded(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        coded = np.empty(X.shape)
+        for i, name in enumerate(X):
+            if i not in self.categories_:
+                coded[:, i] = X[name].to_numpy(dtype=np.float64)
+                continue
+            known = pd.Index(self.categories_[i], dtype=object)
+            codes = known.get_indexer(pd.Index(X[name].astype(object), dtype=object))
+            coded[:, i] = np.where(codes < 0, np.nan, codes)
+        return coded
+
+
+def _single_precision(X: Any) -> sparse.csr_matrix:
+    """Return a sparse matrix as CSR of float32, sharing its indices if they are int32."""
+    matrix = sparse.csr_array(X)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    parts = (
+        matrix.data.astype(np.float32),
+        matrix.indices.astype(np.int32, copy=False),
+        matrix.indptr.astype(np.int32, copy=False),
+    )
+    return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost rejects sparse arrays
+
+
+class _Native(BaseEstimator):
+    """Boosted trees of a library's `estimator`, with categories as codes and gaps as they are."""
+
+    prediction_settings: Mapping[str, Any] = {}
+    """Arguments for the library's predictions."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def _fit_coded(
+        self,
+        model: Any,
+        X: Any,
+        y: NDArray[Any],
+        is_category: NDArray[np.bool_],
+        sample_weight: NDArray[np.float64] | None,
+    ) -> None:
+        """Fit a model of the library; `is_category` marks the columns of codes."""
+        raise NotImplementedError
+
+    def _seen(self, X: Any) -> Any:
+        """Return codes and numbers in the form that the library takes."""
+        return X
+
+    def _fit(self, X: Any, y: NDArray[Any], sample_weight: NDArray[np.float64] | None) -> None:
+        validate_data(self, X, skip_check_array=True)
+        self.codes_ = CategoryCodes().fit(X)
+        self.estimator_ = clone(self.estimator)
+        coded, is_category = self.codes_.transform(X), self.codes_.is_category_
+        self._fit_coded(self.estimator_, coded, y, is_category, sample_weight)
+
+    def _predicted(self, what: str, X: Any) -> Any:
+        return getattr(self.estimator_, what)(self._coded(X), **self.prediction_settings)
+
+    def _coded(self, X: Any) -> Any:
+        validate_data(self, X, reset=False, skip_check_array=True)  # codes depend on position
+        return self._seen(self.codes_.transform(X))
+
+
+class NativeClassifier(ClassifierMixin, _Native):
+    """Boosted trees for classes with any labels."""
+
+    def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
+        """Fit to a table or matrix, shape (n, p)."""
+        self.classes_, positions = np.unique(y, return_inverse=True)
+        self._fit(X, positions, sample_weight)
+        return self
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, shape (n, classes)."""
+        return np.asarray(self._predicted("predict_proba", X), dtype=np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of largest probability, shape (n,)."""
+        return self.labels_of_probabilities(self.predict_proba(X))
+
+    def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the classes of largest probability, shape (n,), of (n, classes)."""
+        return self.classes_[probabilities.argmax(axis=1)]
+
+
+class NativeRegressor(RegressorMixin, _Native):
+    """Boosted trees for numbers."""
+
+    def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
+        """Fit to a table or matrix, shape (n, p)."""
+        self._fit(X, np.asarray(y, dtype=np.float64), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return numbers, shape (n,)."""
+        return np.asarray(self._predicted("predict", X), dtype=np.float64)

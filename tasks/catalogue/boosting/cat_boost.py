@@ -11,7 +11,7 @@ from catboost import CatBoostRegressor as LibraryRegressor
 from numpy.typing import NDArray
 from scipy import sparse
 
-from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
+from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor
 
 _THREADS = re.compile(r'("thread_count":)\d+')
 _SETTINGS: Mapping[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}

@@ -7,7 +7,7 @@ import numpy as np
 from lightgbm import LGBMClassifier, LGBMRegressor
 from numpy.typing import NDArray
 
-from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
+from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor
 
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 0,  # as many as OpenMP allows; the model's text would store any other number

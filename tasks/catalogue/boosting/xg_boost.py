@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import XGBClassifier, XGBRegressor
 
-from prefect_tune.tasks.catalogue.boosting.native import NativeClassifier, NativeRegressor
+from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor
 
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 1,

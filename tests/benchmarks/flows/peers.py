@@ -40,8 +40,7 @@ from peer_tools.rows import PARTS, RECORDED, Rows
 from peer_tools.runs import Run, Tool, run_all
 from peer_tools.tables import TableFile
 
-from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries
-from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.catalogue.spaces import algorithms_of, missing_libraries, space_named
 
 ROOT = Path(__file__).parents[3]
 TOOLS = "ours,flaml,optuna,smac,autogluon"

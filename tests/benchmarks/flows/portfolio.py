@@ -54,8 +54,7 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, WINDOWS
-from prefect_tune.tasks.catalogue.libraries import EXTRAS
-from prefect_tune.tasks.catalogue.spaces import space_named
+from prefect_tune.tasks.catalogue.spaces import EXTRAS, space_named
 from prefect_tune.tasks.data.source import Source
 
 PORTFOLIOS = Path(__file__).parents[3] / "tasks" / "catalogue" / "portfolios"

@@ -17,8 +17,7 @@ from peer_tools.task import Task
 from prefect_tune.optimizers import Configuration, Evaluation, Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.artifacts import StoreAddress
-from prefect_tune.tasks.catalogue.libraries import usable_part
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named, usable_part
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source

@@ -29,7 +29,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from prefect_tune import Algorithm, Flags, Space, Step
 from prefect_tune.tasks.catalogue.preparation import BALANCE
-from prefect_tune.tasks.catalogue.classification import K_NEAREST
+from prefect_tune.tasks.catalogue.flash import CLASSIFY
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
@@ -50,7 +50,7 @@ def seeded(id, estimator, weights="none", **fixed):
 
 
 bend = Step("bend", (Algorithm(id="power", estimator=Power, fixed={"exponent": 0.7}),))
-space = Space("mine", (IMPUTE, ENCODE, bend, Step("fit model", (K_NEAREST,))))
+space = Space("mine", (IMPUTE, ENCODE, bend, Step("fit model", (CLASSIFY.algorithm("k_nearest"),))))
 models = (
     seeded("sgd", "sklearn.linear_model.SGDClassifier", "class_weight", loss="log_loss"),
     seeded("trees", "sklearn.ensemble.GradientBoostingClassifier", "sample_weight", max_depth=2),

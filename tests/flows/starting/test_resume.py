@@ -144,7 +144,8 @@ from prefect_tune import Space, Step
 from prefect_tune.tasks.catalogue.flash import CLASSIFY
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
-space = Space("mine", (IMPUTE, ENCODE, Step("fit model", (GAUSSIAN_NB, K_NEAREST))))
+models = (CLASSIFY.algorithm("gaussian_nb"), CLASSIFY.algorithm("k_nearest"))
+space = Space("mine", (IMPUTE, ENCODE, Step("fit model", models)))
 """
 
 

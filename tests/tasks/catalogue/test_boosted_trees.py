@@ -21,8 +21,7 @@ from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
-from prefect_tune.tasks.catalogue.libraries import missing_library, usable_part
-from prefect_tune.tasks.catalogue.spaces import SPACES
+from prefect_tune.tasks.catalogue.spaces import SPACES, missing_library, usable_part
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.problem import StudyContext, open_store
 
@@ -145,7 +144,7 @@ BROKEN = 'raise OSError("libgomp.so.1: cannot open shared object file: No such f
 WITHOUT = """
 import json, sys
 sys.modules["catboost"] = None
-from prefect_tune.tasks.catalogue.libraries import algorithms_of, missing_libraries, usable_part
+from prefect_tune.tasks.catalogue.spaces import algorithms_of, missing_libraries, usable_part
 from prefect_tune.tasks.catalogue.spaces import SPACES
 space = SPACES["modern"]
 print(json.dumps([[str(m) for m in missing_libraries(algorithms_of(space))],

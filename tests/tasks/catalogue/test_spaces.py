@@ -12,9 +12,8 @@ from prefect_tune.optimizers.space.configuration import Configuration, default_c
 from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
-from prefect_tune.tasks.catalogue.libraries import EXTRAS
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, SPACES, space_named
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, EXTRAS, SPACES, space_named
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids

@@ -42,7 +42,7 @@ from prefect_tune.tasks.fitting.memory_estimate import (
     WillNotFit,
     check_memory,
 )
-from prefect_tune.tasks.fitting.recipe import build, effective_value, recipe
+from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
@@ -135,9 +135,11 @@ def test_a_step_that_cannot_work_says_why(estimator, arguments, X, message) -> N
 
 
 def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> None:
+    loss = admm.CLASSIFY.algorithm("gradient_boosting")
+    choice = Choice(loss.id, (("loss", "exponential"),))
     two, three = (replace(SUMMARY, n_classes=n) for n in (2, 3))
-    assert effective_value("two_class_loss", "exponential", two) == "exponential"
-    assert effective_value("two_class_loss", "exponential", three) == "log_loss"
+    fitted = [recipe(loss, choice, summary, balanced=False) for summary in (two, three)]
+    assert [how.arguments["loss"] for how in fitted] == ["exponential", "log_loss"]
     assert MatrixSummary(**three.to_json()) == SUMMARY
 
 
@@ -285,7 +287,9 @@ def test_the_limit_is_the_machines_memory_when_none_is_given() -> None:
 def test_writing_out_a_sparse_matrix_counts() -> None:
     matrix = sparse.csr_array((1_000_000, 1_000_000))
     y = np.zeros(1_000_000)
-    how = recipe(Algorithm(id="a", estimator="sklearn.svm.SVC"), Choice("a"), SUMMARY, balanced=False)
+    how = recipe(
+        Algorithm(id="a", estimator="sklearn.svm.SVC"), Choice("a"), SUMMARY, balanced=False
+    )
     check_fits(how, FoldData(matrix, matrix, y, y[:1]))
     with pytest.raises(WillNotFit, match="1,000,000 columns"):
         check_fits(replace(how, repairs=("write_out",)), FoldData(matrix, matrix, y, y[:1]))

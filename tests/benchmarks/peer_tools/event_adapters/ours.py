@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from peer_tools.event_sets import ID, TIME, EventSplit
 from peer_tools.portfolios import write_without
-from prefect_tune.tasks.catalogue.libraries import usable_part
 from prefect_tune.tasks.catalogue.modern import portfolio_of
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named
+from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named, usable_part
 
 DISTRIBUTION = "prefect-tune"
 STUDY = "run"
