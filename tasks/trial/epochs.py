@@ -38,6 +38,7 @@ class IterativeNode(Node):
         resumed_from: Epochs of the checkpoint that training resumed from.
         best_epoch: Epoch whose predictions count.
         is_alone: Whether later folds may change the best epoch, so all predictions are stored.
+        trains_at_once: Whether one fit adds the trees or rounds of all epochs.
         metric: Metric of the curve; set before training.
     """
 
@@ -47,7 +48,7 @@ class IterativeNode(Node):
         self, parent: FoldRows | Node, step: str, how: Recipe, iterative: Iterative, *, target: int
     ) -> None:
         context = parent.fold.context
-        self.is_judged = parent.fold.number != REFIT
+        self.is_judged, self.trains_at_once = parent.fold.number != REFIT, bool(iterative.rounds)
         self.of_epochs = context.epochs or target
         schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
         if iterative.rounds:  # an epoch is a share of the rounds, or else a pass over the rows
@@ -155,11 +156,6 @@ class IterativeNode(Node):
             self._made, self._training = self._made_by(self._training), None
         self.release()
         self.parent.release()
-
-    @property
-    def trains_at_once(self) -> bool:
-        """Whether one fit adds the trees or rounds of all epochs, instead of a pass for each."""
-        return bool(self._iterative.rounds)
 
     @property
     def _keeps_all(self) -> bool:
