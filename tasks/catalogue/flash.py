@@ -515,7 +515,8 @@ MLP = _model_alone(
     declare(
         f"{OWN}.layerwise_mlp",
         whole(width_1=(1, 100, 10), width_2=(1, 100, 10)),
-        log_real(**{f"alpha_{i}": (1e-5, 100.0, 1e-3) for i in (1, 2, 3)}),
+        log_real(alpha_1=(1e-5, 100.0, 1e-3), alpha_2=(1e-5, 100.0, 1e-3)),
+        log_real(alpha_3=(1e-5, 100.0, 1e-3)),
         name="mlp",
         flags=_SEEDED,
     ),

@@ -243,12 +243,7 @@ class EpochTraining:
         """
         if self._iterative.rounds:
             return next(self._staged([epoch]))
-        if epoch != self.epochs:
-            return None
-        if self._latest is None:
-            classes, name = self._data.classes, self._how.algorithm
-            self._latest = predictions_of(self._model, self._held_out, classes, name=name)
-        return self._latest
+        return self._last_predictions() if epoch == self.epochs else None
 
     def checkpoint(self) -> Checkpoint:
         """Return the current state, which shares objects that further training changes."""
@@ -264,7 +259,8 @@ class EpochTraining:
             self._model.partial_fit(self._train, self._data.y, **known, **self._weights)
             self._model.set_params(random_state=self._seed)
             self.epochs, self._latest = epoch, None
-            self._judge([epoch])
+            if self._loss is not None:
+                self.curve.append(self._loss(self._last_predictions()))
 
     def _add_rounds(self, to: int) -> None:
         """Add the rounds of some epochs in one fit, which is cheaper than a fit per epoch."""
@@ -280,13 +276,15 @@ class EpochTraining:
             self._model.set_params(warm_start=False)
         new = range(self.epochs + 1, to + 1)
         self.epochs = to
-        self._judge(new)
+        if self._loss is not None:
+            for predictions in self._staged(new):
+                self.curve.append(self._loss(predictions))
 
-    def _judge(self, epochs: Sequence[int]) -> None:
-        if self._loss is None:
-            return
-        found = self._staged(epochs) if self._iterative.rounds else map(self.predictions, epochs)
-        self.curve.extend(self._loss(predictions) for predictions in found)
+    def _last_predictions(self) -> Predictions:
+        if self._latest is None:
+            classes, name = self._data.classes, self._how.algorithm
+            self._latest = predictions_of(self._model, self._held_out, classes, name=name)
+        return self._latest
 
     def _staged(self, epochs: Sequence[int]) -> Iterator[Predictions]:
         rounds = [self._rounds(epoch) for epoch in epochs]
