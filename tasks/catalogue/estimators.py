@@ -193,10 +193,9 @@ class QuadraticDiscriminant(QuadraticDiscriminantAnalysis):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit with the solver that the smallest class allows."""
         smallest = np.unique(y, return_counts=True)[1].min()
-        if hasattr(self, "solver"):
-            is_flat = smallest <= X.shape[1]
-            self.solver = "eigen" if is_flat else "svd"
-            self.shrinkage = self.reg_param if is_flat else None
+        is_flat = smallest <= X.shape[1]
+        self.solver = "eigen" if is_flat else "svd"
+        self.shrinkage = self.reg_param if is_flat else None
         return super().fit(X, y)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002 - parent's signature

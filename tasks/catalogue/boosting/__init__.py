@@ -21,11 +21,8 @@ _MOST_CATEGORIES = 254
 class CategoryCodes(TransformerMixin, BaseEstimator):
     """Encodes categories by frequency; gaps, rare and unseen ones become NaN, numbers stay."""
 
-    is_table_ = True
-    """Whether the model was fitted to a table; true for models pickled without this attribute."""
-
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002
-        """Learn the categories of each column; `is_category_`, shape (p,), marks such columns."""
+        """Learn the layout of X, and the categories of columns, marked by `is_category_`."""
         self.categories_: dict[int, NDArray[np.object_]] = {}
         self.is_category_ = np.zeros(X.shape[1], dtype=np.bool_)
         self.is_table_ = isinstance(X, pd.DataFrame)
