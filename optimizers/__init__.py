@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
     from prefect_tune.optimizers.space.candidate_space import Encoding
     from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
-    from prefect_tune.optimizers.space.equal_paths import order_step
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
-    from prefect_tune.optimizers.space.space import Path, Space
+    from prefect_tune.optimizers.space.space import Path, Space, order_step
     from prefect_tune.optimizers.space.wording import UnknownName
     from prefect_tune.optimizers.trials.history import History
     from prefect_tune.optimizers.trials.objective import Constraint, FailureCost, Objective
@@ -131,9 +130,8 @@ _NAMES = {
     "space.algorithm": "Algorithm Flags Step",
     "space.candidate_space": "Encoding",
     "space.configuration": "Choice Configuration Query",
-    "space.equal_paths": "order_step",
     "space.sampling": "SpaceExhausted new_configuration",
-    "space.space": "Path Space",
+    "space.space": "Path Space order_step",
     "space.wording": "UnknownName",
     "trials.history": "History",
     "trials.objective": "Constraint FailureCost Objective",

@@ -21,8 +21,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective, bootstraps_of
-from prefect_tune.optimizers.trials.prior import Prior
-from prefect_tune.optimizers.trials.transfer import prior_decisions
+from prefect_tune.optimizers.trials.prior import Prior, prior_decisions
 from prefect_tune.optimizers.trials.trial import Trial
 
 KNOWN = "known configurations"

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from prefect_tune.flows.results.loaded_study import load_champion, load_study
     from prefect_tune.flows.tune import retry, tune
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-    from prefect_tune.optimizers.space.equal_paths import order_step
-    from prefect_tune.optimizers.space.space import Space
+    from prefect_tune.optimizers.space.space import Space, order_step
     from prefect_tune.storage.artifacts import ArtifactStore
 
 __all__ = [
@@ -43,7 +42,7 @@ _HOMES = {
     "load_champion": "prefect_tune.flows.results.loaded_study",
     "load_study": "prefect_tune.flows.results.loaded_study",
     "local_server": "prefect_tune.deployments.server.embedded",
-    "order_step": "prefect_tune.optimizers.space.equal_paths",
+    "order_step": "prefect_tune.optimizers.space.space",
     "retry": "prefect_tune.flows.tune",
     "tune": "prefect_tune.flows.tune",
 }

@@ -9,7 +9,7 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.optimizers.space.value_documents import value_of
+from prefect_tune.optimizers.converter import value_of
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
@@ -23,8 +23,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from prefect_tune.flows.wording.text import Whole
-from prefect_tune.optimizers.converter import to_document
-from prefect_tune.optimizers.space.value_documents import value_document
+from prefect_tune.optimizers.converter import to_document, value_document
 from prefect_tune.optimizers.space.wording import range_text
 
 

@@ -25,8 +25,8 @@ from prefect_tune.flows.reading.opened_study import Moments, open_study
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.optimizers.converter import choices_of, value_document
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.value_documents import choices_of, value_document
 from prefect_tune.storage.artifacts import ArtifactStore
 
 

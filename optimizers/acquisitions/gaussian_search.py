@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
 from prefect_tune.optimizers.surrogates.random_forest import OlderMean
-from prefect_tune.optimizers.trials.transfer import OlderTrials
+from prefect_tune.optimizers.trials.prior import OlderTrials
 
 _SWITCHED = 0.25
 """Share of the moves that switch to another algorithm or category."""

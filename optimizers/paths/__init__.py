@@ -2,5 +2,5 @@
 
 `table` numbers the paths of a space and orders their first runs. `shared_values` are
 hyperparameters that most paths have in common. `cost` predicts the seconds of a path, given cached
-prefixes, from measured `step_seconds`.
+prefixes, from measured seconds of its steps.
 """

@@ -21,6 +21,7 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.random import Generator
 
+from prefect_tune.optimizers.converter import choices_of, plain_value, value_document
 from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
 from prefect_tune.optimizers.space.configuration import (
     Choice,
@@ -34,7 +35,6 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Array, Value, from_unit, to_unit
-from prefect_tune.optimizers.space.value_documents import choices_of, plain_value, value_document
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 

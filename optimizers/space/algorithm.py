@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ConfigSpace import ConfigurationSpace
 from ConfigSpace.hyperparameters import Constant, NumericalHyperparameter
 
-from prefect_tune.optimizers.space.value_documents import choices_of, value_document
+from prefect_tune.optimizers.converter import choices_of, value_document
 from prefect_tune.optimizers.space.wording import UnknownName
 
 

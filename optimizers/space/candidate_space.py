@@ -21,6 +21,7 @@ from ConfigSpace.hyperparameters import (
 from numpy.random import Generator
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.converter import plain_value
 from prefect_tune.optimizers.space.configuration import (
     Choice,
     Configuration,
@@ -35,7 +36,6 @@ from prefect_tune.optimizers.space.unit_interval import (
     integers_at,
     to_unit,
 )
-from prefect_tune.optimizers.space.value_documents import plain_value
 
 Column = tuple[str, str, str]
 """Step, algorithm and hyperparameter of a column of the unit cube."""

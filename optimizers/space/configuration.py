@@ -12,16 +12,17 @@ from typing import Any, Self
 from ConfigSpace import ConfigurationSpace
 from ConfigSpace.hyperparameters import Hyperparameter
 
-from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.optimizers.space.algorithm import Algorithm
-from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value
-from prefect_tune.optimizers.space.value_documents import (
+from prefect_tune.optimizers.converter import (
     Document,
+    from_document,
     plain_value,
+    to_document,
     value_document,
     value_of,
 )
+from prefect_tune.optimizers.space.algorithm import Algorithm
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Value
 from prefect_tune.optimizers.space.wording import range_text
 
 

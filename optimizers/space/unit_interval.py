@@ -17,7 +17,7 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.typing import ArrayLike, NDArray
 
-from prefect_tune.optimizers.space.value_documents import choices_of, plain_value, value_document
+from prefect_tune.optimizers.converter import choices_of, plain_value, value_document
 
 Array = NDArray[np.floating[Any]]
 Value = Any

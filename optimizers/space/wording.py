@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
-from prefect_tune.optimizers.space.value_documents import value_document
+from prefect_tune.optimizers.converter import value_document
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

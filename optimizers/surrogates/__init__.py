@@ -1,8 +1,7 @@
 """Models of loss and cost, fitted to observations.
 
-`gaussian_process` is fitted by its `log_posterior`, with noise and covariances from `kernel`.
-Covariances over `pipeline_inputs` are `stationary` or conditional. `fidelity_kernel` adds a
-fidelity, and `curve_kernel` learning curves. `monotone` has curves that do not fall.
+`gaussian_process` is fitted by its `log_posterior`, with noise and covariances from `kernel`, over
+`pipeline_inputs`. `fidelity_kernel` adds a fidelity, and `curve_kernel` learning curves. `monotone` has curves that do not fall.
 `random_forest` is SMAC's model, and `linear` has regressions, including FLASH's. `costs` predicts
 the seconds of any query, by a linear regression for each algorithm.
 """

@@ -15,11 +15,14 @@ from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateS
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array, grid_of
-from prefect_tune.optimizers.surrogates.kernel import Constant, Kernel, Parameter, Product
-from prefect_tune.optimizers.surrogates.stationary import (
+from prefect_tune.optimizers.surrogates.kernel import (
     CORRELATION,
     Conditional,
+    Constant,
+    Kernel,
     Matern52,
+    Parameter,
+    Product,
     Stationary,
     lengthscale_parameter,
 )

@@ -13,8 +13,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.optimizers.trials.prior import Prior
-from prefect_tune.optimizers.trials.transfer import OlderTrials, Transfer
+from prefect_tune.optimizers.trials.prior import OlderTrials, Prior, Transfer
 from prefect_tune.optimizers.trials.trial import Trial
 
 Rank = tuple[float, ...]

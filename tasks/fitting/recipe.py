@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from prefect_tune.optimizers.converter import value_document
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
-from prefect_tune.optimizers.space.value_documents import value_document
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.code_behind import content_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryRule, memory_rule

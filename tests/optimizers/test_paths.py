@@ -28,8 +28,13 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
-from prefect_tune.optimizers.paths.cost import CandidatePrefixes, PathCost, PathPrefixes
-from prefect_tune.optimizers.paths.step_seconds import RunningOrder, StepSeconds
+from prefect_tune.optimizers.paths.cost import (
+    CandidatePrefixes,
+    PathCost,
+    PathPrefixes,
+    RunningOrder,
+    StepSeconds,
+)
 from prefect_tune.optimizers.paths.table import design_order, design_rank
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration

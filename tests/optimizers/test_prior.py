@@ -23,7 +23,7 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.events import event_of
-from prefect_tune.optimizers.trials.transfer import OlderTrials, Transfer
+from prefect_tune.optimizers.trials.prior import OlderTrials, Transfer
 
 SPACE = mixed_space()
 PRIOR = earlier_run(SPACE)

@@ -29,8 +29,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, is_allowe
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Constant
-from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.surrogates.kernel import Constant, Matern52
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 

@@ -18,14 +18,15 @@ from prefect_tune.optimizers.space.configuration import Choice, Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import (
+    RBF,
     Constant,
     ConstantNoise,
     Kernel,
+    Matern52,
     Parameter,
     Product,
 )
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 
 _LOOKS_A_STRETCH = 5
 """Shortest partial training, as a multiple of the planner's time for a check."""

@@ -22,11 +22,10 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Parameter
+from prefect_tune.optimizers.surrogates.kernel import RBF, ConstantNoise, Matern52, Parameter
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
-from prefect_tune.optimizers.surrogates.stationary import RBF, Matern52
 from prefect_tune.optimizers.trials.objective import Objective
 
 ScoreKind = Literal["auto", "log", "raw"]

@@ -13,7 +13,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.transfer import OlderTrials
+from prefect_tune.optimizers.trials.prior import OlderTrials
 from prefect_tune.optimizers.trials.trial import Trial
 
 

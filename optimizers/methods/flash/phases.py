@@ -23,8 +23,7 @@ from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.table import PathTable, design_order
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration, Query
-from prefect_tune.optimizers.space.equal_paths import with_idle_steps
-from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.space import Path, Space, with_idle_steps
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective

@@ -42,9 +42,8 @@ from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Constant
+from prefect_tune.optimizers.surrogates.kernel import Constant, Matern52
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
-from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 MEAN = np.array([0.3, -0.4, 0.1, -0.2, 1.5, -0.3, 4.0])
 DEVIATION = np.array([0.5, 0.1, 0.9, 0.3, 0.4, 1e-6, 0.2])

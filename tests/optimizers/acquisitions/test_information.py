@@ -31,8 +31,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import (
 )
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Constant
-from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.surrogates.kernel import Constant, Matern52
 
 
 def plain_improvement(u: float) -> float:

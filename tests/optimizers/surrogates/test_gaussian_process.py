@@ -25,12 +25,12 @@ from prefect_tune.optimizers.surrogates.kernel import (
     ConstantNoise,
     FallingNoise,
     Kernel,
+    Matern52,
     Noise,
     Parameter,
 )
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value
 from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 
 def scaled_matern(d: int) -> Kernel:

@@ -21,14 +21,16 @@ from prefect_tune.optimizers.methods.fabolas.recipe import (
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
 from prefect_tune.optimizers.surrogates.kernel import (
+    RBF,
+    Conditional,
     Constant,
     ConstantNoise,
     FallingNoise,
     Kernel,
+    Matern52,
     Noise,
     Parameter,
 )
-from prefect_tune.optimizers.surrogates.stationary import RBF, Conditional, Matern52
 
 BASES = {
     "log loss": LOG_LOSS,

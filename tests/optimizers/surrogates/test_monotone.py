@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import Matern52
 from prefect_tune.optimizers.surrogates.monotone import (
     MonotoneProcess,
     Sites,
@@ -17,7 +18,6 @@ from prefect_tune.optimizers.surrogates.monotone import (
     site_times,
     truncation_ratio,
 )
-from prefect_tune.optimizers.surrogates.stationary import Matern52
 
 T_MAX = 50
 

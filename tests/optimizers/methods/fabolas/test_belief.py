@@ -33,8 +33,7 @@ from prefect_tune.optimizers.methods.fabolas.recipe import (
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel, Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, FallingNoise
-from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, FallingNoise, Matern52
 
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 ERROR = Objective(n_held_out=1000)

@@ -14,8 +14,7 @@ from prefect_tune.optimizers.methods.fabolas.inference import (
 )
 from prefect_tune.optimizers.methods.fabolas.recipe import PAPER_LOSS
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import FallingNoise, Parameter
-from prefect_tune.optimizers.surrogates.stationary import Matern52
+from prefect_tune.optimizers.surrogates.kernel import FallingNoise, Matern52, Parameter
 
 KERNEL = FidelityKernel(Matern52([0, 1]), 2, PAPER_LOSS)
 NOISE = FallingNoise(2)
