@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.admm.declaration import ADMM
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI
 from prefect_tune.optimizers.methods.declarations import (
+    ADMM,
     BOHB,
     ERS,
     ESMBO,
+    FLASH,
     HALVING,
     HYPERBAND,
     JOPT,
@@ -18,7 +19,6 @@ from prefect_tune.optimizers.methods.declarations import (
     TPE,
 )
 from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
-from prefect_tune.optimizers.methods.flash.declaration import FLASH
 from prefect_tune.optimizers.plugins import Registry, loaded
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.pipeline_inputs import KernelKind, PipelineInputs
+from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.surrogates.random_forest import OlderMean
 from prefect_tune.optimizers.trials.prior import OlderTrials
 
@@ -230,10 +230,10 @@ class Fitted:
 class GaussianSearch:
     """Search of one space: its candidates and process inputs; stores no observations."""
 
-    def __init__(self, space: Space, kernel: KernelKind = "one_hot") -> None:
+    def __init__(self, space: Space) -> None:
         self.space = space
         self.candidates = CandidateSpace(space)
-        self.inputs = PipelineInputs(self.candidates, kernel)
+        self.inputs = PipelineInputs(self.candidates)
         self._older_mean = OlderMean(lambda known: self.inputs.of(self.inputs.encode(known)))
 
     def older_mean(self, older: OlderTrials) -> Penalty | None:

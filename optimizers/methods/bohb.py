@@ -134,6 +134,13 @@ def _impurity(values: Array | NDArray[np.intp]) -> float:
     return float(1 - ((counts / n) ** 2).sum() - 1 / n**2)
 
 
+RANDOM_SHARE = 1 / 3
+"""Share of the new configurations drawn from the prior (rho)."""
+_GOOD_SHARE = 0.15
+"""Share of a rung's results that counts as good."""
+N_SAMPLES, WIDENING = 24, 3.0
+"""N_s and b_w. The paper's 64 samples are no better on recorded curves, and worse where many paths
+differ."""
 _MORE_RESULTS = 3
 """Number of results that a model needs in addition to the dimensions of a configuration."""
 
@@ -145,7 +152,7 @@ class Bohb(Hyperband):
 
     def begin(self, rng: Generator) -> Configuration:
         """Return a new configuration to start with, or raise `SpaceExhausted`."""
-        is_random = rng.random() < self.options.random_share
+        is_random = rng.random() < RANDOM_SHARE
         is_random = is_random or self._next_repeated() is not None
         proposed = None if is_random else self._by_model(rng)
         if proposed is None:
@@ -165,14 +172,14 @@ class Bohb(Hyperband):
             results = [t for t in told if self.rungs.level(t.query) == level]
             best_first = ranked(results, self.history)
             if len(best_first) >= self._dimension + _MORE_RESULTS:
-                n_good = max(self._dimension + 1, int(self.options.good_share * len(best_first)))
+                n_good = max(self._dimension + 1, int(_GOOD_SHARE * len(best_first)))
                 failed = [t for t in results if t.state == TrialState.FAILED]
                 return best_first[:n_good], [*best_first[n_good:], *failed]
         return None
 
     def near(self, good: KernelDensity, rng: Generator) -> Candidates:
         """Return draws from the density of the good results, widened."""
-        return good.sample(self.options.n_samples, self.options.bandwidth_factor, rng)
+        return good.sample(N_SAMPLES, WIDENING, rng)
 
     def _by_model(self, rng: Generator) -> Configuration | None:
         if (split := self.modelled) is None:

@@ -1,18 +1,140 @@
-"""Declarations of the small methods, with their options and the rendering of their decisions."""
+"""Declarations of the methods outside `fabolas` and `bapi`, with options and rendered decisions.
+
+An option is here if a page says when to change it. All other settings are constants of the methods,
+or follow from the variant.
+"""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
-from prefect_tune.optimizers.method import Method, MethodOptions, share_text
+from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
 from prefect_tune.optimizers.options import option
-from prefect_tune.optimizers.trials.objective import Bootstraps, FailureCost
+from prefect_tune.optimizers.space.wording import pipeline_lines
+from prefect_tune.optimizers.trials.objective import Bootstraps
 
-_FAILURE_COST = "Loss that a failed trial counts as."
-_KERNEL = (
-    "How two pipelines are compared: by all columns (`one_hot`), or only by the "
-    "algorithms and hyperparameters that both have (`conditional`)."
+Variant = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class FlashOptions(MethodOptions):
+    """Options of `--method flash`."""
+
+    variant: Variant = option(
+        "`paper` reproduces the paper, with the constants of its authors' code; `default` makes "
+        "better use of the first minute.",
+        default="default",
+    )
+    n_init: int | None = option(
+        "Runs of Phase 1; null for the rank of the design, N - K + 1, or fewer if the budget is "
+        "small.",
+        at_least=1,
+    )
+    n_prune: int | None = option("Runs of Phase 2; null for as many as Phase 1 has.", at_least=0)
+    r: int = option(
+        "Paths whose algorithms make up the sub-space of Phase 3.", default=10, at_least=1
+    )
+    keep: float | None = option(
+        "Share of each step's algorithms to add to the sub-space, those with the least observed "
+        "loss; 0 (paper) for none.",
+        at_least=0,
+        at_most=1,
+    )
+
+    def resolved(self) -> Self:
+        """Return the options with the variant's share to keep, unless one was given."""
+        of_variant = 0.0 if self.variant == "paper" else 0.5
+        return replace(self, keep=of_variant if self.keep is None else self.keep)
+
+
+def flash_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `Flash.decisions` as lines of text."""
+    if "n_prune" in decisions:
+        n_known = min(decisions.get("n_known", 0), decisions["n_init"])
+        of_design = counted(decisions["n_init"] - n_known, "trial") + " of its design"
+        parts = [counted(n_known, "known pipeline")] if n_known else []
+        parts += [of_design] if decisions["n_init"] > n_known else []
+        parts.append(f"{decisions['n_prune']} by expected improvement per second")
+        yield f"flash began with {', '.join(parts[:-1])} and {parts[-1]}"
+    if "shared_values" in decisions:
+        yield "best shared values, by kind of model:"
+        by_kind = decisions["shared_values"]
+        kinds_of: dict[str, list[str]] = {}
+        for kind, choices in by_kind.items():
+            for choice in choices:
+                (line,) = pipeline_lines({choice["step"]: choice})
+                kinds_of.setdefault(line, []).append(kind)
+        for line, kinds in sorted(kinds_of.items(), key=lambda item: -len(item[1])):
+            yield f"  {'all' if len(kinds) == len(by_kind) > 1 else ', '.join(kinds)}: {line}"
+    if "subspace" in decisions:
+        yield f"flash tunes {counted(decisions['n_subspace_paths'], 'path')}, built from:"
+        for step, algorithms in decisions["subspace"].items():
+            yield f"  {step}: {', '.join(algorithms)}"
+
+
+FLASH = Method(
+    name="flash",
+    purpose="a linear model prunes the algorithms of each step, then a forest tunes the rest; for "
+    "spaces of many paths, and with the cache",
+    implementation="prefect_tune.optimizers.methods.flash.flash:Flash",
+    has_portfolio=True,
+    is_raced=True,
+    ensemble="auto",
+    options=FlashOptions,
+    draws_on_cost=True,
+    render_decisions=lambda decisions: list(flash_lines(decisions)),
 )
+
+
+@dataclass(frozen=True)
+class AdmmOptions(MethodOptions):
+    """Options of `--method admm`."""
+
+    variant: Variant = option(
+        "`paper` tries one path before the first iteration instead of one per model, chooses paths "
+        "by a bandit with Bernoulli rewards, always tunes the best path, and keeps no margin below "
+        "bounds. Both variants penalise integers on [0, 1], because they never move in their own "
+        "units.",
+        default="default",
+    )
+    theta_solver: Literal["bo", "trust_region"] = option(
+        "Search for the hyperparameters of one path: by a Gaussian process in the whole path "
+        "(`bo`), or near its best point (`trust_region`).",
+        default="bo",
+    )
+    rho: float = option("Weight of the augmented term of integers.", default=1.0, at_least=0)
+    rho_g: float = option(
+        "Weight of the augmented term of constraints, in units of their bounds.",
+        default=10.0,
+        more_than=0,
+    )
+
+    @property
+    def is_paper(self) -> bool:
+        """Whether the variant is the paper's."""
+        return self.variant == "paper"
+
+    def efforts(self, n_trials: float | None) -> tuple[int, int]:
+        """Return I and F: evaluations of a sub-problem in the first iteration, and added later.
+
+        They depend on the number of trials that the budget affords, None if unknown.
+        """
+        if n_trials is None or n_trials > 300 or self.is_paper:
+            return 16, 16
+        return (6, 3) if n_trials <= 100 else (8, 4)
+
+
+ADMM = Method(
+    name="admm",
+    purpose="hyperparameters of one path and the choice of the path in turns; within "
+    "constraints on latency, size or fairness",
+    implementation="prefect_tune.optimizers.methods.admm.admm:Admm",
+    is_raced=True,
+    ensemble="auto",
+    options=AdmmOptions,
+    honours_constraints=True,
+)
+
 
 RANDOM_SEARCH = Method(
     name="random",
@@ -22,37 +144,14 @@ RANDOM_SEARCH = Method(
 
 
 @dataclass(frozen=True)
-class SmacOptions(MethodOptions):
-    """Options of `--method smac`.
-
-    The defaults follow SMAC3's hyperparameter facade. SMAC3's
-    algorithm-configuration facade differs: it splits nodes of 3 runs, considers five sixths of the
-    columns, and takes no logarithm.
-    """
+class StartOptions(MethodOptions):
+    """Options of `--method smac`, `tpe` and `jopt`."""
 
     n_startup: int = option(
-        "Random configurations before the first proposal of the forest.", default=10, at_least=1
-    )
-    n_trees: int = option("Trees of the forest.", default=10, at_least=1)
-    min_samples_split: int = option(
-        "Fewest runs in a node of a tree that can be split.", default=2, at_least=2
-    )
-    max_features: float = option(
-        "Share of the columns considered at each split.", default=1.0, more_than=0, at_most=1
-    )
-    random_share: float = option(
-        "Share of the proposals drawn from the prior.", default=0.2, at_least=0, at_most=1
-    )
-    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
-    is_log: bool = option(
-        "Whether the forest is fitted to the logarithm of the loss, if the metric has a lower "
-        "bound.",
-        default=True,
-    )
-    improvement: Literal["loss", "logarithm"] = option(
-        "Scale of the expected improvement if the forest predicts logarithms: the loss itself "
-        "(Hutter et al. 2009), or its logarithm.",
-        default="loss",
+        "Random configurations before the model proposes any; fewer if the budget holds fewer "
+        "than about 30.",
+        default=10,
+        at_least=1,
     )
 
 
@@ -63,35 +162,8 @@ SMAC = Method(
     implementation="prefect_tune.optimizers.methods.smac:Smac",
     is_raced=True,
     ensemble="auto",
-    options=SmacOptions,
+    options=StartOptions,
 )
-
-
-@dataclass(frozen=True)
-class TpeOptions(MethodOptions):
-    """Options of `--method tpe`."""
-
-    n_startup: int = option(
-        "Random configurations before the densities are fitted.", default=10, at_least=1
-    )
-    n_candidates: int = option(
-        "Values drawn from each density; the best one is taken.", default=24, at_least=1
-    )
-    joint: Literal["choices", "groups", "nothing"] = option(
-        "Parameters with one joint density: `choices`, the algorithms of all steps (Optuna's "
-        "default since version 5); `groups`, these and hyperparameters that are active together "
-        "(Optuna's `group`); or `nothing` (Optuna's default before version 5).",
-        default="groups",
-    )
-    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
-    n_known: int = option(
-        "Most trials to fit the densities to, a quarter of them the best and the others "
-        "the latest. However many trials there are, an ask then takes no longer.",
-        default=500,
-        at_least=1,
-    )
-
-
 TPE = Method(
     name="tpe",
     purpose="densities of good and bad choices and values (Optuna's sampler); cheap to ask, for "
@@ -99,30 +171,35 @@ TPE = Method(
     implementation="prefect_tune.optimizers.methods.tpe:Tpe",
     is_raced=True,
     ensemble="auto",
-    options=TpeOptions,
+    options=StartOptions,
 )
-
-
-@dataclass(frozen=True)
-class JoptOptions(MethodOptions):
-    """Options of `--method jopt`."""
-
-    n_startup: int = option(
-        "Number of random configurations before the Gaussian process proposes any.",
-        default=10,
-        at_least=1,
-    )
-    kernel: Literal["one_hot", "conditional"] = option(_KERNEL, default="one_hot")
-    failure_cost: FailureCost = option(_FAILURE_COST, default="worst")
-
-
 JOPT = Method(
     name="jopt",
     purpose="one Gaussian process over all paths and hyperparameters; the reference for ADMM",
     implementation="prefect_tune.optimizers.methods.references:Jopt",
-    options=JoptOptions,
+    options=StartOptions,
     compared_by_default=False,
 )
+
+
+@dataclass(frozen=True)
+class HistoriesOptions(MethodOptions):
+    """Options of `--method esmbo` and `ers`."""
+
+    n_histories: int = option(
+        "Number of bootstraps of the held-out examples, each with its own history; fewer if the "
+        "budget holds fewer trials. With 1, there is a single history on all examples: a plain "
+        "search for the best model.",
+        default=30,
+        at_least=1,
+    )
+    n_startup: ClassVar[int] = 5
+    """Random configurations before the Gaussian process proposes any."""
+
+    @property
+    def bootstraps(self) -> Bootstraps:
+        """Bootstraps in which evaluations report risks; a single one has all examples."""
+        return Bootstraps(self.n_histories, 0.5 if self.n_histories > 1 else 0.0)
 
 
 def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
@@ -137,75 +214,30 @@ def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
     return [f"{among}, equivalent to {effective:.1f} of equal weight"]
 
 
-@dataclass(frozen=True)
-class HistoriesOptions(MethodOptions):
-    """Options of the bootstraps."""
-
-    n_histories: int = option(
-        "Number of bootstraps of the held-out examples, each with its own history. With 1, there "
-        "is a single history on all examples: a plain search for the best model.",
-        default=30,
-        at_least=1,
-    )
-    share: float = option(
-        "Size of each bootstrap, as a share of the examples. 0 is possible only with a single "
-        "history, which always has all examples.",
-        default=0.5,
-        at_least=0,
-        at_most=1,
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.share and self.n_histories > 1:
-            raise ValueError(
-                f"without draws (share 0) all histories are alike: n_histories must be 1; got "
-                f"{self.n_histories}"
-            )
-
-    @property
-    def bootstraps(self) -> Bootstraps:
-        """Bootstraps in which evaluations report risks; a single one has all examples."""
-        return Bootstraps(self.n_histories, self.share if self.n_histories > 1 else 0.0)
-
-
-@dataclass(frozen=True)
-class EsmboOptions(JoptOptions, HistoriesOptions):
-    """Options of `--method esmbo`."""
-
-    n_startup: int = option(
-        "Number of random configurations before the Gaussian process proposes any.",
-        default=5,
-        at_least=1,
-    )
-
-
+_OF_ENSEMBLE: dict[str, Any] = {
+    "options": HistoriesOptions,
+    "compared_by_default": False,
+    "ensemble": "agnostic",
+    "render_decisions": ensemble_lines,
+}
 ESMBO = Method(
     name="esmbo",
     purpose="searches for the members of an ensemble: each trial is the best guess of one of many "
     "bootstraps of the held-out examples (Lacoste et al. 2014)",
     implementation="prefect_tune.optimizers.methods.esmbo:Esmbo",
-    options=EsmboOptions,
-    compared_by_default=False,
-    ensemble="agnostic",
-    render_decisions=ensemble_lines,
+    **_OF_ENSEMBLE,
 )
-
-
 ERS = Method(
     name="ers",
     purpose="ensembles of random configurations; what ESMBO is compared with",
     implementation="prefect_tune.optimizers.methods.esmbo:EnsembledRandomSearch",
-    options=HistoriesOptions,
-    compared_by_default=False,
-    ensemble="agnostic",
-    render_decisions=ensemble_lines,
+    **_OF_ENSEMBLE,
 )
 
 
 @dataclass(frozen=True)
 class BracketOptions(MethodOptions):
-    """Options of a method of brackets."""
+    """Options of `--method halving`, `hyperband` and `bohb`."""
 
     fidelity: Literal["epochs", "subset", "folds"] | None = option(
         "Fidelity that grows from rung to rung; by default epochs, or a subset of many rows, or "
@@ -217,18 +249,12 @@ class BracketOptions(MethodOptions):
         default=3,
         at_least=2,
     )
-    n_rungs: int | None = option(
-        "Most rungs; by default as many as the epochs or folds allow, and up to 4 of subsets.",
-        at_least=2,
-    )
 
 
-def bracket_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return `Halving.decisions` as lines of text."""
-    return list(_lines(decisions)) if "fidelity" in decisions else []
-
-
-def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+def bracket_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `Halving.decisions` as lines of text."""
+    if "fidelity" not in decisions:
+        return
     fidelity, levels = decisions["fidelity"], decisions["levels"]
     *partial, full = levels
     if fidelity == "subset":
@@ -239,83 +265,35 @@ def _lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     yield f"one in {decisions['eta']} is promoted, from {rungs} ({decisions['reason']})"
     for rung in decisions["rungs"]:
         level, n_runs, n_failed = rung["level"], rung["runs"], rung["failed"]
-        counted = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
-        at = f"{share_text(level)} of the rows" if fidelity == "subset" else counted
+        of_level = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
+        at = f"{share_text(level)} of the rows" if fidelity == "subset" else of_level
         yield f"  {at}: {n_runs} evaluated" + (f", {n_failed} failed" if n_failed else "")
 
 
-_BRACKETS: dict[str, Any] = {
+_OF_BRACKETS: dict[str, Any] = {
+    "options": BracketOptions,
     "honours_constraints": True,
     "fidelities": frozenset({"epochs", "subset", "folds"}),
     "compared_by_default": False,
-    "render_decisions": bracket_lines,
+    "render_decisions": lambda decisions: list(bracket_lines(decisions)),
 }
-"""Attributes shared by the declarations of halving, Hyperband and BOHB."""
-
-
-@dataclass(frozen=True)
-class HalvingOptions(BracketOptions):
-    """Options of `--method halving`."""
-
-    n: int | None = option(
-        "Configurations of a bracket; by default as many as leave one on the last rung.", at_least=1
-    )
-
-
 HALVING = Method(
     name="halving",
     purpose="random configurations at a fraction of the cost, the best of them promoted; for "
     "many workers, and if partial evaluations predict full ones",
     implementation="prefect_tune.optimizers.methods.halving:Halving",
-    options=HalvingOptions,
-    **_BRACKETS,
+    **_OF_BRACKETS,
 )
-
-
 HYPERBAND = Method(
     name="hyperband",
     purpose="halving that starts at several fidelities in turn, since the best one is unknown",
     implementation="prefect_tune.optimizers.methods.halving:Hyperband",
-    options=BracketOptions,
-    **_BRACKETS,
+    **_OF_BRACKETS,
 )
-
-
-@dataclass(frozen=True)
-class BohbOptions(BracketOptions):
-    """Options of `--method bohb`."""
-
-    random_share: float = option(
-        "Share of the new configurations drawn from the prior (rho).",
-        default=1 / 3,
-        at_least=0,
-        at_most=1,
-    )
-    good_share: float = option(
-        "Share of a rung's results that counts as good, but at least one more result than a "
-        "configuration has numbers and choices.",
-        default=0.15,
-        more_than=0,
-        less_than=1,
-    )
-    n_samples: int = option(
-        "Draws around the good results; the best one is taken (N_s; the paper: 64, no better "
-        "on recorded curves and worse where many paths differ).",
-        default=24,
-        at_least=1,
-    )
-    bandwidth_factor: float = option(
-        "Width of the draws, as a multiple of the width of the good results' density (b_w).",
-        default=3.0,
-        more_than=0,
-    )
-
-
 BOHB = Method(
     name="bohb",
     purpose="Hyperband that starts with configurations like the best so far; for iterative models, "
     "large data and many workers",
     implementation="prefect_tune.optimizers.methods.bohb:Bohb",
-    options=BohbOptions,
-    **_BRACKETS,
+    **_OF_BRACKETS,
 )

@@ -68,7 +68,7 @@ class Esmbo(Jopt):
 
     def _notes_on_examples(self) -> tuple[str, ...]:
         held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
-        if not self.options.share or held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
+        if held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
             return ()
         note = (
             f"{held_out * n_folds} held-out examples are too few for bootstraps; the weights of "

@@ -2,7 +2,7 @@
 
 Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets in turn):
 
-    s_max = floor(log_eta R), levels R eta^-s   choose_rungs, highest_s, counted_levels
+    s_max = floor(log_eta R), levels R eta^-s   choose_rungs, counted_levels
     n = ceil(B / R * eta^s / (s + 1))           hyperband_plan; for halving Halving.plan
     get_hyperparameter_configuration(n)         Halving.begin
     n_i = floor(n eta^-i), top_k(T, L, n_i)     Bracket.promotion, by n_promoted and ranked
@@ -17,9 +17,10 @@ configurations may begin, the first rung is decided with its present ones.
 `choose_rungs` takes the requested fidelity, or the best one available to the study.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any, ClassVar
 
 from numpy.random import Generator
@@ -31,7 +32,6 @@ from prefect_tune.optimizers.methods.rungs import (
     Rungs,
     all_begun,
     counted_levels,
-    highest_s,
     is_decided,
     n_promoted,
     promotable,
@@ -49,7 +49,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 _LEAST_ROWS = 100
 """Least rows of a subset: losses on fewer rows hardly predict losses on all."""
 _MOST_SUBSETS = 4
-"""Default number of rungs of subsets."""
+"""Largest number of rungs of subsets."""
 _MANY_SUBSETS = 3
 """Number of rungs from which the smallest subset saves more than folds do."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
@@ -61,98 +61,80 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
     Unknown numbers of rows do not exclude subsets. A `ValueError` is raised if the study supports
     no fidelity, or not the requested one.
     """
-    obstacles = {fidelity: _obstacle(fidelity, space, objective, options) for fidelity in _ORDER}
+    eta, wanted = options.eta, options.fidelity
+    n_subsets = _n_subsets(objective, eta)
+    obstacles = {
+        "epochs": _no_epochs(space, objective),
+        "subset": "" if n_subsets else _too_few_rows(objective, eta),
+        "folds": ""
+        if (objective.n_folds or 0) > 1
+        else f"it takes at least 2 folds, and the study has {objective.n_folds or 'no number'}",
+    }
     possible = [fidelity for fidelity in _ORDER if not obstacles[fidelity]]
-    if options.fidelity is not None:
-        if options.fidelity not in possible:
-            instead = " or ".join(f"fidelity={fidelity}" for fidelity in possible)
-            raise ValueError(
-                f"fidelity={options.fidelity} is not possible: {obstacles[options.fidelity]}; "
-                f"{instead or 'a method without fidelities'} would serve"
-            )
-        return _rungs(options.fidelity, objective, options), "as requested"
+    if wanted is not None and wanted not in possible:
+        instead = " or ".join(f"fidelity={fidelity}" for fidelity in possible)
+        raise ValueError(
+            f"fidelity={wanted} is not possible: {obstacles[wanted]}; "
+            f"{instead or 'a method without fidelities'} would serve"
+        )
     if not possible:
         listed = "; ".join(f"{fidelity}: {obstacles[fidelity]}" for fidelity in _ORDER)
         raise ValueError(
             f"nothing is less than a full evaluation here ({listed}); "
             "a method without fidelities would serve"
         )
-    if "epochs" in possible:
-        return _rungs("epochs", objective, options), "models train in epochs"
-    if "subset" in possible:
-        rungs = _rungs("subset", objective, options)
-        if len(rungs) >= min(_MANY_SUBSETS, options.n_rungs or _MANY_SUBSETS):
-            return rungs, "no model trains in epochs, and the rows are many"
-        if "folds" not in possible:
-            return rungs, "no model trains in epochs, and there is one fold"
-    return _rungs("folds", objective, options), "no model trains in epochs, and the rows are few"
+    reason = "as requested"
+    if wanted is None:
+        wanted, reason = possible[0], "models train in epochs"
+        are_few = n_subsets + 1 < _MANY_SUBSETS
+        if wanted == "subset" and are_few and "folds" in possible:
+            wanted = "folds"
+        if wanted != "epochs":
+            rows = "few" if are_few else "many"
+            reason = f"no model trains in epochs, and the rows are {rows}"
+    if wanted == "subset":
+        return Rungs("subset", tuple(1 / eta**k for k in range(n_subsets, -1, -1))), reason
+    total = objective.epochs if wanted == "epochs" else objective.n_folds
+    assert total is not None  # noqa: S101 - an obstacle otherwise
+    return Rungs(wanted, counted_levels(total, eta)), reason
 
 
-def _obstacle(
-    fidelity: Fidelity, space: Space, objective: Objective, options: BracketOptions
-) -> str:
-    if fidelity == "epochs":
-        if objective.epochs is None:
-            return "the study trains models at once, as it has no number of epochs (--epochs)"
-        if objective.epochs < 2:
-            return f"a full training must have at least 2 epochs; it has {objective.epochs}"
-        if not any(a.id in objective.iterative for s in space.steps for a in s.algorithms):
-            return f"no model of space {space.name!r} trains in epochs"
-    if fidelity == "folds" and (objective.n_folds is None or objective.n_folds < 2):
-        return f"it takes at least 2 folds, and the study has {objective.n_folds or 'no number'}"
-    if fidelity == "subset" and _n_subsets(objective, options.eta) < 1:
-        of_rarest = (
-            f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
-            if objective.n_classes
-            else ""
-        )
-        return (
-            f"one in {options.eta} of the {objective.n_rows} training rows of a fold is too few: a "
-            f"subset takes {_least_rows(objective)} rows{of_rarest}"
-        )
+def _no_epochs(space: Space, objective: Objective) -> str:
+    if objective.epochs is None:
+        return "the study trains models at once, as it has no number of epochs (--epochs)"
+    if objective.epochs < 2:
+        return f"a full training must have at least 2 epochs; it has {objective.epochs}"
+    if not any(a.id in objective.iterative for s in space.steps for a in s.algorithms):
+        return f"no model of space {space.name!r} trains in epochs"
     return ""
 
 
-def _rungs(fidelity: Fidelity, objective: Objective, options: BracketOptions) -> Rungs:
-    eta = options.eta
-    if fidelity == "subset":
-        most = (options.n_rungs or _MOST_SUBSETS) - 1
-        s = min(_n_subsets(objective, eta), most)
-        return Rungs("subset", tuple(1 / eta**k for k in range(s, -1, -1)))
-    total = objective.epochs if fidelity == "epochs" else objective.n_folds
-    assert total is not None  # noqa: S101 - an obstacle otherwise
-    s = highest_s(total, eta)
-    if options.n_rungs is not None:
-        s = min(s, options.n_rungs - 1)
-    return Rungs(fidelity, counted_levels(total, eta, s))
+def _too_few_rows(objective: Objective, eta: int) -> str:
+    of_rarest = (
+        f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
+        if objective.n_classes
+        else ""
+    )
+    return (
+        f"one in {eta} of the {objective.n_rows} training rows of a fold is too few: a "
+        f"subset takes {_least_rows(objective)} rows{of_rarest}"
+    )
 
 
 def _n_subsets(objective: Objective, eta: int) -> int:
-    """Largest s such that a subset of `eta^-s` of the rows is large enough."""
-    s = 0
-    while s < 32 and _is_enough(objective, eta ** (s + 1)):
-        s += 1
-    return s
-
-
-def _is_enough(objective: Objective, divisor: int) -> bool:
-    rows, rarest = objective.n_rows, objective.n_rarest
-    if rows is not None and rows < divisor * _least_rows(objective):
-        return False
-    is_class = bool(objective.n_classes) and rarest is not None
-    return not (is_class and rarest is not None and rarest < divisor * ROWS_PER_CLASS)
+    """Largest s, at most 3, such that a subset of `eta^-s` of the rows is large enough."""
+    most = inf if objective.n_rows is None else objective.n_rows / _least_rows(objective)
+    if objective.n_classes and objective.n_rarest is not None:
+        most = min(most, objective.n_rarest / ROWS_PER_CLASS)
+    return sum(eta**s <= most for s in range(1, _MOST_SUBSETS))
 
 
 def _least_rows(objective: Objective) -> int:
     return max(_LEAST_ROWS, ROWS_PER_CLASS * (objective.n_classes or 0))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Start of a bracket: `size` configurations on rung number `first`, counted from 0."""
-
-    size: int
-    first: int = 0
+Plan = tuple[int, int]
+"""Start of a bracket: a number of configurations, and their rung, counted from 0."""
 
 
 def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
@@ -162,7 +144,7 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
     rung. s falls from s_max to 0, then starts again.
     """
     s = n_rungs - 1 - index % n_rungs
-    return Plan(-(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s)
+    return -(-n_rungs * eta**s // (s + 1)), n_rungs - 1 - s
 
 
 @dataclass(slots=True)
@@ -173,16 +155,17 @@ class Bracket:
     promoted; failed runs drop out. A closed bracket accepts no more configurations.
     """
 
-    plan: Plan
+    number: int
+    size: int
+    first: int
     eta: int
-    number: int = 0
-    runs: list[list[int]] = field(default_factory=list)
+    runs: list[list[int]]
     is_closed: bool = False
 
     @property
     def takes_more(self) -> bool:
         """Whether it accepts more configurations."""
-        return not self.is_closed and len(self.runs[0]) < self.plan.size
+        return not self.is_closed and len(self.runs[0]) < self.size
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
         """Return a run to promote now, if any; when `closing`, no more configurations begin."""
@@ -204,23 +187,26 @@ class Brackets:
 
     A new configuration begins in the last bracket, or in the next one if that is full. A known
     configuration continues in its own bracket. `plan` maps the number of a bracket to its plan.
+    `places` has the bracket of each configuration, and its highest requested rung.
     """
 
     def __init__(self, n_rungs: int, eta: int, plan: Callable[[int], Plan]) -> None:
         self._n_rungs, self._eta, self._plan = n_rungs, eta, plan
         self._brackets: list[Bracket] = []
-        self._places: dict[Configuration, tuple[Bracket, int]] = {}
+        self.places: dict[Configuration, tuple[Bracket, int]] = {}
         self._n_entered = 0
-
-    @property
-    def places(self) -> Mapping[Configuration, tuple[Bracket, int]]:
-        """Bracket of each configuration, and its highest requested rung."""
-        return self._places
 
     def catch_up(self, history: History) -> None:
         """Register trials requested since the last call."""
         for number in range(self._n_entered, len(history)):
-            self._enter(history[number])
+            configuration = history[number].query.configuration
+            bracket, rung = self.next_of(configuration)
+            if configuration in self.places:
+                bracket.is_closed = True
+            elif bracket.number == len(self._brackets):
+                self._brackets.append(bracket)
+            bracket.runs[rung - bracket.first].append(number)
+            self.places[configuration] = bracket, rung
         self._n_entered = len(history)
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
@@ -228,40 +214,20 @@ class Brackets:
         found = (b.promotion(history, closing=closing) for b in self._brackets)
         return next((trial for trial in found if trial is not None), None)
 
-    def rung_above(self, configuration: Configuration) -> int:
-        """Return the next rung of a configuration, from 0."""
-        bracket, k = self._places[configuration]
-        return bracket.plan.first + k + 1
-
-    @property
-    def first_rung(self) -> int:
-        """Rung on which the next new configuration begins."""
-        return self._open().plan.first
-
-    def number_of(self, configuration: Configuration) -> int:
-        """Return the number of a configuration's bracket, from 0, or of the next if it is new."""
-        known = self._places.get(configuration)
-        return (known[0] if known else self._open()).number
-
-    def _open(self) -> Bracket:
+    def next_of(self, configuration: Configuration) -> tuple[Bracket, int]:
+        """Return the bracket of a configuration, and the rung on which it runs next, from 0."""
+        if configuration in self.places:
+            bracket, rung = self.places[configuration]
+            return bracket, rung + 1
         if self._brackets and self._brackets[-1].takes_more:
-            return self._brackets[-1]
-        plan = self._plan(len(self._brackets))
-        runs: list[list[int]] = [[] for _ in range(plan.first, self._n_rungs)]
-        return Bracket(plan, self._eta, len(self._brackets), runs)
+            return self._brackets[-1], self._brackets[-1].first
+        number = len(self._brackets)
+        size, first = self._plan(number)
+        runs: list[list[int]] = [[] for _ in range(first, self._n_rungs)]
+        return Bracket(number, size, first, self._eta, runs), first
 
-    def _enter(self, trial: Trial) -> None:
-        configuration = trial.query.configuration
-        if configuration in self._places:
-            bracket, k = self._places[configuration]
-            k += 1
-            bracket.is_closed = True
-        else:
-            bracket, k = self._open(), 0
-            if not self._brackets or self._brackets[-1] is not bracket:
-                self._brackets.append(bracket)
-        bracket.runs[k].append(trial.number)
-        self._places[configuration] = bracket, k
+
+_PROMOTED = "among the best of the rung below"
 
 
 class Halving(Optimizer):
@@ -277,7 +243,7 @@ class Halving(Optimizer):
 
     def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets are alike
         """Return the plan of the bracket of that number."""
-        return Plan(self.options.n or self.options.eta ** (len(self.rungs) - 1))
+        return self.options.eta ** (len(self.rungs) - 1), 0
 
     def begin(self, rng: Generator) -> Configuration:
         """Return a new configuration to start with, or raise `SpaceExhausted`."""
@@ -290,7 +256,7 @@ class Halving(Optimizer):
     @property
     def least_begun(self) -> int:
         """Number of configurations of the first bracket."""
-        return self.plan(0).size
+        return self.plan(0)[0]
 
     @property
     def incumbent(self) -> Trial | None:
@@ -331,28 +297,24 @@ class Halving(Optimizer):
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         self.brackets.catch_up(self.history)
         if (run := self.brackets.promotion(self.history)) is not None:
-            return self._go_on(run)
+            return self._query(run.query.configuration, _PROMOTED)
         nothing_new = all_begun()
         if budget.trials_left != 0:
             try:
-                return self._asked(self.begin(rng), self.brackets.first_rung, self._drawn)
+                return self._query(self.begin(rng), self._drawn)
             except SpaceExhausted as exhausted:
                 nothing_new = exhausted
         if (run := self.brackets.promotion(self.history, closing=True)) is not None:
-            return self._go_on(run)
+            return self._query(run.query.configuration, _PROMOTED)
         if self.history.pending:
             raise NotYet
         raise nothing_new
 
-    def _go_on(self, run: Trial) -> Query:
-        configuration = run.query.configuration
-        rung = self.brackets.rung_above(configuration)
-        return self._asked(configuration, rung, "among the best of the rung below")
-
-    def _asked(self, configuration: Configuration, rung: int, why: str) -> Query:
-        """Return the query of a configuration on a rung, from 0, and set its reason."""
-        bracket, n_rungs = self.brackets.number_of(configuration) + 1, len(self.rungs)
-        self._because = Reason(f"bracket {bracket}, rung {rung + 1} of {n_rungs}", why)
+    def _query(self, configuration: Configuration, why: str) -> Query:
+        """Return the next query of a configuration, and set its reason."""
+        bracket, rung = self.brackets.next_of(configuration)
+        place = f"bracket {bracket.number + 1}, rung {rung + 1} of {len(self.rungs)}"
+        self._because = Reason(place, why)
         return self.rungs.query(configuration, rung)
 
 

@@ -8,9 +8,8 @@ space ends in `SpaceExhausted`.
 JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) without splitting. A
 Gaussian process models f(z, theta), with z one-hot and theta of all algorithms (`PipelineInputs`).
 Expected improvement (`AugmentedImprovement`) is maximised with integers rounded (`GaussianSearch`).
-Departures: configurations that differ only in inactive parts are equal. `kernel=conditional`
-compares only the shared parts of two pipelines. Improvement is in logarithms. Pending queries are
-assumed to return their mean.
+Departures: configurations that differ only in inactive parts are equal. Improvement is in
+logarithms. Pending queries are assumed to return their mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +64,7 @@ class Jopt(Optimizer):
         if n_told < self.options.n_startup or not self.history.complete:
             self._because = _START
             return new_configuration(self.space, asked, rng)
-        trials, losses = imputed_losses(self.history, self.objective, self.options.failure_cost)
+        trials, losses = imputed_losses(self.history, self.objective, "worst")
         search = self._search
         observed = search.inputs.encode(t.query.configuration for t in trials)
         targets, number = self._targets(trials, losses)
@@ -97,4 +96,4 @@ class Jopt(Optimizer):
 
     @cached_property
     def _search(self) -> GaussianSearch:
-        return GaussianSearch(self.space, self.options.kernel)
+        return GaussianSearch(self.space)

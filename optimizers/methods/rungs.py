@@ -47,19 +47,15 @@ class Rungs:
         return self.levels[-1] if query.is_full else getattr(query, self.fidelity)
 
 
-def highest_s(total: int, eta: int) -> int:
-    """Return the largest s with `eta^s <= total`, at least 1, exact where floating point is not."""
-    s = 0
-    while eta ** (s + 1) <= total:
-        s += 1
-    return max(s, 1)
-
-
-def counted_levels(total: int, eta: int, s: int) -> tuple[int, ...]:
+def counted_levels(total: int, eta: int) -> tuple[int, ...]:
     """Return `total * eta^-k` for k = s..0, rounded and at least 1 (Li et al. 2018, algorithm 1).
 
-    `total` is R, at least 2, and s is at most `highest_s(total, eta)`.
+    `total` is R, at least 2. s is the largest with `eta^s <= total`, at least 1, and exact where a
+    logarithm is not.
     """
+    s = 1
+    while eta ** (s + 1) <= total:
+        s += 1
     return tuple(max(1, round(total / eta**k)) for k in range(s, -1, -1))
 
 

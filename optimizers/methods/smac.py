@@ -17,6 +17,7 @@ values. Pending queries count as the mean of the losses.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -29,7 +30,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import (
 )
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
-from prefect_tune.optimizers.methods.declarations import SMAC, SmacOptions
+from prefect_tune.optimizers.methods.declarations import SMAC
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
@@ -39,7 +40,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.random_forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses, log_losses
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 
 _N_RANDOM = 1_000
 """Number of random candidates per ask."""
@@ -48,8 +49,6 @@ _N_STARTS = 10
 _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
 """Largest number of steps of a local search."""
-Improvement = Callable[[Array, Array, float], Array]
-"""Function of means, standard deviations and the best loss."""
 Score = Callable[[Candidates], Array]
 LogCost = Callable[[Candidates, Array], Array]
 """Function of candidates and their features."""
@@ -64,6 +63,31 @@ _PER_SECOND = Reason(
 _NOTHING_ELSE = Reason("random", "all proposals of the forest were requested already")
 
 
+_N_TREES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ForestSettings:
+    """Settings of a search, by default of SMAC3's facade for hyperparameters.
+
+    Attributes:
+        n_startup: Random configurations before the first proposal of the forest.
+        min_samples_split, max_features: Fewest runs in a node of a tree that can be split, and
+            share of the columns considered at each split.
+        random_share: Share of the proposals drawn from the prior.
+        failure_cost: Loss that a failed trial counts as.
+        is_log: Whether the forest is fitted to the logarithm of the loss, if the metric has a lower
+            bound. The improvement is of the loss itself (Hutter et al. 2009).
+    """
+
+    n_startup: int = 10
+    min_samples_split: int = 2
+    max_features: float = 1.0
+    random_share: float = 0.2
+    failure_cost: FailureCost = "worst"
+    is_log: bool = True
+
+
 class ForestSearch:
     """The search over the `proposed` part of a space; the forest is fitted on the whole space."""
 
@@ -71,10 +95,10 @@ class ForestSearch:
         self,
         space: Space,
         objective: Objective,
-        options: SmacOptions,
+        settings: ForestSettings,
         proposed: Space | None = None,
     ) -> None:
-        self.objective, self.options = objective, options
+        self.objective, self.settings = objective, settings
         self.candidates = CandidateSpace(space, proposed)
         self.proposed = self.candidates.proposed
 
@@ -84,8 +108,8 @@ class ForestSearch:
         """Return the next query and its reason, or raise `SpaceExhausted`."""
         asked = history.asked
         n_told = len(history.complete) + len(history.failed) + len(history.older)
-        is_random = rng.random() < self.options.random_share
-        if n_told < self.options.n_startup or not history.complete:
+        is_random = rng.random() < self.settings.random_share
+        if n_told < self.settings.n_startup or not history.complete:
             return Query(new_configuration(self.proposed, asked, rng)), _START
         if is_random:
             return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
@@ -105,13 +129,14 @@ class ForestSearch:
         forest = RandomForest.fit(
             self.candidates.features(observed),
             targets,
-            n_trees=self.options.n_trees,
-            min_samples_split=self.options.min_samples_split,
-            max_features=self.options.max_features,
+            n_trees=_N_TREES,
+            min_samples_split=self.settings.min_samples_split,
+            max_features=self.settings.max_features,
             seed=int(rng.integers(2**31)),
             weights=weights,
         )
-        improvement = self._improvement
+        is_of_logs = self.settings.is_log and np.isfinite(self.objective.lower)
+        improvement = log_normal_improvement if is_of_logs else log_expected_improvement
 
         def score(candidates: Candidates) -> Array:
             features = self.candidates.features(candidates)
@@ -121,7 +146,10 @@ class ForestSearch:
 
         best_first = observed[np.argsort(targets, kind="stable")]
         inside = best_first[self.candidates.may_be_proposed(best_first)]
-        drawn = self.candidates.sample(_N_RANDOM, rng).joined(self._defaults(rng))
+        drawn = self.candidates.sample(_N_RANDOM, rng)
+        paths = self.candidates.sample(_MAX_DEFAULTS, rng).algorithms
+        defaults = np.tile(self.candidates.default_units, (len(paths), 1))
+        drawn = drawn.joined(Candidates(paths, defaults))  # people would try defaults first
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
             drawn[np.argsort(-drawn_scores, kind="stable")[:_N_STARTS]]
@@ -133,22 +161,16 @@ class ForestSearch:
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
         """Data for the forest, and the best target; pending trials get the mean (constant liar)."""
-        told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
+        told, losses = imputed_losses(history, self.objective, self.settings.failure_cost)
         older = history.older
         losses = np.append(older.losses, losses)
-        y = log_losses(losses, self.objective) if self.options.is_log else losses
+        y = log_losses(losses, self.objective) if self.settings.is_log else losses
         new = y[len(older) :]
         best = min(float(new[i]) for i, t in enumerate(told) if t.loss is not None)
         pending = history.pending
         now = (t.query.configuration for t in (*told, *pending))
         observed = self.candidates.encode([*older.configurations, *now])
         return observed, np.append(y, np.full(len(pending), y.mean())), best
-
-    @property
-    def _improvement(self) -> Improvement:
-        are_logs = self.options.is_log and np.isfinite(self.objective.lower)
-        is_of_loss = are_logs and self.options.improvement == "loss"
-        return log_normal_improvement if is_of_loss else log_expected_improvement
 
     def _climb(
         self, points: Candidates, scores: Array, score: Score, rng: Generator
@@ -171,11 +193,6 @@ class ForestSearch:
             points, scores = near[chosen[better]], near_scores[chosen[better]]
         return visited, visited_scores
 
-    def _defaults(self, rng: Generator) -> Candidates:
-        """Random paths with default values, as people would try first."""
-        drawn = self.candidates.sample(_MAX_DEFAULTS, rng)
-        return Candidates(drawn.algorithms, np.tile(self.candidates.default_units, (len(drawn), 1)))
-
 
 class Smac(Optimizer):
     """Sequential model-based configuration with a random forest."""
@@ -192,4 +209,5 @@ class Smac(Optimizer):
 
     @cached_property
     def _search(self) -> ForestSearch:
-        return ForestSearch(self.space, self.objective, self.options)
+        settings = ForestSettings(n_startup=self.options.n_startup)
+        return ForestSearch(self.space, self.objective, settings)

@@ -2,21 +2,21 @@
 
 The paper's section 4:
 
-    eq. 2: p(x|y) is l(x) below y*, else g(x)   TPESampler, on the trials of ParzenSearch._study
-    eq. 3: EI grows with l(x) / g(x)            TPESampler, of n_candidates draws from l
-    the tree: a node has a density only         ParzenSearch._draw, step by step along the active
+    eq. 2: p(x|y) is l(x) below y*, else g(x)   TPESampler, on the trials of Tpe._study
+    eq. 3: EI grows with l(x) / g(x)            TPESampler, of 24 draws from l
+    the tree: a node has a density only         Tpe._draw, step by step along the active
     where it is active                          hyperparameters; Dimensions has the distributions
-    start with random configurations            ParzenSearch.propose, n_startup of them
+    start with random configurations            Tpe._propose, n_startup of them
 
 Departures: settings are Optuna's defaults since version 5. The steps' choices have one joint
-density, and pending trials count as bad. With `joint=groups`, hyperparameters of equal conditions
-also have joint densities. The groups come from the space; Optuna infers them from the trials.
-Repeated and invalid draws are drawn again. A long history is reduced to its best and last trials.
+density, and so have hyperparameters of equal conditions. The groups come from the space; Optuna
+infers them from the trials. Pending trials count as bad. Repeated and invalid draws are drawn
+again. Of older trials, a share counts, since Optuna weighs trials only by their number. A long
+history is reduced to its best and last trials, so that an ask takes no longer.
 """
 
 from collections import defaultdict
-from collections.abc import Container
-from functools import cached_property
+from collections.abc import Callable, Container
 from logging import getLogger
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ from optuna.trial import TrialState as OptunaState
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
-from prefect_tune.optimizers.methods.declarations import TPE, TpeOptions
+from prefect_tune.optimizers.methods.declarations import TPE
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import (
@@ -46,7 +46,6 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses
-from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -55,14 +54,13 @@ Group = dict[str, BaseDistribution]
 
 
 class Dimensions:
-    """The distributions of a space or a part of it; `choices` has a category per step."""
+    """The distributions of a space; `choices` has a category per step."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self.choices: Group = {
             s.name: CategoricalDistribution([a.id for a in s.algorithms]) for s in space.searched
         }
-        self._inside = {s.name: {a.id for a in s.algorithms} for s in space.searched}
         self._groups = {
             name: group
             for s in space.searched
@@ -76,12 +74,10 @@ class Dimensions:
         return self._groups.get(f"{step}/{algorithm}/{hyperparameter}")
 
     def of(self, configuration: Configuration) -> tuple[dict[str, Any], Group]:
-        """Return a configuration's parameters inside the space, and their distributions."""
+        """Return a configuration's parameters, and their distributions."""
         params: dict[str, Any] = {}
         distributions: Group = {}
         for step, choice in configuration.choices:
-            if choice.algorithm not in self._inside[step]:
-                continue
             chosen = self._space.step(step).algorithm(choice.algorithm)
             params[step], distributions[step] = choice.algorithm, self.choices[step]
             for name, value in choice.values:
@@ -128,28 +124,6 @@ _STUDY = "prefect_tune.optimizers.methods.tpe"
 getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
 
 
-def study_of(trials: list[FrozenTrial]) -> optuna.Study:
-    """Return an in-memory study of these trials, which minimises."""
-    return optuna.create_study(storage=_GivenTrials(trials), study_name=_STUDY)
-
-
-def new_trial(number: int) -> FrozenTrial:
-    """Return a trial without suggestions."""
-    return FrozenTrial(
-        number=number,
-        trial_id=-1,
-        state=OptunaState.RUNNING,
-        value=None,
-        datetime_start=None,
-        datetime_complete=None,
-        params={},
-        distributions={},
-        user_attrs={},
-        system_attrs={},
-        intermediate_values={},
-    )
-
-
 class _GivenTrials(InMemoryStorage):
     """A storage that serves given trials; adding them one by one would copy each."""
 
@@ -169,6 +143,9 @@ class _GivenTrials(InMemoryStorage):
         """Drop the attribute, meant for other processes; asks already report pending trials."""
 
 
+_N_KNOWN = 500
+"""Largest number of trials to fit the densities to, a quarter of them the best."""
+_N_CANDIDATES = 24
 _DRAWS = 20
 """Number of draws that cannot run or were proposed before, until the prior takes over."""
 _START = Reason("random start", "too few results for densities")
@@ -176,53 +153,49 @@ _LIKELY = Reason("density ratio", "closer to the good results than to the others
 _NOTHING_ELSE = Reason("random", "all proposals of the densities were requested already")
 
 
-class ParzenSearch:
-    """The search over a space or a part of it, given one history.
+class Tpe(Optimizer):
+    """Optuna's TPE over a space of conditional hyperparameters; partial trials count too."""
 
-    Densities of hyperparameters are fitted on the trials that have them; partial trials count too.
-    Of older trials, a share counts, since Optuna weighs trials only by their number.
-    """
+    method: ClassVar[Method] = TPE
 
-    def __init__(self, space: Space, objective: Objective, options: TpeOptions) -> None:
-        self.space, self.objective, self.options = space, objective, options
-        self._dimensions = Dimensions(space)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._dimensions = Dimensions(self.space)
         self._known: dict[int, FrozenTrial] = {}
 
-    def propose(self, history: History, rng: Generator) -> tuple[Query, Reason]:
-        """Return the next query and its reason, or raise `SpaceExhausted`."""
-        asked, n_known = history.asked, self.options.n_known
+    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
+        history, asked = self.history, self.history.asked
         n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
         if n_told + len(history.older.share()) < self.options.n_startup:
-            return Query(new_configuration(self.space, asked, rng)), _START
-        n_best = n_known // 4
-        known = history if n_told <= n_known else history.abridged(n_best, n_known - n_best)
-        study, trial = self._study(known), new_trial(len(history))
+            self._because = _START
+            return Query(new_configuration(self.space, asked, rng))
+        n_best = _N_KNOWN // 4
+        known = history if n_told <= _N_KNOWN else history.abridged(n_best, _N_KNOWN - n_best)
+        storage = _GivenTrials(self._trials(known))
+        study = optuna.create_study(storage=storage, study_name=_STUDY)
+        trial = create_trial(state=OptunaState.RUNNING)
+        trial.number = len(history)
         sampler = TPESampler(
             n_startup_trials=0,
-            n_ei_candidates=self.options.n_candidates,
+            n_ei_candidates=_N_CANDIDATES,
             seed=int(rng.integers(2**31)),
             multivariate=True,  # of the jointly suggested parameters
             constant_liar=True,  # pending trials are among the bad ones
         )
         for _ in range(_DRAWS):
-            configuration = self._draw(sampler, study, trial)
+            configuration = self._draw(lambda group: sampler.sample_relative(study, trial, group))
             if (
                 configuration not in asked
                 and self.space.is_feasible(configuration.path)
                 and is_allowed(self.space, configuration)
             ):
-                return Query(configuration), _LIKELY
-        return Query(new_configuration(self.space, asked, rng)), _NOTHING_ELSE
+                self._because = _LIKELY
+                return Query(configuration)
+        self._because = _NOTHING_ELSE
+        return Query(new_configuration(self.space, asked, rng))
 
-    def _draw(self, sampler: TPESampler, study: optuna.Study, trial: FrozenTrial) -> Configuration:
-        def suggest(group: Group, *, together: bool) -> dict[str, Any]:
-            if together:
-                return sampler.sample_relative(study, trial, group)
-            one = sampler.sample_independent
-            return {name: one(study, trial, name, group[name]) for name in group}
-
-        joint = self.options.joint
-        chosen = suggest(self._dimensions.choices, together=joint != "nothing")
+    def _draw(self, suggest: Callable[[Group], dict[str, Any]]) -> Configuration:
+        chosen = suggest(self._dimensions.choices)
         path = self.space.settled(tuple(chosen[step.name] for step in self.space.searched))
         choices = []
         for step, algorithm in zip(self.space.searched, self.space.algorithms(path), strict=True):
@@ -235,16 +208,16 @@ class ParzenSearch:
                     continue
                 name = f"{step.name}/{algorithm.id}/{h.name}"
                 if name not in suggested:
-                    suggested |= suggest(group, together=joint == "groups")
+                    suggested |= suggest(group)
                 values[h.name] = to_value(h, suggested[name])
             choices.append((step.name, Choice(algorithm.id, tuple(sorted(values.items())))))
         return Configuration(tuple(choices))
 
-    def _study(self, history: History) -> optuna.Study:
-        told, losses = imputed_losses(history, self.objective, self.options.failure_cost)
-        trials = [self._frozen(t, t.loss) for t in history.older.share()]
-        trials += [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
-        return study_of([*trials, *(self._frozen(t, None) for t in history.pending)])
+    def _trials(self, history: History) -> list[FrozenTrial]:
+        told, losses = imputed_losses(history, self.objective, "worst")
+        older = [self._frozen(t, t.loss) for t in history.older.share()]
+        ended = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
+        return [*older, *ended, *(self._frozen(t, None) for t in history.pending)]
 
     def _frozen(self, trial: Trial, loss: float | None) -> FrozenTrial:
         frozen = self._known.get(trial.number)
@@ -256,17 +229,3 @@ class ParzenSearch:
         frozen.value = loss
         frozen.state = OptunaState.RUNNING if loss is None else OptunaState.COMPLETE
         return frozen
-
-
-class Tpe(Optimizer):
-    """Optuna's TPE over a space of conditional hyperparameters."""
-
-    method: ClassVar[Method] = TPE
-
-    def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
-        query, self._because = self._search.propose(self.history, rng)
-        return query
-
-    @cached_property
-    def _search(self) -> ParzenSearch:
-        return ParzenSearch(self.space, self.objective, self.options)

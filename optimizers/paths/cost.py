@@ -277,7 +277,7 @@ class PathCost:
         self._number_prefixes()
         self._known_codes: dict[int, dict[int, int]] = {}
 
-    def take(self, best: BestValues) -> None:
+    def set_shared_values(self, best: BestValues) -> None:
         """Set the shared values with which paths first run."""
         if best != self._best:
             self._best = best

@@ -5,8 +5,6 @@ The order is a greedy optimal design over one-hot paths (FLASH, section 3.2).
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
-from itertools import islice
-from typing import Literal
 
 import numpy as np
 from numpy.random import Generator
@@ -15,12 +13,10 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
 from prefect_tune.optimizers.space.candidate_space import Encoding
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
-from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.trials.trial import Trial
-
-Criterion = Literal["d_optimal", "random"]
 
 _TIE = 1e-9
 """Tolerance for equal gains."""
@@ -28,29 +24,15 @@ _EXHAUSTED = 1e-6
 """Gain below which only rounding is left: the chosen paths span all others."""
 
 
-def design_rank(n_algorithms: int, n_steps: int) -> int:
-    """Return N - K + 1, the rank of the one-hot paths of a full product."""
-    return n_algorithms - n_steps + 1
-
-
 def design_order(
-    paths: Array,
-    n: int,
-    criterion: Criterion,
-    rng: Generator | None = None,
-    start: Sequence[int] = (),
+    paths: Array, n: int, rng: Generator | None = None, start: Sequence[int] = ()
 ) -> list[int]:
     """Return `n` paths in the order to run them, with repeats if fewer are useful.
 
-    Candidates are one-hot, shape (B, N). `d_optimal` maximises the product of the leading
-    eigenvalues of the sum of pp', as in the paper; `random` is the ablation. `rng` breaks ties;
-    without it, the lowest index wins. `start` has the indices of the first paths; if it is empty,
-    one is drawn.
+    Candidates are one-hot, shape (B, N). The product of the leading eigenvalues of the sum of pp'
+    is maximised, as in the paper. `rng` breaks ties; without it, the lowest index wins. `start` has
+    the indices of the first paths; if it is empty, one is drawn.
     """
-    if criterion == "random":
-        rng = rng or np.random.default_rng(0)
-        rounds = [rng.permutation(len(paths)) for _ in range(-(-n // len(paths)))]
-        return [int(i) for i in np.concatenate(rounds)[:n]]
     first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
     chosen = _independent(paths, first, n, rng)
     if len(chosen) == n:
@@ -102,10 +84,6 @@ def _pick(gains: Array, rng: Generator | None) -> int:
     return int(best[0] if rng is None else best[rng.integers(len(best))])
 
 
-_MAX_PATHS = 20_000
-"""Largest number of paths to search; of more, a fixed sample is searched."""
-
-
 class PathTable:
     """Paths and their first runs with the values `best`; a fixed sample if too many to list."""
 
@@ -127,7 +105,7 @@ class PathTable:
         """Number of linearly independent paths: N - K + 1, or fewer if algorithms ignore steps."""
         if self.space.has_ignored:
             return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
-        return design_rank(self.one_hot.shape[1], len(self.space.searched))
+        return self.one_hot.shape[1] - len(self.space.searched) + 1
 
     @cached_property
     def one_hot(self) -> Array:
@@ -191,11 +169,13 @@ class PathTable:
         plain = tuple(step.plainest.id for step in before)
         paths = [self.space.settled((*plain, algorithm.id)) for algorithm in model.algorithms]
         if self.space.has_ignored:
-            paths = [path if path in self._number else self._most_alike(path) for path in paths]
+            paths = [
+                path
+                if path in self._number
+                else most_alike(path, (p for p in self.paths if p[-1] == path[-1]))
+                for path in paths
+            ]
         return [i for i in map(self._number.get, paths) if i is not None]
-
-    def _most_alike(self, path: Path) -> Path:
-        return most_alike(path, (p for p in self.paths if p[-1] == path[-1]))
 
     @cached_property
     def _groups(self) -> tuple[list[int], NDArray[np.intp]]:
@@ -211,12 +191,3 @@ class PathTable:
         if trial.number not in self._of_trials:
             self._of_trials[trial.number] = trial.query.configuration.path
         return self._of_trials[trial.number]
-
-
-def listed_paths(space: Space, seed: int) -> list[Path]:
-    """Return all runnable paths, or a sorted random sample if they are too many."""
-    paths = list(islice(space.paths(), _MAX_PATHS + 1))
-    if len(paths) <= _MAX_PATHS:
-        return paths
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
-    return sorted({sample_configuration(space, rng).path for _ in range(_MAX_PATHS)})

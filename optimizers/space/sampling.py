@@ -6,7 +6,7 @@ model that ignores many steps would be rare, because it has few paths.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 from numpy.random import Generator
@@ -57,6 +57,19 @@ def _grid(algorithm: Algorithm, limit: int) -> list[dict[str, Value]] | None:
 
 def _is_active(algorithm: Algorithm, name: str, values: Mapping[str, Value]) -> bool:
     return any(h.name == name for h in active_hyperparameters(algorithm.hyperparameters, values))
+
+
+MOST_PATHS = 20_000
+"""Largest number of paths to list; of more, methods search a fixed sample."""
+
+
+def listed_paths(space: Space, seed: int) -> list[Path]:
+    """Return all runnable paths, or a sorted random sample if they are too many."""
+    paths = list(islice(space.paths(), MOST_PATHS + 1))
+    if len(paths) <= MOST_PATHS:
+        return paths
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, 0)))
+    return sorted({sample_configuration(space, rng).path for _ in range(MOST_PATHS)})
 
 
 _MOST_DRAWS = 10_000

@@ -26,7 +26,7 @@ from prefect_tune.optimizers import (
     SpaceExhausted,
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bohb import KernelDensity
+from prefect_tune.optimizers.methods.bohb import N_SAMPLES, RANDOM_SHARE, WIDENING, KernelDensity
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 
 __all__ = ["OF_TABLE", "method_of_table"]
@@ -74,7 +74,7 @@ class HyperbandOfTable(FromTable, Hyperband):
 
 class BohbOfTable(FromTable, Bohb):
     def begin(self, rng: np.random.Generator) -> Configuration:
-        is_random = rng.random() < self.options.random_share
+        is_random = rng.random() < RANDOM_SHARE
         proposed = None if is_random else self._by_model(rng)
         return FromTable.begin(self, rng) if proposed is None else proposed
 
@@ -83,12 +83,12 @@ class BohbOfTable(FromTable, Bohb):
         rows = self.rows[self.free]
         if not len(rows):
             return rows
-        factor = self.options.bandwidth_factor
+        factor = WIDENING
         wide = replace(
             good, widths=factor * good.widths, leaving=np.minimum(factor * good.leaving, 1)
         )
         density = np.exp(wide.log_density(rows))
-        n = min(self.options.n_samples, len(rows))
+        n = min(N_SAMPLES, len(rows))
         return rows[rng.choice(len(rows), n, replace=False, p=density / density.sum())]
 
 

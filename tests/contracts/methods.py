@@ -46,18 +46,13 @@ OF_FULL_IN_BRIEF = _slow(
 """What keeps a part of the contract in `tests/run`, and all of it in `tests/run all`."""
 VARIANTS_OF_PATHS: dict[str, Case] = _slow({
     "halving by folds": Case("halving", {"fidelity": "folds"}),
-    "hyperband by subsets": Case("hyperband", {"fidelity": "subset", "n_rungs": 3}),
+    "hyperband by subsets": Case("hyperband", {"fidelity": "subset"}),
     "bohb by folds": Case("bohb", {"fidelity": "folds"}),
-    "tpe of nothing joint": Case("tpe", {"joint": "nothing"}),
-    "flash with tpe": Case("flash", {"phase3": "tpe", "n_init": 3, "n_prune": 3}),
     "flash of the paper": Case("flash", {"variant": "paper", "n_init": 4, "n_prune": 4}),
-    "admm of the paper": Case("admm", {"variant": "paper", "effort": 4, "effort_step": 0}),
-    "admm by forests": Case("admm", {"theta_solver": "smac", "z_solver": "bo", "effort": 5}),
-    "admm at random": Case("admm", {"theta_solver": "random", "z_solver": "random", "rho": 0.0}),
-    "admm in a trust region": Case("admm", {"theta_solver": "trust_region", "z_pick": "best"}),
+    "admm of the paper": Case("admm", {"variant": "paper"}),
+    "admm in a trust region": Case("admm", {"theta_solver": "trust_region", "rho": 0.0}),
 })  # fmt: skip
 VARIANTS_OF_PROCESSES: dict[str, Case] = {
-    "jopt conditional": Case("jopt", {"kernel": "conditional"}, tier="slow"),
     "fabolas by default": Case("fabolas", tier="slow"),
     "fabolas of the paper": Case("fabolas", {"n_first": 3, "variant": "paper"}, tier="full"),
     "fabolas of an ensemble": Case("fabolas", {"inference": "ensemble"}, tier="full"),
@@ -85,8 +80,6 @@ WITH_PRIOR: dict[str, Case] = {
     for name, case in {
         **METHODS_OF_PATHS,
         **METHODS_OF_PROCESSES,
-        "flash with tpe": VARIANTS_OF_PATHS["flash with tpe"],
-        "admm by forests": VARIANTS_OF_PATHS["admm by forests"],
         "raced flash": RACED["flash"],
         "raced tpe on many rows": RACED_ON_MANY_ROWS["tpe"],
     }.items()

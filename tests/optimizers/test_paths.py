@@ -35,7 +35,7 @@ from prefect_tune.optimizers.paths.cost import (
     RunningOrder,
     StepSeconds,
 )
-from prefect_tune.optimizers.paths.table import design_order, design_rank
+from prefect_tune.optimizers.paths.table import design_order
 from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -122,9 +122,9 @@ def eigenvalue_picks(paths: np.ndarray, n: int, first: int) -> list[int]:
 
 
 def test_the_worked_graphs_give_their_picks() -> None:
-    order = design_order(one_hot_paths(TOY), 8, "d_optimal", start=[5])
+    order = design_order(one_hot_paths(TOY), 8, start=[5])
     assert order == [5, 0, 1, 2, 3, 4, 0, 1]
-    order = design_order(one_hot_paths(BENCHMARK), 36, "d_optimal", start=[0])
+    order = design_order(one_hot_paths(BENCHMARK), 36, start=[0])
     assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
 
 
@@ -134,33 +134,24 @@ def test_the_worked_graphs_give_their_picks() -> None:
 )
 def test_the_picks_equal_picks_by_eigenvalues(counts, n, first) -> None:
     paths = one_hot_paths(counts)
-    assert design_order(paths, n, "d_optimal", start=[first]) == eigenvalue_picks(paths, n, first)
+    assert design_order(paths, n, start=[first]) == eigenvalue_picks(paths, n, first)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant(seed: int) -> None:
     paths = one_hot_paths(BENCHMARK)
-    order = design_order(paths, design_rank(33, 4), "d_optimal", np.random.default_rng(seed))
+    order = design_order(paths, 30, np.random.default_rng(seed))
     assert np.linalg.matrix_rank(paths[order]) == 30
     assert log_pseudo_determinant(paths[order]) == pytest.approx(18.069729, abs=5e-7)
     assert paths[order[:14]].any(axis=0).all()
 
 
-@pytest.mark.parametrize("criterion", ["d_optimal", "random"])
 @pytest.mark.parametrize("counts", [(1,), (3,), (1, 1), (2, 1, 2)])
-def test_small_graphs_are_filled_without_a_warning(criterion, counts) -> None:
+def test_small_graphs_are_filled_without_a_warning(counts) -> None:
     paths = one_hot_paths(counts)
-    order = design_order(paths, 7, criterion, np.random.default_rng(0))
+    order = design_order(paths, 7, np.random.default_rng(0))
     assert len(order) == 7
     assert set(order) == set(range(len(paths))) or len(paths) > 3
-
-
-def test_the_random_design_runs_every_path_before_one_again() -> None:
-    paths = one_hot_paths(TOY)
-    order = design_order(paths, 15, "random", np.random.default_rng(0))
-    assert sorted(order[:6]) == sorted(order[6:12]) == list(range(6))
-    assert order[:6] != order[6:12]
-    assert len(set(order[12:])) == 3
 
 
 @pytest.mark.parametrize("is_cached", [True, False])

@@ -1,5 +1,5 @@
-"""ADMM (Liu, Ram et al. 2020): the `declaration` with its options, and `admm`, the method.
+"""ADMM (Liu, Ram et al. 2020): `admm` is the method.
 
-After the first paths, `theta_min` tunes one path and `z_min` chooses the next. `splitting` has the
-arithmetic that couples the two, and `state` passes from one ask to the next.
+After the first paths, `values` tunes one path and `paths` chooses the next. `splitting` has the
+arithmetic that couples the two, and the state that passes from one ask to the next.
 """

@@ -10,9 +10,9 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
     lambda += rho (theta_d - delta)             integer_update
     mu += rho_g (g - eps + slack)               next_multiplier, in Admm._end_z
 
-Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures (all
-but the first are options): integers are penalised on their unit scale. Each model is tried once
-before anything is tuned. Paths are drawn from a linear model of their best values. It also draws
+Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures
+(`variant=paper` undoes all but the first): integers are penalised on their unit scale. Each model
+is tried once before anything is tuned. Paths are drawn from a linear model of their best values. It also draws
 categories of steps that every path passes, with effects by kind of model (see `SharedValues`).
 Algorithms that were never tuned are tried with defaults, then with random values. Every second
 iteration tunes a path that has not been tuned.
@@ -29,16 +29,16 @@ from numpy.random import Generator
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, ordinal
-from prefect_tune.optimizers.methods.admm.declaration import ADMM
-from prefect_tune.optimizers.methods.admm.splitting import next_multiplier
-from prefect_tune.optimizers.methods.admm.state import (
+from prefect_tune.optimizers.methods.admm.paths import ZMin
+from prefect_tune.optimizers.methods.admm.splitting import (
     AdmmState,
     PathObservations,
     Positions,
+    next_multiplier,
     observations,
 )
-from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
-from prefect_tune.optimizers.methods.admm.z_min import ZMin
+from prefect_tune.optimizers.methods.admm.values import ThetaMin
+from prefect_tune.optimizers.methods.declarations import ADMM
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
@@ -73,17 +73,9 @@ def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
     return paths[int(np.argmax(alike))]
 
 
-_SOLVERS = {
-    "bandit": "Thompson sampling",
-    "linear": "Thompson sampling of a linear model",
-    "bo": "expected improvement",
-    "random": "chance",
-}
+_MOST_EFFORT = 128
+"""Largest number of evaluations of a sub-problem."""
 _STALLED = Reason("random", "an iteration found nothing new")
-
-
-def _has_choices(space: Space) -> bool:
-    return space.n_paths > 1 or space.n_hyperparameters > 0
 
 
 class Admm(Optimizer):
@@ -93,13 +85,14 @@ class Admm(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.options = self.options.resolved()
         self._state = AdmmState()
         shared = None if self.is_of_paper else SharedValues(self.space, numbers=False)
         self._shared = shared if shared and shared.width else None
-        self._positions = Positions(self.space, self.options, self._shared)
-        self._theta = ThetaMin(self.space, self.objective, self.options, self._positions)
-        self._z = ZMin(self.space, self.seed, self.options, self._positions, self._shared)
+        self._positions = Positions(self.space, self.options.rho, self._shared)
+        self._theta = ThetaMin(self.space, self.options, self._positions)
+        self._z = ZMin(
+            self.space, self.seed, self._positions, self._shared, is_paper=self.is_of_paper
+        )
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -114,10 +107,7 @@ class Admm(Optimizer):
         }
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
-        given = self.options
-        observed = observations(
-            self.history, self.objective, given.failure_cost, given.f_hat, given.margin
-        )
+        observed = observations(self.history, self.objective, self.options)
         before = deepcopy(self._state)
         try:
             self._z.count(self._state, observed, rng)
@@ -162,12 +152,13 @@ class Admm(Optimizer):
                     state.asked += 1
                     why = "hyperparameters of its path"
                     self._because = self._of_block("theta-min", why, effort)
-                    return query
+                    return Query(query)
                 self._end_theta(observed)
             configuration = self._z.propose(state, observed, self.history, effort, rng)
             if configuration is not None:
                 state.asked += 1
-                why = f"path by {_SOLVERS[self.options.z_solver]}"
+                model = "" if self.is_of_paper else " of a linear model"
+                why = f"path by Thompson sampling{model}"
                 self._because = self._of_block("z-min", why, effort)
                 return Query(configuration)
             is_stalled = state.new_in_iteration == 0
@@ -202,8 +193,7 @@ class Admm(Optimizer):
     def _effort(self, budget: Budget) -> int:
         """Effort of iteration t: I + t F, up to the maximum (adaptive ADMM, section 5)."""
         first, step = self.options.efforts(trials_affordable(budget, self.history))
-        most: int = self.options.max_effort
-        return min(first + step * self._state.iteration, most)
+        return int(min(first + step * self._state.iteration, _MOST_EFFORT))
 
     def _begin_theta(self, path: Path) -> None:
         state = self._state
@@ -213,15 +203,18 @@ class Admm(Optimizer):
         state.started_at = len(self.history)
         state.new_in_iteration = 0
 
-    def _theta_min(self, observed: PathObservations, effort: int, rng: Generator) -> Query | None:
+    def _theta_min(
+        self, observed: PathObservations, effort: int, rng: Generator
+    ) -> Configuration | None:
         path = self._state.path
-        if self._state.asked >= effort or not _has_choices(self._theta.search(path).space):
+        part = self._theta.search(path).space
+        if self._state.asked >= effort or part.n_paths == 1 and not part.n_hyperparameters:
             return None
         if path not in self._state.tuned:
             self._state.tuned.append(path)
         here = self._positions.at(self._state, path)
         if here not in self.history.asked and is_allowed(self.space, here):
-            return Query(here)
+            return here
         try:
             return self._theta.propose(self._state, observed, self.history, rng)
         except SpaceExhausted:
@@ -238,7 +231,7 @@ class Admm(Optimizer):
         if rows:
             search = self._theta.search(state.path)
             configurations = [observed.trials[i].query.configuration for i in rows]
-            values = observed.augmented(state, self.options.rho_g)[rows]
+            values = observed.augmented(state)[rows]
             values = values + self._theta.penalty(state)(search.inputs.encode(configurations))
             best = configurations[int(np.argmin(values))]
         self._positions.move(state, best)
@@ -246,12 +239,12 @@ class Admm(Optimizer):
 
     def _end_z(self, observed: PathObservations) -> None:
         state, row_of = self._state, observed.row_of()
-        values = observed.augmented(state, self.options.rho_g)
+        values = observed.augmented(state)
         paths = [t.query.configuration.path for t in observed.trials]
         own = [i for i, p in enumerate(paths) if p == state.path]
         seen = [row_of[n] for n in state.seen if n in row_of]
         rows = sorted({*seen, *own}, key=lambda i: (values[i], i))
-        if self.options.z_pick == "alternate" and state.iteration % 2:
+        if state.iteration % 2 and not self.is_of_paper:
             rows = [i for i in rows if paths[i] not in state.tuned] or rows
         path = paths[rows[0]] if rows else state.path
         multipliers = observed.multipliers(state)
@@ -264,7 +257,7 @@ class Admm(Optimizer):
         self._begin_theta(path)
 
     def _best_path(self, observed: PathObservations) -> Path:
-        values = observed.augmented(self._state, self.options.rho_g)
+        values = observed.augmented(self._state)
         if not len(values):
             return plainest_path(self.space, self._z.arms.paths)
         return observed.trials[int(np.argmin(values))].query.configuration.path

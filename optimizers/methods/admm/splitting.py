@@ -1,15 +1,32 @@
-"""The arithmetic of ADMM's operator splitting: integers, multipliers and slacks.
+"""ADMM's operator splitting: the arithmetic, the state of a search, and the trials on its scales.
 
 Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
 1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on a unit scale of their
 values. Within a rounding cell the loss is constant, so the relaxed integer that minimises the
 augmented term has a closed form. The slack for a given constraint value also has one.
+
+Positions are theta, its projection delta and the multipliers lambda. Every algorithm keeps its
+position, whether chosen or not (eq. 9 and 11).
 """
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from prefect_tune.optimizers.space.unit_interval import Array, Grid
+from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.methods.declarations import AdmmOptions
+from prefect_tune.optimizers.paths.shared_values import SharedValues
+from prefect_tune.optimizers.space.candidate_space import Encoding
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array, Grid, grid_of, to_unit
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.losses import imputed_losses
+from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.trial import Trial
 
 
 def distances(grid: Grid, delta: float, dual: float) -> Array:
@@ -56,3 +73,222 @@ def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float)
 def reward(loss: ArrayLike, f_hat: float) -> Array:
     """1 - clip(f / f_hat, 0, 1): the probability that a pull counts as a success (eq. A39)."""
     return 1 - np.clip(np.asarray(loss) / f_hat, 0.0, 1.0)
+
+
+Counts = dict[str, list[int]]
+"""Pulls and successes by arm (`step/algorithm`, for orders `step/name@place`)."""
+
+
+@dataclass
+class AdmmState:
+    """State that one ask passes to the next; the memo is its JSON document.
+
+    Columns of the unit cube are keyed by text. Missing columns are at their defaults.
+
+    Attributes:
+        block, path: Sub-problem in progress, and the path being tuned (z).
+        asked, new_in_iteration: New evaluations of this block, and of this iteration.
+        units, delta, dual: Positions of hyperparameters (theta), of projected integers, and
+            lambda / rho, by column.
+        mu: Multipliers of the constraints, in units of their bounds, by name and bound.
+        counts: Pulls and successes of the bandit.
+        open, pulled: Trials whose outcome is not counted yet, and the open trials of the z-min.
+        tuned: Paths that have been tuned by a theta-min.
+    """
+
+    iteration: int = 0
+    block: Literal["start", "theta", "z"] = "start"
+    path: Path = ()
+    asked: int = 0
+    draws: int = 0
+    started_at: int = 0
+    new_in_iteration: int = 0
+    units: dict[str, float] = field(default_factory=dict)
+    delta: dict[str, float] = field(default_factory=dict)
+    dual: dict[str, float] = field(default_factory=dict)
+    mu: dict[str, float] = field(default_factory=dict)
+    counts: Counts = field(default_factory=dict)
+    open: list[int] = field(default_factory=list)
+    pulled: list[int] = field(default_factory=list)
+    seen: list[int] = field(default_factory=list)
+    tuned: list[Path] = field(default_factory=list)
+    theta: list[float] | None = None
+    fitted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PathObservations:
+    """Told trials, complete and failed, on the scales that ADMM works with.
+
+    Attributes:
+        losses: f, as a share of the metric's range; for metrics without a range, the distance from
+            the best loss in interquartile ranges, shape (n,).
+        quantities: Constrained quantities in units of their bounds, shape (n, M).
+        bounds: Bounds in the same units, less the margin, shape (M,): about 1, or 0 for a bound of
+            0.
+        constraints: Keys of the constraints' multipliers in the state, shape (M,).
+        rho_g: Weight of the constraints.
+        worst_reward_loss: Smallest f at which a pull earns nothing.
+        origin, unit: Loss at which f is 0, and difference of losses that changes f by 1.
+    """
+
+    trials: list[Trial]
+    losses: Array
+    quantities: Array
+    bounds: Array
+    constraints: tuple[str, ...]
+    rho_g: float
+    worst_reward_loss: float
+    origin: float = 0.0
+    unit: float = 1.0
+
+    def scaled(self, losses: Array) -> Array:
+        """Return f of any losses."""
+        return (losses - self.origin) / self.unit
+
+    def row_of(self) -> dict[int, int]:
+        """Return rows by trial number."""
+        return {t.number: i for i, t in enumerate(self.trials)}
+
+    def augmented(self, state: AdmmState) -> Array:
+        """Return f and the constraint terms of each trial, shape (n,)."""
+        total = self.losses.copy()
+        for i, (bound, mu) in enumerate(zip(self.bounds, self.multipliers(state), strict=True)):
+            total += constraint_penalty(self.quantities[:, i], bound, mu, self.rho_g)
+        return total
+
+    def multipliers(self, state: AdmmState) -> Array:
+        """Return mu of each constraint, 0 for constraints added later, shape (M,)."""
+        return np.array([state.mu.get(name, 0.0) for name in self.constraints])
+
+
+_F_HAT = 0.7
+"""Smallest loss at which a pull earns nothing, as a share of the metric's range."""
+_MARGIN = 0.01
+"""Safety margin below each bound, as a share of it. On the bound itself, half of the configurations
+found would be just above."""
+_UNKNOWN = 2.0
+"""Value of a quantity that was not measured: twice its bound."""
+
+
+def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
+    """Return the told trials. Failed trials have the worst loss, and no quantities."""
+    rule = "bound" if options.is_paper else "worst"
+    trials, losses = imputed_losses(history, objective, rule)
+    span = objective.upper - objective.lower
+    origin, unit, worst = 0.0, 1.0, _F_HAT
+    if np.isfinite(span):
+        origin, unit = objective.lower, span
+    elif len(losses):
+        origin = float(losses.min())
+        unit = float(np.subtract(*np.percentile(losses, [75, 25]))) or 1.0
+        chance = objective.chance
+        reach = _F_HAT * np.ptp(losses) if chance is None else max(chance - origin, 0.0)
+        worst = max(float(reach), 1e-12) / unit
+    quantities, bounds = _quantities(trials, objective)
+    names = tuple(f"{c.name}<={c.bound!r}" for c in objective.constraints)
+    bounds = bounds * (1 - (0.0 if options.is_paper else _MARGIN))
+    scaled = (losses - origin) / unit
+    return PathObservations(
+        trials, scaled, quantities, bounds, names, options.rho_g, worst, origin, unit
+    )
+
+
+def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
+    """Quantities divided by their bounds, or by a typical value if that is 0; 0 for idle bounds."""
+    names = [c.name for c in objective.constraints]
+    values = np.full((len(trials), len(names)), np.nan)
+    for row, trial in enumerate(trials):
+        if trial.evaluation is not None:
+            measured = trial.evaluation.constraints
+            values[row] = [measured.get(name, np.nan) for name in names]
+    bounds = np.array([c.bound for c in objective.constraints])
+    units = bounds.copy()
+    for i in np.flatnonzero(bounds == 0):
+        positive = values[:, i][values[:, i] > 0]
+        units[i] = float(np.median(positive)) if len(positive) else 1.0
+    values = values / units if names else values
+    in_units = (bounds > 0).astype(np.float64)
+    is_idle = ~(values > in_units).any(axis=0)
+    values[~np.isfinite(values)] = _UNKNOWN
+    values[:, is_idle] = 0.0
+    return values, in_units
+
+
+class Positions:
+    """Reads and moves the positions of a state; stateless itself."""
+
+    def __init__(self, space: Space, rho: float, shared: SharedValues | None = None) -> None:
+        self.space, self._rho = space, rho
+        self._encoding = Encoding(space)
+        self._columns = {column: i for i, column in enumerate(self._encoding.columns)}
+        self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
+
+    def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
+        """Return the path with current hyperparameters, untuned ones from `others`, shape (d,)."""
+        units = (self._default_units if others is None else others).copy()
+        for key, unit in state.units.items():
+            units[int(key)] = unit
+        return self._encoding.from_cube(path, units)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of hyperparameters of all algorithms (d)."""
+        return len(self._encoding.columns)
+
+    def move(self, state: AdmmState, chosen: Configuration | None) -> None:
+        """Move theta, delta and lambda of all integers in place (algorithm 1, eq. 9 and 11)."""
+        active = set[str]()
+        if chosen is not None:
+            units, is_active = self._encoding.to_cube(chosen)
+            for column in np.flatnonzero(is_active):
+                state.units[str(column)] = float(units[column])
+                active.add(str(column))
+        for key in sorted(active | {k for k, dual in state.dual.items() if dual}, key=int):
+            grid = self._grids[int(key)]
+            if grid is None or not grid.is_ordered:
+                continue
+            index = int(grid.index(state.units[key])) if key in active else None
+            dual = state.dual.get(key, 0.0)
+            relaxed, delta, dual = integer_update(grid, self._delta(state, key, grid), dual, index)
+            if index is None:
+                state.units[key] = float(grid.units[grid.projected(relaxed)])
+            state.delta[key] = delta
+            state.dual[key] = dual if self._rho > 0 else 0.0
+
+    def penalties(self, state: AdmmState, search: GaussianSearch, path: Path) -> dict[int, Array]:
+        """Return (rho / 2) (theta(v) - b)^2 of each value, by ordered discrete column."""
+        tables: dict[int, Array] = {}
+        chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
+        for column, name in enumerate(search.candidates.encoding.columns):
+            grid = search.inputs.grids[column]
+            if grid is None or not grid.is_ordered or name[:2] not in chosen or not self._rho:
+                continue
+            key = str(self._columns[name])
+            squared = distances(grid, self._delta(state, key, grid), state.dual.get(key, 0.0))
+            tables[column] = 0.5 * self._rho * squared
+        return tables
+
+    def adopt(self, state: AdmmState, configuration: Configuration) -> None:
+        """Start untuned algorithms, and all shared values, from this configuration's values."""
+        units, is_active = self._encoding.to_cube(configuration)
+        for column in np.flatnonzero(is_active):
+            key, grid = str(column), self._grids[column]
+            if key in state.units and column not in self._of_paths:
+                continue
+            state.units[key] = float(units[column])
+            if grid is not None and grid.is_ordered:
+                state.delta[key] = float(grid.positions[int(grid.index(units[column]))])
+
+    def _delta(self, state: AdmmState, key: str, grid: Grid) -> float:
+        default = float(grid.positions[int(grid.index(self._default_units[int(key)]))])
+        return state.delta.get(key, default)
+
+    @cached_property
+    def _grids(self) -> list[Grid | None]:
+        return [grid_of(self._encoding.hyperparameter(c)) for c in self._encoding.columns]
+
+    @cached_property
+    def _default_units(self) -> Array:
+        hyperparameters = [self._encoding.hyperparameter(c) for c in self._encoding.columns]
+        return np.array([to_unit(h, h.default_value) for h in hyperparameters])

@@ -1,4 +1,4 @@
-"""FLASH (Zhang et al. 2016): `flash` is the method, with its `declaration`.
+"""FLASH (Zhang et al. 2016): `flash` is the method, with an initial design, pruning and tuning.
 
-Its `phases` are an initial design, pruning and tuning. `scores` ranks the paths by linear models.
+`scores` ranks the paths by linear models.
 """

@@ -3,11 +3,11 @@
 Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analytic Pipelines" (KDD
 2016), algorithm 1:
 
-    lines 3 to 8, T_init                        Flash._designed, by initial_design (eq. 3)
+    lines 3 to 8, T_init                        Flash._designed, by design_order (eq. 3)
     lines 8 and 16, beta by eq. 1               PathLinear.fit
     lines 11 to 16, T_prune: max EIPS (eq. 4)   Flash._most_promising, by PathScores.terms (eq. 2)
     line 18, G' of the r best paths             Flash._prune, by subspace_of
-    lines 20 to 26, T_total                     Flash._tuned, by Tuning on all trials
+    lines 20 to 26, T_total                     Flash._tuned, by ForestSearch on all trials
     algorithm 3, cached prefixes                the cache of tasks; PathCost counts cached steps
 
 Departures of the default (`variant=paper` undoes all): the design starts with plain paths. A path
@@ -19,11 +19,12 @@ also has algorithms with good losses. Phases shrink with the budget. Eq. 1 has a
 in the authors' code.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from itertools import islice
+from math import ceil, inf
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,24 +33,78 @@ from numpy.random import Generator
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, two_digits
-from prefect_tune.optimizers.methods.flash.declaration import FLASH
-from prefect_tune.optimizers.methods.flash.phases import (
-    Tuning,
-    initial_design,
-    phase_lengths,
-    rest_of_design,
-    subspace_of,
-    wanted_lengths,
-)
-from prefect_tune.optimizers.methods.flash.scores import PathModels, ranked
+from prefect_tune.optimizers.methods.declarations import FLASH, FlashOptions
+from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
+from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings, LogCost
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE
+from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
+from prefect_tune.optimizers.paths.table import PathTable, design_order
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
-from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.space import Path, Space, with_idle_steps
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.trials.history import trials_affordable
+from prefect_tune.optimizers.trials.history import History, trials_affordable
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
+
+_DESIGN_SHARE = 0.5
+_KNOWN_SHARE = 0.25
+"""Length of Phase 2 as a share of the known configurations."""
+_SHARE = 0.4
+"""Share of a small budget for Phases 1 and 2 together."""
+_MODELS_SHARE = 0.5
+"""Share of a still smaller budget for one run of each model."""
+
+
+def phase_lengths(
+    options: FlashOptions,
+    table: PathTable,
+    capacity: float | None,
+    n_known: int = 0,
+    *,
+    are_enough: bool = False,
+) -> tuple[int, int]:
+    """Return the trials of Phases 1 and 2, for a budget of `capacity` trials (None for ample).
+
+    `n_known` known configurations run first. If they are at least half as many as the design, or
+    `are_enough` with an earlier run, they replace it, as a portfolio does. Phase 2 is then short,
+    because they did well before.
+    """
+    rank, is_paper = min(table.rank, len(table)), options.variant == "paper"
+    n_init = n_prune = rank
+    if (are_enough or n_known >= rank * _DESIGN_SHARE) and not is_paper:
+        n_init, n_prune = n_known, max(1, int(n_known * _KNOWN_SHARE))
+    n_init = options.n_init if options.n_init is not None else n_init
+    n_prune = options.n_prune if options.n_prune is not None else n_prune
+    least = 1
+    if capacity is not None and not is_paper and options.n_init is None and options.n_prune is None:
+        least = 1 if are_enough else min(len(table.plain), int(capacity * _MODELS_SHARE))
+        capacity *= _SHARE
+    if capacity is None or n_init + n_prune <= capacity:
+        return n_init, n_prune
+    share = capacity / (n_init + n_prune)
+    n_first = min(max(1, least, int(n_init * share)), n_init)
+    return n_first, max(min(n_prune, 1), int(n_prune * share))
+
+
+def subspace_of(
+    space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
+) -> dict[str, list[str]]:
+    """Return the algorithms of paths by step, plus the `keep` share with the least losses."""
+    complete = sorted([*history.complete, *history.older.share()], key=lambda t: (t.loss, t.number))
+    kept: dict[str, set[str]] = {}
+    for k, (step, column) in enumerate(zip(space.searched, zip(*paths, strict=True), strict=True)):
+        kept[step.name] = set(column)
+        if keep:
+            by_loss = dict.fromkeys(t.query.configuration.path[k] for t in complete)
+            kept[step.name].update(islice(by_loss, max(2, ceil(keep * len(step.algorithms)))))
+    closed = with_idle_steps(space.searched, kept)
+    return {
+        step.name: [a.id for a in step.algorithms if a.id in closed[step.name]]
+        for step in space.searched
+    }
 
 
 @dataclass
@@ -73,26 +128,12 @@ class FlashMemo:
     n_subspace_paths: int | None = None
     notes: list[str] = field(default_factory=list)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the phase and the decisions made, as JSON values."""
-        undecided, document = to_document(FlashMemo()), to_document(self)
-        made = {name: value for name, value in document.items() if value != undecided[name]}
-        return {"phase": self.phase, **made}
 
-    def rendered(self, paths: Sequence[Path]) -> dict[str, Any]:
-        """Return `Flash.decisions`, with paths as lists of algorithm ids."""
-        names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
-        known = ((name, getattr(self, name)) for name in names)
-        decisions: dict[str, Any] = {name: value for name, value in known if value is not None}
-        if self.design is not None:
-            decisions["design"] = [list(paths[i]) for i in self.design]
-        if self.ranking is not None:
-            decisions["ranking"] = [
-                {"path": list(paths[i]), "log_eips": score} for i, score in self.ranking
-            ]
-        return decisions | {"notes": list(self.notes)}
-
-
+_EXPENSIVE = 2.0
+"""A path predicted to take this many median times waits until the other paths have run."""
+_COST_POWER = 0.5
+"""Power of the predicted seconds that divides the expected improvement in Phase 3."""
+_INSTANT_SECONDS = 1e-9
 _SHARED = Reason("shared values", "a value of a shared step that few trials have had")
 _NOTHING_ELSE = Reason("random", "no other path has anything new")
 
@@ -104,7 +145,6 @@ class Flash(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._is_power_given = self.options.cost_power is not None
         self.options = self.options.resolved()
         self._decided = FlashMemo()
 
@@ -116,20 +156,29 @@ class Flash(Optimizer):
         has the r best paths with their ln EIPS at xi = 0. `shared_values` are the best by kind of
         model.
         """
-        is_blank = self._decided.design is None
-        rendered = self._decided.rendered(() if is_blank else self._models.table.paths)
-        if not is_blank and self._models.table.shared is not None:
-            values: dict[str, list[Any]] = defaultdict(list)
-            for (kind, step, _), choice in self._models.scores.best_values(self.history).items():
-                values[kind].append({"step": step, **choice.to_json()})
-            rendered["shared_values"] = dict(values)
+        decided = self._decided
+        names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
+        made = ((name, getattr(decided, name)) for name in names)
+        decisions: dict[str, Any] = {name: value for name, value in made if value is not None}
+        if decided.design is not None:
+            paths = self._table.paths
+            decisions["design"] = [list(paths[i]) for i in decided.design]
+            if decided.ranking is not None:
+                decisions["ranking"] = [
+                    {"path": list(paths[i]), "log_eips": score} for i, score in decided.ranking
+                ]
+            if self._table.shared is not None:
+                values: dict[str, list[Any]] = defaultdict(list)
+                for (kind, step, _), choice in self._scores.best_values(self.history).items():
+                    values[kind].append({"step": step, **choice.to_json()})
+                decisions["shared_values"] = dict(values)
         if self._n_known:
-            rendered["n_known"] = self._n_known
-        return {**super().decisions, **rendered}
+            decisions["n_known"] = self._n_known
+        return {**super().decisions, **decisions, "notes": list(decided.notes)}
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         query = self._next(budget, rng)
-        self.memo = self._decided.to_json()
+        self.memo = to_document(self._decided)
         return query
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
@@ -137,9 +186,13 @@ class Flash(Optimizer):
         self._decided = from_document(FlashMemo, memo)
 
     def _next(self, budget: Budget, rng: Generator) -> Query:
-        decided, table = self._decided, self._models.table
+        decided, table = self._decided, self._table
         if decided.design is None:
-            decided.design = initial_design(self.options, table, self._bases, rng)
+            n = self.options.n_init if self.options.n_init is not None else table.rank
+            # The paper starts anywhere; the default with every model alone.
+            plain = sorted(table.plain, key=lambda i: table.default(i) not in self._bases)
+            start = [] if self.is_of_paper else plain[:n]
+            decided.design = design_order(table.one_hot, n, rng, start)
         varied = self._varied(budget, rng)
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
@@ -148,8 +201,9 @@ class Flash(Optimizer):
             decided.n_varied += not is_plain  # the design covers plain paths
             self._because = _SHARED
             return Query(varied)
-        if decided.subspace is None:
-            self._models.learn(self.history)
+        if decided.subspace is None and table.shared is not None:
+            table.best = self._scores.best_values(self.history)
+            self._cost.set_shared_values(table.best)
         try:
             if phase == 3:
                 return self._tuned(rng)
@@ -159,8 +213,8 @@ class Flash(Optimizer):
             return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
-        decided, table = self._decided, self._models.table
-        if table.shared is None or decided.n_init is not None or self._uses_ample_prior:
+        decided, shared = self._decided, self._table.shared
+        if shared is None or decided.n_init is not None or self._uses_ample_prior:
             return None
         holds, n_init = trials_affordable(budget, self.history), self.options.n_init
         most = inf if holds is None else VARIED_SHARE * holds
@@ -168,19 +222,12 @@ class Flash(Optimizer):
             most = n_init / 2 if len(self.history) < n_init else 0
         if decided.n_varied >= most:
             return None
-        bases = table.shared.working(self._bases, self.history)
-        return table.shared.untried(bases, self.history.asked, rng)
-
-    @cached_property
-    def _bases(self) -> list[Configuration]:
-        table = self._models.table
-        if table.shared is None:
-            return []
-        return table.shared.bases(table.paths, Costs(self.space, self.objective))
+        bases = shared.working(self._bases, self.history)
+        return shared.untried(bases, self.history.asked, rng)
 
     def _phase(self, budget: Budget, *, is_varied: bool) -> int:
         """Phase of this ask; a length, once fixed, ignores later budgets."""
-        decided, table, n = self._decided, self._models.table, len(self.history)
+        decided, table, n = self._decided, self._table, len(self.history)
         if decided.subspace is not None:
             return 3
         holds, n_known = trials_affordable(budget, self.history), self._n_known
@@ -191,21 +238,20 @@ class Flash(Optimizer):
         # A given length counts all trials of Phase 1.
         n_extra = n_extra if self.options.n_init is None else 0
         left = None if holds is None else holds - n_extra
-        lengths = phase_lengths(self.options, table, left, n_known, are_enough=are_enough)
+        n_init, n_prune = phase_lengths(self.options, table, left, n_known, are_enough=are_enough)
         if decided.n_init is None:
-            if is_varied or n < lengths.n_init + n_extra or not self.history.complete:
+            if is_varied or n < n_init + n_extra or not self.history.complete:
                 return 1
             decided.n_init = n
             decided.design = table.numbers_of(self.history)
-        if n < decided.n_init + lengths.n_prune:
+        if n < decided.n_init + n_prune:
             return 2
         decided.n_prune = n - decided.n_init
-        wanted = wanted_lengths(self.options, table, n_known, are_enough=are_enough)
-        n_wanted = wanted.n_init + n_extra
-        if n < n_wanted + wanted.n_prune:
+        wanted, n_prune = phase_lengths(self.options, table, None, n_known, are_enough=are_enough)
+        if n < wanted + n_extra + n_prune:
             decided.notes.append(
-                f"the budget holds too few trials for phases of {n_wanted} + "
-                f"{wanted.n_prune}; they are {decided.n_init} + {decided.n_prune}"
+                f"the budget holds too few trials for phases of {wanted + n_extra} + "
+                f"{n_prune}; they are {decided.n_init} + {decided.n_prune}"
             )
         return 3
 
@@ -215,13 +261,32 @@ class Flash(Optimizer):
         return len(self._repeated) if self._uses_ample_prior else len(self._start)
 
     def _designed(self, rng: Generator) -> Configuration:
-        design = self._decided.design
-        assert design is not None  # noqa: S101 - made by the first ask
-        paths = rest_of_design(design, self.options, self._models, self.history, rng)
-        _, configuration = self._first_new(paths, rng)
-        why = f"one of {len(design)} paths that tell most about all {len(self._models.table):,}"
+        design = self._decided.design or []
+        _, configuration = self._first_new(self._rest_of_design(rng), rng)
+        why = f"one of {len(design)} paths that tell most about all {len(self._table):,}"
         self._because = Reason("design", why)
         return configuration
+
+    def _rest_of_design(self, rng: Generator) -> list[int]:
+        """Paths that have not run, expensive ones last; if all have, those with fewest runs."""
+        history, design = self.history, self._decided.design or []
+        own = (t for t in history if t.query.configuration not in history.misled)
+        asked = Counter(self._table.numbers_of(own))
+        unmatched, left = Counter(asked), []
+        for i in design:
+            if unmatched[i] > 0:
+                unmatched[i] -= 1
+            else:
+                left.append(i)
+        if not left:
+            return sorted(map(int, rng.permutation(len(self._table))), key=lambda i: asked[i])
+        if self.is_of_paper or not history.complete:
+            return left
+        seconds = self._scores.seconds(history)
+        ran = [seconds[i] for i in set(design).difference(left)]
+        limit = _EXPENSIVE * float(np.median(ran or seconds))
+        expensive = sorted((i for i in left if seconds[i] > limit), key=lambda i: seconds[i])
+        return [*(i for i in left if seconds[i] <= limit), *expensive]
 
     def _most_promising(self, rng: Generator) -> Configuration:
         """New configuration of the path of largest EIPS that is not excluded.
@@ -229,25 +294,24 @@ class Flash(Optimizer):
         Pending paths are excluded. With default values, paths that have run are excluded too,
         because Phase 3 tries further values of a path.
         """
-        log_ei, log_cost = self._models.scores.terms(self.history)
+        log_ei, log_cost = self._scores.terms(self.history)
         scores = log_ei - log_cost
-        waits = self.history if self.options.start == "defaults" else self.history.pending
-        scores[self._models.table.numbers_of(waits)] -= np.ptp(scores) + 1
+        waits = self.history.pending if self.is_of_paper else self.history
+        scores[self._table.numbers_of(waits)] -= np.ptp(scores) + 1
         i, configuration = self._first_new(ranked(scores, rng), rng)
-        per_second = "" if self.options.cost == "none" else " per second"
-        phase, gain = f"expected improvement{per_second}", two_digits(float(np.exp(log_ei[i])))
+        gain = two_digits(float(np.exp(log_ei[i])))
         gain += " points" if self.objective.is_percentage else ""
-        # The other rules do not divide by seconds.
-        is_time = self.options.cost == "steps"
-        seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if is_time else ""
+        # The paper does not divide by seconds, but by their logarithm.
+        seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if not self.is_of_paper else ""
+        phase = "expected improvement per second"
         why = f"largest {phase} of {len(scores):,} paths ({gain}{seconds})"
         self._because = Reason(phase, why)
         return configuration
 
     def _first_new(self, paths: Iterable[int], rng: Generator) -> tuple[int, Configuration]:
-        asked, table = self.history.asked, self._models.table
+        asked, table = self.history.asked, self._table
         for i in paths:
-            if self.options.start == "defaults" and (first := table.first_run(i)) not in asked:
+            if not self.is_of_paper and (first := table.first_run(i)) not in asked:
                 return i, first
             try:
                 return i, new_configuration(self.space, asked, rng, table.paths[i])
@@ -256,32 +320,44 @@ class Flash(Optimizer):
         raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
 
     def _tuned(self, rng: Generator) -> Query:
+        """Next query by a forest that learns from all trials and proposes within G'."""
         if self._decided.subspace is None:
             self._prune(rng)
-        query, self._because = self._tuning.propose(self.history, rng)
+        query, reason = self._tuning.propose(self.history, rng, self._log_cost())
+        self._because = Reason("forest", f"{reason.text}, among the paths that were kept")
         return query
 
     def _prune(self, rng: Generator) -> None:
         """Fix the ranking and G', the product of the algorithms of the r best paths."""
-        paths = self._models.table.paths
-        if not self.options.pruning:
-            self._decided.subspace = subspace_of(self.space, paths, self.history)
-        else:
-            r = min(self.options.r, len(paths))
-            if r < self.options.r:
-                self._decided.notes.append(
-                    f"r is {self.options.r}, and the paths are {r}: all are kept"
-                )
-            scores = self._models.scores.log_eips_of_many_runs(self.history)
-            best = ranked(scores, None if self.options.is_paper else rng)[:r]
-            self._decided.ranking = [(i, float(scores[i])) for i in best]
-            chosen = [paths[i] for i in best]
-            incumbent = self.history.incumbent
-            if incumbent is not None and not self.options.is_paper:
-                chosen.append(incumbent.query.configuration.path)
-            keep = self.options.keep
-            self._decided.subspace = subspace_of(self.space, chosen, self.history, keep)
-        self._decided.n_subspace_paths = self._subspace.n_feasible_paths
+        decided, paths, wanted = self._decided, self._table.paths, self.options.r
+        if len(paths) < wanted:
+            decided.notes.append(f"r is {wanted}, and the paths are {len(paths)}: all are kept")
+        log_ei, log_cost = self._scores.terms(self.history, is_next_run=False)
+        scores = log_ei - log_cost
+        best = ranked(scores, None if self.is_of_paper else rng)[:wanted]
+        decided.ranking = [(i, float(scores[i])) for i in best]
+        chosen = [paths[i] for i in best]
+        incumbent = self.history.incumbent
+        if incumbent is not None and not self.is_of_paper:
+            chosen.append(incumbent.query.configuration.path)
+        decided.subspace = subspace_of(self.space, chosen, self.history, self.options.keep)
+        decided.n_subspace_paths = self._subspace.n_feasible_paths
+
+    def _log_cost(self) -> LogCost | None:
+        """Log divisor of expected improvement, with a floor that is the same for all batches.
+
+        There is none in a race that looks at part of many rows, because looks take about equally
+        long, and models that are cheap on all rows are seldom the best.
+        """
+        if self.is_of_paper or self.has_looks:
+            return None
+        predicted = self._cost.of_candidates(self.history, self._tuning.candidates)
+        least = max(LEAST_SHARE * self._cost.typical_seconds(self.history), _INSTANT_SECONDS)
+
+        def log_cost(candidates: Candidates, features: Array) -> Array:
+            return _COST_POWER * np.log(np.maximum(predicted(candidates, features), least))
+
+        return log_cost
 
     @property
     def _subspace(self) -> Space:
@@ -289,13 +365,36 @@ class Flash(Optimizer):
         return self.space.restricted_to(self._decided.subspace)
 
     @cached_property
-    def _tuning(self) -> Tuning:
-        options = self.options
-        if self.has_looks and not self._is_power_given:
-            options = replace(options, cost_power=0.0)
-        return Tuning(self.space, self._subspace, self.objective, options, self._models.cost)
+    def _tuning(self) -> ForestSearch:
+        settings = ForestSettings(n_startup=1)
+        if self.is_of_paper:
+            settings = ForestSettings(
+                n_startup=1,
+                min_samples_split=10,
+                max_features=5 / 6,
+                random_share=0.5,
+                failure_cost="bound",
+                is_log=False,
+            )
+        return ForestSearch(self.space, self.objective, settings, self._subspace)
 
     @cached_property
-    def _models(self) -> PathModels:
+    def _bases(self) -> list[Configuration]:
+        table = self._table
+        if table.shared is None:
+            return []
+        return table.shared.bases(table.paths, Costs(self.space, self.objective))
+
+    @cached_property
+    def _table(self) -> PathTable:
+        shared = None if self.is_of_paper else SharedValues(self.space)
+        return PathTable(self.space, self.seed, shared)
+
+    @cached_property
+    def _cost(self) -> PathCost:
         costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
-        return PathModels(self.space, self.seed, self.objective, self.options, costs=costs)
+        return PathCost(self.space, self._table.paths, self._table.shared, costs)
+
+    @cached_property
+    def _scores(self) -> PathScores:
+        return PathScores(self.objective, self._table, self._cost, is_paper=self.is_of_paper)

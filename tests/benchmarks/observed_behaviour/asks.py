@@ -60,26 +60,8 @@ FOLDS, EPOCHS = 3, 27
 ASK_SECONDS = 0.1
 _KIND = getattr(optimizers, "FailureKind", str)  # older revisions have no such class
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
-    "flash": (
-        {"variant": "paper"},
-        {"phase3": "tpe"},
-        {"design": "d_optimal"},
-        {"design": "random"},
-        {"pruning": False},
-        {"start": "prior"},
-        {"cost": "total"},
-        {"cost": "none", "failure_cost": "chance"},
-    ),
-    "admm": (
-        {"variant": "paper"},
-        {"theta_solver": "random"},
-        {"theta_solver": "trust_region"},
-        {"theta_solver": "smac"},
-        {"z_solver": "bandit"},
-        {"z_solver": "bo"},
-        {"z_solver": "random"},
-        {"z_pick": "best", "effort": 3, "rho": 0.0},
-    ),
+    "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3, "keep": 0.0}),
+    "admm": ({"variant": "paper"}, {"theta_solver": "trust_region"}, {"rho": 0.0, "rho_g": 1.0}),
     "fabolas": ({"variant": "paper"}, {"subset_draws": 2, "subset_folds": 0}),
     "bapi": (
         {"variant": "paper"},
@@ -87,13 +69,9 @@ VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
         {"early_stopping": False},
         {"p": 0.3, "tau": 1.0, "sure": 1.0, "epsilon": 0.02, "n_first": 6},
     ),
-    "esmbo": ({"kernel": "conditional"},),
-    "smac": ({"improvement": "logarithm"}, {"is_log": False}),
-    "tpe": ({"joint": "choices"}, {"joint": "nothing"}),
     "bohb": ({"fidelity": "folds"}, {"fidelity": "subset"}),
     "hyperband": ({"fidelity": "folds"}, {"fidelity": "subset"}),
     "halving": ({"fidelity": "folds"}, {"fidelity": "subset"}),
-    "jopt": ({"kernel": "conditional"},),
 }
 """Options of each method besides its defaults, which always run."""
 RACED = ("flash", "smac", "tpe", "random")

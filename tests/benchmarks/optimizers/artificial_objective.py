@@ -40,7 +40,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "admm": ("admm", {}),
     "paper": ("admm", {"variant": "paper"}),
     "jopt": ("jopt", {}),
-    "conditional": ("jopt", {"kernel": "conditional"}),
     "random": ("random", {}),
 }
 FIRST_WORLD = 100

@@ -98,12 +98,12 @@ def test_every_option_of_a_method_is_explained(run, name) -> None:
 
 
 def test_choices_and_bounds_of_options_are_shown(run) -> None:
-    text = run("methods", "smac").stdout
-    assert "max_features=1.0  (more than 0 and at most 1)" in text
-    assert "improvement=loss  (loss or logarithm)" in text
-    shown = {option["name"]: option for option in run.json("methods", "smac")["options"]}
-    assert shown["n_trees"]["bounds"] == {"minimum": 1}
-    assert shown["improvement"]["choices"] == ["loss", "logarithm"]
+    text = run("methods", "flash").stdout
+    assert "keep=0.5  (at least 0 and at most 1)" in text
+    assert "variant=default  (default or paper)" in text
+    shown = {option["name"]: option for option in run.json("methods", "flash")["options"]}
+    assert shown["r"]["bounds"] == {"minimum": 1}
+    assert shown["variant"]["choices"] == ["default", "paper"]
 
 
 BIN = Path(sys.executable).parent
@@ -185,7 +185,7 @@ def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
         ("run data.csv --space", "modern_h", ["modern_healthcare"]),
         ("run data.csv --space", "my_sp", ["file my_sp"]),
         ("run data.csv --metric", "neg_root_mean_squared_e", ["neg_root_mean_squared_error"]),
-        ("run data.csv --method tpe --option", "n_c", ["n_candidates=24"]),
+        ("run data.csv --method tpe --option", "n_s", ["n_startup=10"]),
         ("run data.csv --start", "port", ["portfolio"]),
         ("run data.csv --start", "resp", ["responders"]),
         ("run data.csv --start", "my_st", ["file my_st"]),

@@ -184,8 +184,8 @@ def test_an_unknown_method_is_named_with_the_nearest(methods, guess) -> None:
 
 
 def test_variants_of_one_method_are_told_apart() -> None:
-    one, other = parse_methods('flash, flash:variant=paper:r=5:design="random"')
+    one, other = parse_methods('flash, flash:variant="paper":r=5:keep=0.1')
     assert (one.method, other.method, one.options) == ("flash", "flash", {})
-    assert other.options == {"variant": "paper", "r": 5, "design": "random"}
+    assert other.options == {"variant": "paper", "r": 5, "keep": 0.1}
     assert one.study("c", 0) == "c-0-flash"
-    assert other.study("c", 1) == "c-1-flash-variant-paper-r-5-design-random"
+    assert other.study("c", 1) == "c-1-flash-variant-paper-r-5-keep-0.1"

@@ -19,6 +19,7 @@ from prefect_tune.optimizers import (
     Query,
     Trial,
 )
+from prefect_tune.optimizers.methods import bohb
 from prefect_tune.optimizers.methods.bohb import KernelDensity
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
@@ -75,14 +76,16 @@ def test_failed_runs_and_violations_are_bad_and_of_many_a_share_is_good() -> Non
 
 def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
     """First numbers of 30 new configurations after results of these first numbers."""
-    optimizer = make(random_share=random_share)
+    optimizer = make()
     rng = np.random.default_rng(3)
     for number, (value, loss) in enumerate(zip(values, losses, strict=True)):
         choice = Choice.of("a0", {"h0": value, "h1": float(rng.random())})
         query = Query(Configuration((("step0", choice),)), epochs=1)
         optimizer.restore(number, query, None)
         optimizer.tell(told(number, query, loss))
-    queries = [optimizer.ask(Budget()) for _ in range(60)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bohb, "RANDOM_SHARE", random_share)
+        queries = [optimizer.ask(Budget()) for _ in range(60)]
     new = [q.configuration for q in queries if q.configuration not in _seen(optimizer, len(values))]
     return np.array([dict(c["step0"].values)["h0"] for c in new[:30]], dtype=float)
 

@@ -24,7 +24,6 @@ from prefect_tune.optimizers import (
     make_optimizer,
     replay,
 )
-from prefect_tune.optimizers.methods.declarations import EsmboOptions
 from prefect_tune.optimizers.methods.esmbo import Esmbo
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
@@ -69,7 +68,7 @@ def study(optimizer: Esmbo, n: int) -> list[Query]:
 @pytest.mark.slow
 @pytest.mark.parametrize("with_risks", [True, False])
 def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial(with_risks) -> None:
-    one = esmbo(n_histories=1, share=0.0)
+    one = esmbo(n_histories=1)
     plain = Jopt(mixed_space(), 0, n_startup=5)
     for number in range(25):
         query, same = one.ask(Budget()), plain.ask(Budget())
@@ -162,9 +161,8 @@ def test_failed_trials_are_as_bad_as_any_and_those_without_risks_as_their_loss()
 
 
 def test_it_asks_for_bootstraps_and_no_other_method_does() -> None:
-    assert esmbo(share=1.0).bootstraps == Bootstraps(N, 1.0)
+    assert esmbo().bootstraps == Bootstraps(N, 0.5)
     assert esmbo(n_histories=1).bootstraps == Bootstraps(1, 0.0)
-    assert EsmboOptions().bootstraps == Bootstraps(30, 0.5)
     assert make_optimizer("random", mixed_space(), 0).bootstraps is None
     assert make_optimizer("ers", mixed_space(), 0).bootstraps == Bootstraps(30, 0.5)
 
@@ -242,16 +240,3 @@ def test_where_a_query_is_under_way_no_other_is_asked_for() -> None:
         pair = [optimizer.ask(Budget()).configuration["step0"].values[0][1] for _ in range(2)]
         apart.append(abs(float(pair[0]) - float(pair[1])))
     assert np.median(apart) > 0.005
-
-
-def test_what_a_failure_counts_as_changes_what_is_asked_for() -> None:
-    asked = []
-    for failure_cost in ("worst", "bound"):
-        options = {"n_startup": 6, "failure_cost": failure_cost}
-        optimizer = Jopt(counted_space((1,), 1), 0, Objective(), **options)
-        for number in range(6):
-            query = optimizer.ask(Budget())
-            x = float(dict(query.configuration["step0"].values)["h0"])
-            optimizer.tell(told(number, query, None if x > 0.5 else 10 + x))
-        asked.append(optimizer.ask(Budget()))
-    assert asked[0] != asked[1]

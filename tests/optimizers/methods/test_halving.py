@@ -24,14 +24,21 @@ from prefect_tune.optimizers import (
     TrialState,
 )
 from prefect_tune.optimizers.methods.declarations import BracketOptions
-from prefect_tune.optimizers.methods.halving import Brackets, Plan, choose_rungs, hyperband_plan
-from prefect_tune.optimizers.methods.rungs import Rungs, counted_levels, highest_s, ranked
+from prefect_tune.optimizers.methods.halving import Brackets, choose_rungs, hyperband_plan
+from prefect_tune.optimizers.methods.rungs import Rungs, counted_levels, ranked
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 
 
-def make(**options: Any) -> Halving:
-    return Halving(mixed_space(), 0, OBJECTIVE, **options)
+def make(objective: Objective = OBJECTIVE) -> Halving:
+    return Halving(mixed_space(), 0, objective)
+
+
+class OfThree(Halving):
+    """Brackets of three configurations."""
+
+    def plan(self, index: int) -> tuple[int, int]:  # noqa: ARG002
+        return 3, 0
 
 
 def begun(optimizer: Halving, n: int) -> list[Query]:
@@ -39,7 +46,7 @@ def begun(optimizer: Halving, n: int) -> list[Query]:
 
 
 def test_a_free_worker_begins_the_next_bracket_and_a_decided_rung_comes_before_it() -> None:
-    optimizer = make(n=3)
+    optimizer = OfThree(mixed_space(), 0, OBJECTIVE)
     queries = begun(optimizer, 5)
     assert len({q.configuration for q in queries}) == 5
     for number in range(3):
@@ -64,7 +71,7 @@ def test_workers_wait_only_at_the_end_of_the_trials() -> None:
 
 
 def test_the_answer_is_the_best_of_the_highest_rung_until_one_is_full() -> None:
-    optimizer = make(n=3)
+    optimizer = OfThree(mixed_space(), 0, OBJECTIVE)
     first = begun(optimizer, 3)
     assert optimizer.incumbent is None
     for number, query in enumerate(first):
@@ -79,7 +86,7 @@ def test_the_answer_is_the_best_of_the_highest_rung_until_one_is_full() -> None:
 
 def test_what_violates_a_constraint_is_no_answer_however_high_it_is() -> None:
     bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
-    optimizer = Halving(mixed_space(), 0, bounded, n=3)
+    optimizer = OfThree(mixed_space(), 0, bounded)
     for number, query in enumerate(begun(optimizer, 3)):
         seen = Evaluation(float(number), constraints={"latency_us": 40.0})
         optimizer.tell(Trial(number, query).started().ended(seen))
@@ -92,7 +99,7 @@ def test_what_violates_a_constraint_is_no_answer_however_high_it_is() -> None:
 
 
 def test_decisions_say_what_was_halved_and_when_nothing_came_to_its_end() -> None:
-    optimizer = make(n=3)
+    optimizer = OfThree(mixed_space(), 0, OBJECTIVE)
     first = begun(optimizer, 3)
     optimizer.tell(told(0, first[0], 1.0))
     optimizer.tell(told(1, first[1], None))
@@ -115,11 +122,11 @@ CONFIGURATION = sample_configuration(mixed_space(), np.random.default_rng(0))
     [(81, (1, 3, 9, 27, 81)), (50, (2, 6, 17, 50)), (3, (1, 3)), (2, (1, 2)), (10, (1, 3, 10))],
 )
 def test_levels_equal_the_table(total: int, levels: tuple[int, ...]) -> None:
-    assert counted_levels(total, 3, highest_s(total, 3)) == levels
+    assert counted_levels(total, 3) == levels
 
 
 def test_powers_are_counted_in_whole_numbers() -> None:
-    assert [highest_s(3**k, 3) for k in range(1, 30)] == list(range(1, 30))
+    assert [len(counted_levels(3**k, 3)) for k in range(1, 30)] == list(range(2, 31))
 
 
 def test_the_last_rung_is_the_full_evaluation_and_the_others_are_not() -> None:
@@ -195,17 +202,17 @@ def test_a_fidelity_that_the_study_cannot_have_is_refused_with_those_it_can(
 @pytest.mark.parametrize(
     ("facts", "smallest"),
     [
-        ({}, 1 / 81),
+        ({}, 1 / 27),
         ({"n_rows": 900}, 1 / 9),
         ({"n_rows": 899}, 1 / 3),
         ({"n_rarest": 18}, 1 / 9),
         ({"n_rarest": 17}, 1 / 3),
-        ({"n_classes": 0, "n_rarest": 1}, 1 / 81),
-        ({"n_rows": None, "n_rarest": None}, 1 / 3**9),
+        ({"n_classes": 0, "n_rarest": 1}, 1 / 27),
+        ({"n_rows": None, "n_rarest": None}, 1 / 27),
     ],
 )
 def test_the_smallest_subset_has_enough_rows_and_two_of_each_class(facts, smallest) -> None:
-    assert levels(replace(KNOWN, **facts), fidelity="subset", n_rungs=10)[1][0] == smallest
+    assert levels(replace(KNOWN, **facts), fidelity="subset")[1][0] == smallest
 
 
 def configurations(n: int) -> list[Configuration]:
@@ -220,7 +227,7 @@ class Study:
 
     def __init__(self, *sizes: int) -> None:
         self.history = History()
-        self.brackets = Brackets(3, 3, lambda i: Plan(sizes[i], 0))
+        self.brackets = Brackets(3, 3, lambda i: (sizes[i], 0))
 
     def ask(self, configuration: Configuration, epochs: int | None = 1) -> int:
         number = len(self.history)
@@ -247,12 +254,12 @@ class Study:
 
 
 def test_a_round_of_hyperband_is_the_table() -> None:
-    levels = counted_levels(81, 3, highest_s(81, 3))
+    levels = counted_levels(81, 3)
     brackets, epochs = [], []
     for index in range(len(levels)):
-        plan = hyperband_plan(index, len(levels), 3)
-        runs, n = [], plan.size
-        for level in levels[plan.first :]:
+        n, first = hyperband_plan(index, len(levels), 3)
+        runs = []
+        for level in levels[first:]:
             runs.append((n, level))
             n = max(1, n // 3)
         brackets.append(runs)
@@ -307,7 +314,7 @@ def test_survivors_are_promoted_to_the_last_rung_and_no_further() -> None:
     assert study.gone_on() == [0, 1, 2]
     for number, loss in ((9, 3.0), (10, 1.0), (11, 2.0)):
         study.tell(number, loss)
-    assert study.brackets.rung_above(study.history[10].query.configuration) == 2
+    assert study.brackets.next_of(study.history[10].query.configuration)[1] == 2
     assert study.gone_on(None) == [10]
     study.tell(12, 1.0)
     assert study.gone_on() == []
@@ -324,11 +331,11 @@ def test_a_run_that_is_tried_again_is_waited_for_and_counts() -> None:
 
 def test_the_next_bracket_begins_at_its_planned_rung_and_the_oldest_runs_first() -> None:
     history = History()
-    plans = [Plan(2, 0), Plan(1, 1), Plan(1, 2)]
+    plans = [(2, 0), (1, 1), (1, 2)]
     brackets = Brackets(3, 3, lambda i: plans[i])
     rungs = []
     for number, configuration in enumerate(configurations(4)):
-        rungs.append(brackets.first_rung)
+        rungs.append(brackets.next_of(configuration)[1])
         history.record(Trial(number, Query(configuration)))
         brackets.catch_up(history)
     assert rungs == [0, 0, 1, 2]

@@ -11,22 +11,13 @@ from worlds import mixed_space
 from prefect_tune.optimizers import METHODS, Method, UnknownName, check_options, make_optimizer
 
 _LEARNING = "n_samples [1, n_first [1"
-_RANDOM = "n_startup [1"
 _BOUNDS = {
     "random": "",
-    "flash": "n_init [1, n_prune [0, r [1, keep [0 1], outside [0 1], xi [0, ridge (0, "
-    "cost_power [0 1]",
-    "admm": "effort [1, effort_step [0, max_effort [1, rho [0, rho_g (0, margin [0 1), "
-    "f_hat (0, prior (0",
-    "smac": f"{_RANDOM}, n_trees [1, min_samples_split [2, max_features (0 1], random_share [0 1]",
-    "tpe": f"{_RANDOM}, n_candidates [1, n_known [1",
-    "jopt": _RANDOM,
-    "esmbo": f"n_histories [1, share [0 1], {_RANDOM}",
-    "ers": "n_histories [1, share [0 1]",
-    "halving": "eta [2, n_rungs [2, n [1",
-    "hyperband": "eta [2, n_rungs [2",
-    "bohb": "eta [2, n_rungs [2, random_share [0 1], good_share (0 1), n_samples [1, "
-    "bandwidth_factor (0",
+    "flash": "n_init [1, n_prune [0, r [1, keep [0 1]",
+    "admm": "rho [0, rho_g (0",
+    **dict.fromkeys(("smac", "tpe", "jopt"), "n_startup [1"),
+    **dict.fromkeys(("esmbo", "ers"), "n_histories [1"),
+    **dict.fromkeys(("halving", "hyperband", "bohb"), "eta [2"),
     "fabolas": f"{_LEARNING}, subset_draws [1, subset_folds [0, verify_every [0, n_confirmed [0",
     "mtbo": f"{_LEARNING}, share (0 1)",
     "ei": _LEARNING,
@@ -38,8 +29,6 @@ INTERVALS = {
     for name, text in _BOUNDS.items()
 }
 """Of the numbers: brackets are on the bounds that are allowed."""
-BESIDES = {("esmbo", "share"): {"n_histories": 1}, ("ers", "share"): {"n_histories": 1}}
-"""Without draws all histories are alike, so that there may be only one."""
 OPTIONS = [
     (name, field.name) for name, method in METHODS.items() for field in fields(method.options)
 ]
@@ -56,7 +45,7 @@ def is_number(name: str, option: str) -> bool:
 
 
 def made(name: str, option: str, value: Any) -> Any:
-    return METHODS[name].options(**{**BESIDES.get((name, option), {}), option: value})
+    return METHODS[name].options(**{option: value})
 
 
 NUMBERS = [which for which in OPTIONS if is_number(*which)]
@@ -124,11 +113,6 @@ def test_a_switch_is_true_or_false(name: str, option: str) -> None:
 def test_methods_check_their_options_before_any_work(name: str) -> None:
     with pytest.raises(UnknownName, match="unheard_of"):
         make_optimizer(name, mixed_space(), 0, None, {"unheard_of": 4})
-
-
-def test_without_draws_there_is_one_history() -> None:
-    with pytest.raises(ValueError, match="n_histories"):
-        METHODS["esmbo"].options(n_histories=4, share=0.0)
 
 
 @dataclass

@@ -8,12 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 from worlds import mixed_space, told, told_history
 
 from prefect_tune.optimizers import Budget, Configuration, History, Objective, Query, Smac, Trial
-from prefect_tune.optimizers.acquisitions.expected_improvement import (
-    log_expected_improvement,
-    log_normal_improvement,
-)
-from prefect_tune.optimizers.methods.declarations import SmacOptions
-from prefect_tune.optimizers.methods.smac import ForestSearch
+from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
@@ -24,7 +19,7 @@ PERCENT = Objective(chance=50.0)
 
 def search_of(space, proposed=None, objective=PERCENT, **options) -> ForestSearch:
     given = {"n_startup": 1, "random_share": 0.0, **options}
-    return ForestSearch(space, objective, SmacOptions(**given), proposed)
+    return ForestSearch(space, objective, ForestSettings(**given), proposed)
 
 
 def line(x: float, y: float = 0.5) -> Query:
@@ -75,21 +70,6 @@ def test_the_forest_is_fitted_to_logarithms_of_the_distance_from_the_least_loss(
     assert best == targets[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "lower", "improvement"),
-    [
-        ({"improvement": "loss"}, 0.0, log_normal_improvement),
-        ({"improvement": "logarithm"}, 0.0, log_expected_improvement),
-        ({"improvement": "loss", "is_log": False}, 0.0, log_expected_improvement),
-        ({"improvement": "loss"}, -np.inf, log_expected_improvement),
-    ],
-)
-def test_improvement_is_of_the_loss_where_logarithms_are_predicted(options, lower, improvement):
-    objective = Objective("score", "", lower, np.inf)
-    search = search_of(counted_space((1,), 2), objective=objective, **options)
-    assert search._improvement is improvement
-
-
 @pytest.mark.slow
 def test_of_two_equal_candidates_the_cheap_one_is_asked_for_first() -> None:
     """Both numbers are as good below as above 0.5; above costs more."""
@@ -136,14 +116,6 @@ def test_local_search_starts_at_the_best_observed() -> None:
     search = search_of(space)
     asked = [search.propose(history, np.random.default_rng(i))[0].configuration for i in range(12)]
     assert sum(not kept.isdisjoint(c["step0"].values) for c in asked) >= 3
-
-
-def test_defaults_of_paths_are_candidates() -> None:
-    space = mixed_space()
-    search, rng = search_of(space), np.random.default_rng(0)
-    rows = search._defaults(rng)
-    found = {search.candidates.decode(rows, row) for row in range(len(rows))}
-    assert found == {default_configuration(space, path) for path in space.paths()}
 
 
 def test_only_the_part_that_may_be_proposed_is() -> None:

@@ -25,20 +25,21 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
 from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.optimizers.methods.admm.declaration import AdmmOptions
+from prefect_tune.optimizers.methods.admm.paths import PathArms
 from prefect_tune.optimizers.methods.admm.splitting import (
+    AdmmState,
+    Positions,
     constraint_penalty,
     distances,
     integer_update,
     next_multiplier,
+    observations,
     reward,
     slack,
 )
-from prefect_tune.optimizers.methods.admm.state import AdmmState, Positions, observations
-from prefect_tune.optimizers.methods.admm.theta_min import ThetaMin
-from prefect_tune.optimizers.methods.admm.z_min import PathArms
-from prefect_tune.optimizers.paths import table as path_table
-from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.methods.admm.values import ThetaMin
+from prefect_tune.optimizers.methods.declarations import AdmmOptions
+from prefect_tune.optimizers.space import sampling
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.unit_interval import Grid, grid_of
 
@@ -122,8 +123,8 @@ def at(k: int, kind: str = "x", x: float = 0.5, name: str = "a") -> Configuratio
     return Configuration.of(space(), (name,), [{"a_k": k, "b_kind": kind, "c_x": x}])
 
 
-def positions(**options: object) -> Positions:
-    return Positions(space(), AdmmOptions(**options).resolved())  # type: ignore[arg-type]
+def positions(rho: float = 1.0) -> Positions:
+    return Positions(space(), rho)
 
 
 def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled() -> None:
@@ -173,6 +174,9 @@ def test_what_z_min_found_is_adopted_with_its_projection_unless_it_was_tuned() -
     assert state == before
 
 
+PAPER = AdmmOptions(variant="paper")
+
+
 def history_of(*losses: float | None, sizes: tuple[float, ...] = ()) -> History:
     history = History()
     query = Query(default_configuration(mixed_space(), ("none", "tree")))
@@ -189,7 +193,7 @@ def history_of(*losses: float | None, sizes: tuple[float, ...] = ()) -> History:
 
 def test_losses_are_shares_of_the_metrics_range() -> None:
     objective = Objective("x", "", 20.0, 60.0)
-    observed = observations(history_of(20.0, 30.0, None), objective, "bound", 0.7, 0.0)
+    observed = observations(history_of(20.0, 30.0, None), objective, PAPER)
     assert observed.losses == pytest.approx([0.0, 0.25, 1.0])
     assert observed.worst_reward_loss == 0.7
 
@@ -197,7 +201,7 @@ def test_losses_are_shares_of_the_metrics_range() -> None:
 @pytest.mark.parametrize(("chance", "worst"), [(None, 0.7 * 8 / 4), (9.0, 8.0 / 4)])
 def test_without_a_range_they_are_distances_from_the_best_in_quartile_ranges(chance, worst) -> None:
     objective = Objective("x", "", -np.inf, np.inf, chance)
-    observed = observations(history_of(1.0, 3.0, 5.0, 7.0, 9.0), objective, "worst", 0.7, 0.0)
+    observed = observations(history_of(1.0, 3.0, 5.0, 7.0, 9.0), objective, AdmmOptions())
     assert observed.losses == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0])
     assert observed.worst_reward_loss == pytest.approx(worst)
 
@@ -208,27 +212,23 @@ def limited(bound: float) -> Objective:
 
 def test_quantities_are_in_units_of_their_bounds() -> None:
     history = history_of(0.5, 0.5, 0.5, None, sizes=(10.0, 60.0))
-    observed = observations(history, limited(20.0), "bound", 0.7, 0.1)
+    observed = observations(history, limited(20.0), AdmmOptions())
     assert observed.quantities[:, 0] == pytest.approx([0.5, 3.0, 2.0, 2.0])
-    assert observed.bounds == pytest.approx([0.9])
-    observed = observations(
-        history_of(0.5, 0.5, 0.5, sizes=(0.0, 4.0, 8.0)), limited(0.0), "bound", 0.7, 0.0
-    )
+    assert observed.bounds == pytest.approx([0.99])
+    observed = observations(history_of(0.5, 0.5, 0.5, sizes=(0.0, 4.0, 8.0)), limited(0.0), PAPER)
     assert observed.quantities[:, 0] == pytest.approx([0.0, 4 / 6, 8 / 6])
     assert observed.bounds == pytest.approx([0.0])
     history = history_of(0.5, 0.6, None, sizes=(10.0, 20.0))
-    observed = observations(history, limited(20.0), "bound", 0.7, 0.1)
+    observed = observations(history, limited(20.0), AdmmOptions())
     assert not observed.quantities.any()
-    assert observed.augmented(AdmmState(), 10.0) == pytest.approx(observed.losses)
+    assert observed.augmented(AdmmState()) == pytest.approx(observed.losses)
 
 
 def test_the_augmented_loss_adds_the_penalty_of_each_constraint() -> None:
-    observed = observations(
-        history_of(0.5, 0.6, sizes=(10.0, 60.0)), limited(20.0), "bound", 0.7, 0.0
-    )
+    observed = observations(history_of(0.5, 0.6, sizes=(10.0, 60.0)), limited(20.0), PAPER)
     state = AdmmState(mu={"size<=20.0": 2.0})
     penalties = constraint_penalty(np.array([0.5, 3.0]), 1.0, 2.0, 10.0)
-    assert observed.augmented(state, 10.0) == pytest.approx(np.array([0.5, 0.6]) + penalties)
+    assert observed.augmented(state) == pytest.approx(np.array([0.5, 0.6]) + penalties)
     assert observed.multipliers(AdmmState()) == pytest.approx([0.0])
 
 
@@ -254,23 +254,23 @@ def asked_for(objective, scale, failure=None, **options) -> list[Query]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failure_cost", ["bound", "worst"])
-@pytest.mark.parametrize("theta_solver", ["bo", "smac", "trust_region"])
-def test_losses_in_points_and_as_shares_give_the_same_queries(theta_solver, failure_cost) -> None:
-    options = {"theta_solver": theta_solver, "failure_cost": failure_cost}
+@pytest.mark.parametrize("variant", ["default", "paper"])
+@pytest.mark.parametrize("theta_solver", ["bo", "trust_region"])
+def test_losses_in_points_and_as_shares_give_the_same_queries(theta_solver, variant) -> None:
+    options = {"theta_solver": theta_solver, "variant": variant}
     assert asked_for(UNIT, 1.0, **options) == asked_for(POINTS, 128.0, **options)
 
 
-@pytest.mark.slow
-def test_the_forest_takes_a_failure_for_the_bound_of_the_metric() -> None:
-    options = {"theta_solver": "smac", "failure_cost": "bound"}
-    failing = asked_for(POINTS, 128.0, **options)
-    assert failing == asked_for(POINTS, 128.0, failure=128.0, **options)
+class OfForty(Admm):
+    """Forty evaluations of each sub-problem."""
+
+    def _effort(self, budget: Budget) -> int:  # noqa: ARG002
+        return 40
 
 
 def values_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:
     """The first hyperparameter of n queries, whose loss is the square of its way to the best."""
-    optimizer = Admm(space, 0, UNIT, effort=40, **options)
+    optimizer = OfForty(space, 0, UNIT, **options)
     values = []
     for number in range(n):
         query = optimizer.ask(Budget(trials_left=n - number))
@@ -290,7 +290,7 @@ def test_integers_are_pulled_to_where_they_stand_by_their_weight() -> None:
 @pytest.mark.parametrize("theta_solver", ["bo", "trust_region"])
 def test_with_a_twin_under_way_another_point_is_asked_for(theta_solver: str) -> None:
     space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
-    optimizer = Admm(space, 0, UNIT, effort=40, theta_solver=theta_solver)
+    optimizer = OfForty(space, 0, UNIT, theta_solver=theta_solver)
     for number in range(8):
         query = optimizer.ask(Budget(trials_left=40))
         x = float(query.configuration.choices[0][1].values[0][1])
@@ -302,13 +302,12 @@ def test_with_a_twin_under_way_another_point_is_asked_for(theta_solver: str) -> 
 
 def theta_min() -> ThetaMin:
     space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)), Integer("z", (1, 9)))
-    options = AdmmOptions().resolved()
-    return ThetaMin(space, UNIT, options, Positions(space, options))
+    return ThetaMin(space, AdmmOptions(), Positions(space, 1.0))
 
 
 def region(values: list[float], started_at: int = 0) -> list[tuple[float, float]]:
     """The box around the middle of the cube after trials of these values."""
-    best = Candidates(np.zeros((1, 1), dtype=np.intp), np.full((1, 3), 0.5))
+    best = np.full(3, 0.5)
     state = AdmmState(path=("a",), started_at=started_at)
     lower, upper = theta_min()._region(best, np.array(values), list(range(len(values))), state)
     return [(round(float(a), 9), round(float(b), 9)) for a, b in zip(lower, upper, strict=True)]
@@ -332,7 +331,7 @@ def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
     space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
     asked = {}
     for theta_solver in ("bo", "trust_region"):
-        optimizer = Admm(space, 0, UNIT, effort=40, theta_solver=theta_solver)
+        optimizer = OfForty(space, 0, UNIT, theta_solver=theta_solver)
         values = []
         for number in range(12):
             query = optimizer.ask(Budget(trials_left=40))
@@ -362,9 +361,9 @@ def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
             assert list(b) == [12, 10, 14]
             return np.random.RandomState(0).beta(a, b)
 
-    assert table.thompson(counts, 10.0, Recorded()) == ("a1",)  # type: ignore[arg-type]
+    assert table.thompson(counts, Recorded()) == ("a1",)  # type: ignore[arg-type]
     rng = np.random.default_rng(0)
-    drawn = [table.thompson({"step0/a0": [500, 490]}, 10.0, rng)[0] for _ in range(50)]
+    drawn = [table.thompson({"step0/a0": [500, 490]}, rng)[0] for _ in range(50)]
     assert drawn.count("a0") == 50
 
 
@@ -398,23 +397,10 @@ def test_the_linear_solver_learns_additive_paths() -> None:
     assert np.cov(noise.T) == pytest.approx(expected, abs=0.02)
 
 
-def test_expected_improvement_over_paths_leaves_out_what_was_drawn() -> None:
-    space = counted_space((3, 3))
-    table = PathArms(space, 0)
-    paths = list(space.paths())
-    values = {p: int(p[0][1:]) + int(p[1][1:]) for p in paths[3:]}
-    rng = np.random.default_rng(0)
-    first = table.improving(values, set(values), rng)
-    second = table.improving(values, {*values, first}, rng)
-    assert first[0] == second[0] == "a0"
-    assert first != second
-    assert table.improving(values, set(paths), rng) in paths
-
-
 def test_more_paths_than_can_be_listed_are_drawn_once(monkeypatch) -> None:
-    monkeypatch.setattr(path_table, "_MAX_PATHS", 50)
+    monkeypatch.setattr(sampling, "MOST_PATHS", 50)
     space = counted_space((8, 8), 0)
     table = PathArms(space, 3)
     assert 20 < len(table.paths) <= 50
     assert table.paths == PathArms(space, 3).paths
-    assert table.thompson({}, 10.0, np.random.default_rng(0)) in set(table.paths)
+    assert table.thompson({}, np.random.default_rng(0)) in set(table.paths)

@@ -15,7 +15,6 @@ from flash_worlds import (
     additive_losses,
     counted_space,
     run_one_by_one,
-    steps_of,
 )
 from shared_worlds import FAMILIES, KINDS, events_space, has_found, planted, run_planted
 from worlds import evaluation, ignoring_space, told
@@ -33,15 +32,8 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
-from prefect_tune.optimizers.converter import from_document
-from prefect_tune.optimizers.methods.flash.declaration import FlashOptions
-from prefect_tune.optimizers.methods.flash.flash import FlashMemo
-from prefect_tune.optimizers.methods.flash.phases import (
-    PhaseLengths,
-    phase_lengths,
-    subspace_of,
-    wanted_lengths,
-)
+from prefect_tune.optimizers.methods.declarations import FlashOptions
+from prefect_tune.optimizers.methods.flash.flash import phase_lengths, subspace_of
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.history import History
@@ -115,40 +107,21 @@ def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, An
     assert set(counts.values()) == {2}  # of 12 paths
 
 
-def test_without_pruning_phase_three_has_the_whole_space() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), pruning=False)
-    run_one_by_one(optimizer, 8)
-    assert optimizer.decisions["phase"] == 3
-    assert optimizer.decisions["n_subspace_paths"] == 12
-    assert "ranking" not in optimizer.decisions
-
-
-@pytest.mark.parametrize(
-    ("n_rows", "options", "power"),
-    [(20_000, {}, 0.5), (20_001, {}, 0.0), (20_001, {"cost_power": 0.25}, 0.25)],
-)
-def test_where_looks_take_equally_long_no_cost_counts_unless_asked_for(n_rows, options, power):
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(n_rows=n_rows, n_folds=3), **options)
+@pytest.mark.parametrize(("n_rows", "counts"), [(20_000, True), (20_001, False)])
+def test_where_partial_runs_take_equally_long_no_cost_counts(n_rows: int, counts: bool) -> None:
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(n_rows=n_rows, n_folds=3))
     Racing(optimizer)
     steps = optimizer.space.steps
     optimizer._decided.subspace = {step.name: [a.id for a in step.algorithms] for step in steps}
-    assert optimizer._tuning._options.cost_power == power
+    assert (optimizer._log_cost() is not None) == counts
 
 
 def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), variant="paper", xi=0.0, n_prune=9)
+    optimizer = Flash(counted_space((3, 4)), 0, Objective(), variant="paper", n_prune=9)
     run_one_by_one(optimizer, 9)
     assert optimizer.decisions["phase"] == 2
     twin, other, third = (optimizer.ask(Budget()).configuration.path for _ in range(3))
     assert len({twin, other, third}) == 3
-    alone = Flash(counted_space((3, 4)), 0, Objective(), variant="paper", xi=0.0, n_prune=9)
-    run_one_by_one(alone, 9)
-    paths = []
-    for number in range(9, 12):
-        query = alone.ask(Budget())
-        paths.append(query.configuration.path)
-        alone.tell(told(number, query, 1.0))
-    assert paths == [twin] * 3  # it is the best, and told each time it is asked for again
 
 
 def test_the_path_of_the_incumbent_is_in_the_subspace_whatever_the_model_says() -> None:
@@ -183,27 +156,6 @@ def test_the_better_half_of_each_step_stays_whatever_the_linear_model_says() -> 
     assert paper.decisions["n_subspace_paths"] == 1
 
 
-def phase_two_seconds(cost: str, seed: int) -> float:
-    """Seconds of twelve runs of Phase 2 where the middle step is dear, and its prefix cached."""
-    optimizer = Flash(counted_space((4, 4, 4)), seed, Objective(), cost=cost, n_init=10, n_prune=12)
-    seen: set[str] = set()
-    spent = 0.0
-    for number in range(22):
-        query = optimizer.ask(Budget())
-        outcome = steps_of(query, seen, {f"step1.a{j}": 30.0 for j in range(4)})
-        optimizer.tell(Trial(number, query).started().completed(outcome))
-        spent += outcome.cost_seconds if number >= 10 else 0.0
-    return spent
-
-
-def test_paths_that_share_what_is_cached_are_preferred() -> None:
-    steps, total, none = (
-        sum(phase_two_seconds(cost, seed) for seed in range(3))
-        for cost in ("steps", "total", "none")
-    )
-    assert steps < 0.5 * min(total, none)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "budget", [Budget(trials_left=16), Budget(trials_left=16, seconds_left=1e6)]
@@ -236,26 +188,25 @@ def test_a_search_that_begins_with_known_configurations_comes_to_its_last_phase_
     assert "8 known pipelines" in optimizer.method.render_decisions(decisions)[0]
 
 
-def test_phases_shrink_in_proportion_and_never_to_nothing() -> None:
-    wanted = PhaseLengths(12, 6)
-    assert wanted.shrunk(None) == wanted
-    assert wanted.shrunk(18) == wanted
-    assert wanted.shrunk(9) == PhaseLengths(6, 3)
-    assert wanted.shrunk(9, least=8) == PhaseLengths(8, 3)
-    assert wanted.shrunk(1) == PhaseLengths(1, 1)
-    assert PhaseLengths(5, 0).shrunk(2) == PhaseLengths(2, 0)
-
-
 def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:
     table = PathTable(counted_space((4, 5, 5)), 0)
-    assert wanted_lengths(FlashOptions().resolved(), table) == PhaseLengths(12, 12)
-    given = FlashOptions(n_init=3, pruning=False).resolved()
-    assert wanted_lengths(given, table) == PhaseLengths(3, 0)
-    paper = FlashOptions(variant="paper").resolved()
-    assert phase_lengths(paper, table, 20) == PhaseLengths(10, 10)
-    assert phase_lengths(paper, table, 30, n_known=16) == PhaseLengths(12, 12)
-    assert phase_lengths(FlashOptions().resolved(), table, 30) == PhaseLengths(6, 6)
-    assert phase_lengths(FlashOptions().resolved(), table, 10) == PhaseLengths(5, 2)
+    default = FlashOptions()
+    assert phase_lengths(default, table, None) == (12, 12)
+    assert phase_lengths(FlashOptions(n_init=3), table, None) == (3, 12)
+    given = FlashOptions(n_init=5, n_prune=0)
+    assert [phase_lengths(given, table, n) for n in (None, 5, 2, 1)] == [
+        (5, 0),
+        (5, 0),
+        (2, 0),
+        (1, 0),
+    ]
+    paper = FlashOptions(variant="paper")
+    assert phase_lengths(paper, table, 20) == (10, 10)
+    assert phase_lengths(paper, table, 30, n_known=16) == (12, 12)
+    assert phase_lengths(paper, table, 1) == (1, 1)
+    assert phase_lengths(default, table, 30) == (6, 6)
+    assert phase_lengths(default, table, 10) == (5, 2)
+    assert phase_lengths(default, table, None, n_known=16) == (16, 4)
 
 
 def test_a_sub_space_holds_what_does_nothing_for_models_that_ignore_steps() -> None:
@@ -270,50 +221,6 @@ def test_a_sub_space_holds_what_does_nothing_for_models_that_ignore_steps() -> N
 
 
 CHOICE = {"algorithm": "count", "hyperparameters": {"weight": "none"}}
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"phase": 1, "design": [3, 0], "n_varied": 2},
-        {"phase": 2, "design": [3, 0], "n_init": 2},
-        {
-            "phase": 3,
-            "design": [3, 0],
-            "n_init": 2,
-            "n_prune": 1,
-            "notes": ["the budget holds too few trials"],
-            "ranking": [[3, -0.5], [0, -1.25]],
-            "subspace": {"model": ["tree", "bayes"]},
-            "n_subspace_paths": 2,
-        },
-    ],
-)
-def test_memos_stay_as_they_are(document: dict[str, Any]) -> None:
-    stored = json.loads(json.dumps(document))
-    through_json = lambda memo: json.loads(json.dumps(from_document(FlashMemo, memo).to_json()))  # noqa: E731
-    assert through_json(stored) == document
-    for settled in (None, {"construct features": CHOICE}):  # what a version before settled
-        assert through_json({**stored, "shared": settled}) == document
-
-
-def test_a_study_resumes_from_the_memo_of_a_version_that_settled_shared_values() -> None:
-    """It had settled on counts; averages are nevertheless best for trees by the losses told."""
-    space = events_space()
-    optimizer = Flash(space, 0, Objective())
-    events = run_planted(optimizer, planted(space, "average", "trees", 0), 12, n_all=40)
-    memo = {"phase": 2, "design": [0], "n_init": 12, "shared": {"construct": CHOICE}}
-    resumed = Flash(space, 0, Objective())
-    replay(resumed, events, memo)
-    query = resumed.ask(Budget(trials_left=28))
-    assert resumed.decisions["phase"] == 2
-    assert dict(resumed._models.table.best)["trees", "construct", "aggregate"].values[0] == (
-        "aggregation", "average",
-    )  # fmt: skip
-    assert query.configuration not in {
-        e.query.configuration for e in events if isinstance(e, Asked)
-    }
-    assert "shared" not in (resumed.memo or {})
 
 
 @pytest.mark.parametrize("seed", [0, 2])

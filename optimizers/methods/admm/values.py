@@ -1,0 +1,120 @@
+"""ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
+
+The Gaussian process models the loss and the constraint values. The rest of the augmented sum is
+known, so the current penalties also apply to observations of earlier iterations.
+"""
+
+import numpy as np
+from numpy.random import Generator
+
+from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.gaussian_search import (
+    Fitted,
+    GaussianSearch,
+    Penalty,
+    maximise,
+)
+from prefect_tune.optimizers.methods.admm.splitting import AdmmState, PathObservations, Positions
+from prefect_tune.optimizers.methods.declarations import AdmmOptions
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.sampling import new_configuration
+from prefect_tune.optimizers.space.space import Path, Space
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.trials.history import History
+
+_N_INITIAL = 4
+"""Number of points of a path before its process is used: the current one and three random ones."""
+_REGION = 0.4
+"""Initial side length of the trust region, in units."""
+
+
+class ThetaMin:
+    """Proposes hyperparameters for paths; stateless between calls."""
+
+    def __init__(self, space: Space, options: AdmmOptions, positions: Positions) -> None:
+        self._space, self._options, self._positions = space, options, positions
+        self._searches: dict[Path, GaussianSearch] = {}
+
+    def search(self, path: Path) -> GaussianSearch:
+        """Return the cached search tables of a path."""
+        if path not in self._searches:
+            chosen = {s.name: [a] for s, a in zip(self._space.searched, path, strict=True)}
+            self._searches[path] = GaussianSearch(self._space.restricted_to(chosen))
+        return self._searches[path]
+
+    def penalty(self, state: AdmmState) -> Penalty:
+        """Return the augmented term of integers as a function of candidates of the state's path."""
+        search = self.search(state.path)
+        tables = self._positions.penalties(state, search, state.path)
+
+        def penalty(points: Candidates) -> Array:
+            total = np.zeros(len(points))
+            for column, table in tables.items():
+                grid = search.inputs.grids[column]
+                assert grid is not None  # noqa: S101 - tables are made of grids
+                total += table[grid.index(points.units[:, column])]
+            return total
+
+        return penalty
+
+    def propose(
+        self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
+    ) -> Configuration:
+        """Return a new configuration of the path being tuned, or raise `SpaceExhausted`.
+
+        It maximises the expected improvement of the augmented loss; f and g have separate models.
+        """
+        path, search, asked = state.path, self.search(state.path), history.asked
+        on_path = [t for t in history if t.query.configuration.path == path]
+        older = history.older.on(path)
+        if len(on_path) + len(older) < _N_INITIAL or all(t.loss is None for t in on_path):
+            return new_configuration(self._space, asked, rng, path)
+        rows = [i for i, t in enumerate(observed.trials) if t.query.configuration.path == path]
+        live = observed.quantities.any(axis=0)
+        targets = np.column_stack([observed.losses[rows], observed.quantities[rows][:, live]])
+        pending = [t.query.configuration for t in history.pending]
+        pending = [c for c in pending if c.path == path]
+        candidates = search.inputs.encode(observed.trials[i].query.configuration for i in rows)
+        last = None if state.theta is None else Fitted(tuple(state.theta), state.fitted)
+        penalty, mean = self.penalty(state), search.older_mean(older)
+        if mean is not None:
+            # A process of the distances from the mean, which returns with the penalty.
+            targets[:, 0] -= observed.scaled(mean(candidates))
+
+        def added(points: Candidates) -> Array:
+            known = penalty(points)
+            return known if mean is None else known + observed.scaled(mean(points))
+
+        process, fitted = search.learned(candidates, targets, rng, last, pending)
+        state.theta, state.fitted = list(fitted.theta), fitted.n
+        augmented = observed.augmented(state)[rows] + penalty(candidates)
+        shifts = (observed.multipliers(state) / observed.rho_g - observed.bounds)[live]
+        best = float(augmented.min())
+        acquisition = AugmentedImprovement(process, best, observed.rho_g, shifts)
+        best_first = candidates[np.argsort(augmented, kind="stable")]
+        within = None
+        if self._options.theta_solver == "trust_region":
+            numbers = [observed.trials[i].number for i in rows]
+            within = self._region(best_first.units[0], augmented, numbers, state)
+        ranked = maximise(acquisition, search.inputs, best_first, rng, penalty=added, within=within)
+        new = next(search.new_configurations(ranked, asked), None)
+        return new or new_configuration(self._space, asked, rng, path)
+
+    def _region(
+        self, best: Array, values: Array, numbers: list[int], state: AdmmState
+    ) -> tuple[Array, Array]:
+        """Box around the best point: doubled after a success, halved after d failures."""
+        d, side, failures = max(len(best), 2), _REGION, 0
+        for i, number in enumerate(numbers):
+            if number < state.started_at or i == 0:
+                continue
+            if values[i] < values[:i].min():
+                side, failures = min(2 * side, 1.0), 0
+            else:
+                failures += 1
+                if failures == d:
+                    side, failures = max(side / 2, 0.01), 0
+        free = np.array([grid is None for grid in self.search(state.path).inputs.grids])
+        lower = np.where(free, np.maximum(best - side / 2, 0), 0.0)
+        return lower, np.where(free, np.minimum(best + side / 2, 1), 1.0)
