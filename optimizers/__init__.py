@@ -5,7 +5,7 @@ choose with `acquisitions`, and reason about `paths`. Each module in `methods` d
 with its `options`. `registry` finds methods by name, and `plugins` finds declarations in other
 installed packages. `optimizer` is the contract of all methods. At each ask, `budget` tells an
 optimizer what is left, and `events` resume a study. `racing` wraps any method and stops
-configurations that `race_rules` finds clearly behind. `importance` estimates afterwards which
+configurations that are clearly behind. `importance` estimates afterwards which
 choices mattered. The `converter` turns dataclasses of all packages into JSON documents and back.
 Everything is loaded on first use, because the libraries of some methods take seconds to import.
 """

@@ -61,7 +61,7 @@ class Optimizer(ABC):
         self.options = self.method.options(**options)
         self.history = History(self.objective.constraints)
         self.costs = Costs(space, self.objective)
-        self.has_looks = False
+        self.has_partial_runs = False
         self._learns_costs = True
         self.memo: Mapping[str, Any] | None = None
         self.reason: Reason | None = None

@@ -23,8 +23,7 @@ from prefect_tune.flows.starting.study_input import (
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.study.replayed import study_objective
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.race_rules import is_large
-from prefect_tune.optimizers.racing import Racing
+from prefect_tune.optimizers.racing import Racing, is_large
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, make_optimizer, method_named
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space

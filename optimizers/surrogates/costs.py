@@ -62,9 +62,9 @@ _COLUMNS = 10
 """Number of columns to which portable levels refer, with two classes."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds; two of three trials end within them."""
-_LOOK_SHARE, _LEAST_LOOK_SECONDS = 1 / 60, 1.5
-"""Largest share of all worker-seconds for a first look at part of the rows, so that a search has
-many looks; and the seconds that a look may take in any case."""
+_PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
+"""Largest share of all worker-seconds for a first run on part of the rows, so that a search has
+many of them; and the seconds that such a run may take in any case."""
 _LEAST_SHARE_SECONDS = 5.0
 _CUT_TIMES = 2.0
 """Assumed seconds of a fit cut off by a limit, as a multiple of the seconds it took."""
@@ -353,15 +353,15 @@ class Costs:
         """Return the longest that a query may be expected to take if it starts now.
 
         It is the minimum of its share of the worker-seconds left, the user's limit and the time
-        left. For the first look at a part of the rows, it is also at most a sixtieth of all
+        left. For the first run on a part of the rows, it is also at most a sixtieth of all
         worker-seconds, or 1.5 s.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
-        of_look = max(_LOOK_SHARE * (budget.seconds_spent + left), _LEAST_LOOK_SECONDS)
+        of_run = max(_PARTIAL_SHARE * (budget.seconds_spent + left), _LEAST_PARTIAL_SECONDS)
         if query.subset == 1 or not is_first:
-            of_look = inf
-        return min(share, of_look, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
+            of_run = inf
+        return min(share, of_run, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
 
     def _held_out_rows(self, query: Query) -> float:
         return query.held_out * (self._objective.n_held_out or _PER_ROWS)

@@ -90,19 +90,6 @@ class CurveKernel(Kernel):
             return diagonal
         return diagonal * self.within.variance(theta[: self._n_within], inputs)
 
-    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
-        """See `Kernel.variance_gradient`."""
-        inner, outer = theta[: self._n_within], theta[self._n_within :]
-        t, place = np.unique(self._t(inputs), return_inverse=True)
-        slope = 2 * np.diag(self.of_time.slope(outer, t, t))[place]
-        gradient = np.zeros_like(inputs)
-        if self.within is not None:
-            slope = slope * self.within.variance(inner, inputs)
-            of_time = self.of_time.variance(outer, self._t(inputs))
-            gradient += of_time[:, None] * self.within.variance_gradient(inner, inputs)
-        gradient[:, self.column] += slope
-        return gradient
-
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
         of_time, pull_time = self.of_time.pullback(theta[self._n_within :], self._t(inputs))
@@ -112,24 +99,6 @@ class CurveKernel(Kernel):
         return within * of_time, lambda weights: np.append(
             pull(weights * of_time), pull_time(weights * within)
         )
-
-    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """See `Kernel.input_pullback`."""
-        inner, outer = theta[: self._n_within], theta[self._n_within :]
-        of_time = self.of_time.covariance(outer, self._t(a), self._t(b))
-        # By symmetry, dk/dt is dk/du with the arguments exchanged.
-        slope = self.of_time.slope(outer, self._t(b), self._t(a)).T
-        if self.within is None:
-            within, pull = np.ones_like(of_time), None
-        else:
-            within, pull = self.within.input_pullback(inner, a, b)
-
-        def pull_all(weights: Array) -> Array:
-            gradient = np.zeros_like(a) if pull is None else pull(weights * of_time)
-            gradient[:, self.column] += np.sum(weights * within * slope, axis=1)
-            return gradient
-
-        return within * of_time, pull_all
 
     def between(self, theta: Array, a: Array, b: Array) -> Array:
         """Return k(x, x') alone, shape (n, m)."""

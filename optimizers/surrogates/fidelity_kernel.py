@@ -67,16 +67,6 @@ class FidelityKernel(Kernel):
         varying = self.within.variance(inner, inputs) * _quadratic(phi, self.weights(outer))
         return varying + _quadratic(phi, self._trend)
 
-    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
-        """See `Kernel.variance_gradient`."""
-        inner, outer = self._split(theta)
-        phi, slope = self.functions(inputs), self.basis.slopes(inputs[:, self.column])
-        weights = self.weights(outer)
-        gradient = self.within.variance_gradient(inner, inputs) * _quadratic(phi, weights)[:, None]
-        along = self.within.variance(inner, inputs)[:, None] * (phi @ weights) + phi @ self._trend
-        gradient[:, self.column] += 2 * np.einsum("ij,ij->i", slope, along)
-        return gradient
-
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
         inner, outer = self._split(theta)
@@ -89,23 +79,6 @@ class FidelityKernel(Kernel):
             return np.append(pull(weights * between), self._pull_weights(outer, by_sigma))
 
         return within * between + phi @ self._trend @ phi.T, pull_all
-
-    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """See `Kernel.input_pullback`."""
-        inner, outer = self._split(theta)
-        left, right = self.functions(a), self.functions(b)
-        slope = self.basis.slopes(a[:, self.column])
-        within, pull = self.within.input_pullback(inner, a, b)
-        weighted, trend = right @ self.weights(outer), right @ self._trend
-        between = left @ weighted.T
-
-        def pull_all(weights: Array) -> Array:
-            gradient = pull(weights * between)
-            along = (weights * within) @ weighted + weights @ trend
-            gradient[:, self.column] += np.einsum("ij,ij->i", slope, along)
-            return gradient
-
-        return within * between + left @ trend.T, pull_all
 
     def functions(self, inputs: Array) -> Array:
         """Return phi(s) of each row, shape (n, r)."""

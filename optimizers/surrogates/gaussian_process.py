@@ -70,7 +70,6 @@ class GaussianProcess:
         scale: float | None = None,
         warm_start: Array | None = None,
         n_restarts: int = 0,
-        starts: Array | None = None,
         max_iterations: int = _MAX_ITERATIONS,
     ) -> Self:
         """Maximise the posterior of theta by L-BFGS-B from several starts, then condition.
@@ -78,9 +77,8 @@ class GaussianProcess:
         Observations have shapes (n, d) and (n,) or (n, t), with n at least 1. By default, the noise
         is constant, and targets are divided by their standard deviations instead of `scale`. `mean`
         is a given mean in the unit of the targets, None for a constant. The first theta is
-        `warm_start`, or the parameters' own starts; `n_restarts` more are drawn from the priors.
-        `starts`, shape (s, p + q), replaces all of these. A `ValueError` is raised if shapes do not
-        agree or a value is not finite.
+        `warm_start`, or the parameters' own starts; `n_restarts` more are drawn from the priors. A
+        `ValueError` is raised if shapes do not agree or a value is not finite.
         """
         noise = noise or ConstantNoise()
         parameters = (*kernel.parameters, *noise.parameters)
@@ -88,9 +86,7 @@ class GaussianProcess:
         prior = cls.given(kernel, first, inputs, targets, mean=mean, noise=noise, scale=scale)
         if not prior.standardised.any():
             return prior
-        if starts is None:
-            drawn = [[p.draw(rng) for p in parameters] for _ in range(n_restarts)]
-            starts = np.array([first, *drawn])
+        drawn = [[p.draw(rng) for p in parameters] for _ in range(n_restarts)]
         bounds = [(p.lower, p.upper) for p in parameters]
         X, Z = prior.inputs, prior.standardised
 
@@ -103,7 +99,7 @@ class GaussianProcess:
         options = {"maxiter": max_iterations}
         found = [
             minimize(objective, start, jac=True, bounds=bounds, method="L-BFGS-B", options=options)
-            for start in starts
+            for start in [first, *np.array(drawn)]
         ]
         best = min(found, key=lambda result: float(result.fun))
         return cls.given(kernel, best.x, inputs, targets, mean=mean, noise=noise, scale=scale)
@@ -214,7 +210,8 @@ class GaussianProcess:
     def predict_with_gradient(self, inputs: Array) -> tuple[Array, Array, Array, Array]:
         """Return means and deviations, shape (m, t), and their gradients by input, shape (m, t, d).
 
-        A single target is one column here too. A given mean must be a number.
+        A single target is one column here too. A given mean must be a number, and the kernel's
+        variance the same everywhere.
         """
         K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
@@ -225,26 +222,13 @@ class GaussianProcess:
         by_target = [pull(np.broadcast_to(w, K.shape)) for w in weights.T]
         mean_gradient = np.stack(by_target, axis=1) * self.scale[:, None]
         root = np.sqrt(variance)
-        prior = self.kernel.variance_gradient(self.kernel_theta, inputs)
-        root_gradient = (prior / 2 - pull(solved.T)) / root[:, None]
+        root_gradient = -pull(solved.T) / root[:, None]
         return (
             mean,
             root[:, None] * self.scale,
             mean_gradient,
             root_gradient[:, None, :] * self.scale[:, None],
         )
-
-    def sample(self, inputs: Array, n: int, rng: Generator) -> Array:
-        """Return draws of the function at these rows together, shape (n, m) or (n, m, t)."""
-        inputs = np.asarray(inputs, dtype=np.float64)
-        latent, _ = self._latent(inputs)
-        covariance = self.covariance(inputs, inputs)
-        prior = self.kernel.variance(self.kernel_theta, inputs)
-        root = np.tril(cholesky(covariance, 1e-10 * float(prior.mean())))
-        noise = rng.standard_normal((n, len(inputs), len(self.scale)))
-        standardised = latent + np.einsum("ij,njt->nit", root, noise)
-        drawn: Array = self.offset + self.scale * standardised + _given(self.mean, inputs)
-        return drawn[:, :, 0] if self.is_single else drawn
 
     def _extended(self, inputs: Array, standardised: Array) -> Self:
         n, m = len(self.inputs), len(inputs)

@@ -69,20 +69,16 @@ class Kernel(ABC):
     def variance(self, theta: Array, inputs: Array) -> Array:
         """Return k(a, a) of each row, shape (n,)."""
 
-    def variance_gradient(self, theta: Array, inputs: Array) -> Array:  # noqa: ARG002
-        """Return the variance's gradient by the row, shape (n, d); 0 unless overridden."""
-        return np.zeros_like(inputs)
-
     @abstractmethod
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """Return K and a function of W, symmetric (n, n), to sum_ij W_ij dK_ij/dtheta."""
 
-    @abstractmethod
     def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """Return K and a function of W, (n, m) each, to sum_j W_ij dK_ij/da_i, shape (n, d)."""
+        """Return K and a function of W, (n, m) each, to sum_j W_ij dK_ij/da_i, shape (n, d).
 
-    def __add__(self, other: "Kernel") -> "Kernel":
-        return Sum((self, other))
+        Only kernels of constant variance, which are searched by gradients, have it.
+        """
+        raise NotImplementedError
 
     def __mul__(self, other: "Kernel") -> "Kernel":
         return Product((self, other))
@@ -113,48 +109,14 @@ class Constant(Kernel):
         return self.covariance(theta, a, b), lambda weights: np.zeros_like(a)  # noqa: ARG005
 
 
-class _Composite(Kernel):
+class Product(Kernel):
+    """k_1 k_2 ..."""
+
     def __init__(self, parts: Sequence[Kernel]) -> None:
         self.parts = tuple(parts)
         self.parameters = tuple(p for part in self.parts for p in part.parameters)
         ends = np.cumsum([0, *(len(part.parameters) for part in self.parts)])
         self._slices = [slice(a, b) for a, b in pairwise(ends)]
-
-    def _each(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
-        return zip(self.parts, (theta[part] for part in self._slices), strict=True)
-
-
-class Sum(_Composite):
-    """k_1 + k_2 + ..."""
-
-    def covariance(self, theta: Array, a: Array, b: Array) -> Array:
-        """See `Kernel.covariance`."""
-        return np.sum([part.covariance(t, a, b) for part, t in self._each(theta)], axis=0)
-
-    def variance(self, theta: Array, inputs: Array) -> Array:
-        """See `Kernel.variance`."""
-        return np.sum([part.variance(t, inputs) for part, t in self._each(theta)], axis=0)
-
-    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
-        """See `Kernel.variance_gradient`."""
-        parts = [part.variance_gradient(t, inputs) for part, t in self._each(theta)]
-        return np.sum(parts, axis=0)
-
-    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
-        """See `Kernel.pullback`."""
-        pairs = [part.pullback(t, inputs) for part, t in self._each(theta)]
-        K: Array = np.sum([K for K, _ in pairs], axis=0)
-        return K, lambda weights: np.concatenate([pull(weights) for _, pull in pairs])
-
-    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """See `Kernel.input_pullback`."""
-        pairs = [part.input_pullback(t, a, b) for part, t in self._each(theta)]
-        K: Array = np.sum([K for K, _ in pairs], axis=0)
-        return K, lambda weights: np.sum([pull(weights) for _, pull in pairs], axis=0)
-
-
-class Product(_Composite):
-    """k_1 k_2 ..."""
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -163,12 +125,6 @@ class Product(_Composite):
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
         return _product([part.variance(t, inputs) for part, t in self._each(theta)])
-
-    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
-        """See `Kernel.variance_gradient`."""
-        others = _others([part.variance(t, inputs) for part, t in self._each(theta)])
-        parts = [part.variance_gradient(t, inputs) for part, t in self._each(theta)]
-        return np.sum([o[:, None] * part for o, part in zip(others, parts, strict=True)], axis=0)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
@@ -192,6 +148,9 @@ class Product(_Composite):
             return np.sum(parts, axis=0)
 
         return _product(factors), pull
+
+    def _each(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
+        return zip(self.parts, (theta[part] for part in self._slices), strict=True)
 
 
 def _product(factors: Sequence[Array]) -> Array:
@@ -404,13 +363,6 @@ class Conditional(Kernel):
             return np.ones(len(inputs))
         return rho + (1 - rho) * self.within.variance(theta[1:], inputs)
 
-    def variance_gradient(self, theta: Array, inputs: Array) -> Array:
-        """See `Kernel.variance_gradient`."""
-        if self.within is None:
-            return np.zeros_like(inputs)
-        inside: Array = self.within.variance_gradient(theta[1:], inputs)
-        return (1 - _expit(theta[0])) * inside
-
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
         rho, same = _expit(theta[0]), self._same(inputs, inputs)
@@ -424,14 +376,6 @@ class Conditional(Kernel):
             return head if inner is None else np.append(head, inner((1 - rho) * weights * same))
 
         return rho + (1 - rho) * inside, pull
-
-    def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """See `Kernel.input_pullback`."""
-        rho, same = _expit(theta[0]), self._same(a, b)
-        if self.within is None:
-            return rho + (1 - rho) * same, lambda weights: np.zeros_like(a)  # noqa: ARG005
-        K, inner = self.within.input_pullback(theta[1:], a, b)
-        return rho + (1 - rho) * same * K, lambda weights: inner((1 - rho) * weights * same)
 
     def _same(self, a: Array, b: Array) -> Array:
         return np.equal.outer(a[:, self.choice], b[:, self.choice]).astype(np.float64)

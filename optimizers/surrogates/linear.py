@@ -94,14 +94,6 @@ class PathLinear:
         return replace(self, inverse=self.inverse - step)
 
 
-def guarded_log_seconds(seconds: Array) -> Array:
-    """Return ln(e + seconds), shape (n,), which is at least 1 and close to ln(seconds) if large.
-
-    The paper's ln(seconds) is negative below one second, which turns the sign of EI per second.
-    """
-    return np.log(np.e + seconds)
-
-
 class LinearRegression:
     """Sufficient statistics of n targets that are linear in d features, for any prior."""
 

@@ -59,7 +59,7 @@ FailureCost = Literal["bound", "worst", "chance"]
 
 
 MANY_ROWS = 20_000
-"""Training rows above which a look at part of them comes first."""
+"""Training rows above which a run on part of them comes first."""
 
 
 PortableSeconds = tuple[str, str, float, float | None]

@@ -29,9 +29,8 @@ from prefect_tune.optimizers import (
     Trial,
     make_optimizer,
 )
-from prefect_tune.optimizers.race_rules import (
+from prefect_tune.optimizers.racing import (
     Rung,
-    as_on_all_rows,
     estimated,
     failed_later,
     is_behind,
@@ -370,21 +369,14 @@ def step(name: str, fold: int, seconds: float, *, hit: bool = False) -> StepCost
 
 def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> None:
     first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
-    told = estimated(first, SLOW_INCUMBENT, Objective())
+    told = estimated(first, SLOW_INCUMBENT, Objective(), 11.0)
     assert told.loss == pytest.approx(20.0 + (27.0 - 16.0))  # and not the 27 that were seen
     assert told.fold_losses == (27.0, 31.0, 35.0)
     assert told.cost_seconds == 1.5
     assert told.constraints == {"latency_us": 7.0}
-    told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0))
+    told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0), 79.0)
     assert told.fold_losses == (95.0, 99.0, 100.0)
     assert told.loss == pytest.approx(98.0)
-
-
-def test_steps_on_a_part_of_the_rows_are_scaled_to_all_and_what_was_spent_stays() -> None:
-    look = Evaluation(30.0, (30.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5), step("svm", 0, 1.25)))
-    told = as_on_all_rows(look, {"pca": 4.0, "svm": 4.0})
-    assert [cost.seconds for cost in told.steps] == [2.0, 5.0]
-    assert told.cost_seconds == 2.0
 
 
 def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:

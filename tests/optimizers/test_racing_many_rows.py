@@ -447,15 +447,6 @@ def test_half_of_the_seconds_are_for_first_looks_however_many_keep_up() -> None:
     assert [ask(without_time).subset for _ in range(3)] == [SECOND] * 3
 
 
-def test_a_study_of_one_look_is_promoted_to_all_rows() -> None:
-    optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
-    best = optimizer.history[0].query.configuration
-    optimizer.restore(GATHERED, Query(best), None)
-    tell(optimizer, 10.0)
-    assert optimizer.inner.history[0].loss == 10.0
-    assert not optimizer._is_behind(1, optimizer.history[0])  # three go on before any is behind
-
-
 def ran_further(*constraints: Constraint) -> Racing:
     """Four of eight ran on four times the rows, and the best of them on all."""
     losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]

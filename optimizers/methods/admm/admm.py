@@ -12,10 +12,10 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
 
 Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures
 (`variant=paper` undoes all but the first): integers are penalised on their unit scale. Each model
-is tried once before anything is tuned. Paths are drawn from a linear model of their best values. It also draws
-categories of steps that every path passes, with effects by kind of model (see `SharedValues`).
-Algorithms that were never tuned are tried with defaults, then with random values. Every second
-iteration tunes a path that has not been tuned.
+is tried once before anything is tuned. Paths are drawn from a linear model of their best values. It
+also draws categories of steps that every path passes, with effects by kind of model (see
+`SharedValues`). Algorithms that were never tuned are tried with defaults, then with random values.
+Every second iteration tunes a path that has not been tuned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -208,7 +208,7 @@ class Admm(Optimizer):
     ) -> Configuration | None:
         path = self._state.path
         part = self._theta.search(path).space
-        if self._state.asked >= effort or part.n_paths == 1 and not part.n_hyperparameters:
+        if self._state.asked >= effort or (part.n_paths == 1 and not part.n_hyperparameters):
             return None
         if path not in self._state.tuned:
             self._state.tuned.append(path)

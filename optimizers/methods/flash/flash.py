@@ -346,10 +346,10 @@ class Flash(Optimizer):
     def _log_cost(self) -> LogCost | None:
         """Log divisor of expected improvement, with a floor that is the same for all batches.
 
-        There is none in a race that looks at part of many rows, because looks take about equally
-        long, and models that are cheap on all rows are seldom the best.
+        There is none in a race with partial runs, because these take about equally long, and models
+        that are cheap on all rows are seldom the best.
         """
-        if self.is_of_paper or self.has_looks:
+        if self.is_of_paper or self.has_partial_runs:
             return None
         predicted = self._cost.of_candidates(self.history, self._tuning.candidates)
         least = max(LEAST_SHARE * self._cost.typical_seconds(self.history), _INSTANT_SECONDS)

@@ -20,7 +20,7 @@ from prefect_tune.flows.starting import resolve
 from prefect_tune.flows.starting.prepare import name_of_flow_run, study_name_from
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation
-from prefect_tune.optimizers import race_rules as stretches
+from prefect_tune.optimizers import racing as racing
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
@@ -127,9 +127,9 @@ def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
 
 
 def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> None:
-    monkeypatch.setattr(stretches, "MANY_ROWS", 50)
-    monkeypatch.setattr(stretches, "_LOOK", 20)
-    monkeypatch.setattr(stretches, "_LOOK_RAREST", 2)
+    monkeypatch.setattr(racing, "MANY_ROWS", 50)
+    monkeypatch.setattr(racing, "_PARTIAL_ROWS", 20)
+    monkeypatch.setattr(racing, "_PARTIAL_RAREST", 2)
     given = {"target": "target", "drop": ["patient"], "holdout": 0.2, "no_cache": True}
     raced = prepared("train.csv", **given)
     assert raced.plan.options.race

@@ -123,13 +123,9 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
     assert imagined.predict(pending)[1] == pytest.approx(told.predict(pending)[1])
 
 
-@pytest.mark.parametrize(
-    "kernel",
-    [scaled_matern(3), FidelityKernel(Matern52([0, 1]), 2, LOG_LOSS)],
-    ids=["plain", "sizes"],
-)
-def test_gradients_of_predictions_agree_with_differences(kernel: Kernel) -> None:
+def test_gradients_of_predictions_agree_with_differences() -> None:
     X, y = data(15, 3)
+    kernel = scaled_matern(3)
     theta = np.append(np.linspace(-0.9, 0.4, len(kernel.parameters)), np.log(0.02))
     process = GaussianProcess.given(kernel, theta, X, np.column_stack([y, y**2]))
     at = np.array([[0.3, 0.6, 0.2], [0.9, 0.1, 0.5]])
@@ -191,11 +187,10 @@ def test_of_several_starts_the_likeliest_end_is_kept() -> None:
     good = GaussianProcess.fit(kernel, X, y, rng=np.random.default_rng(0)).theta
     lower = [p.lower for p in kernel.parameters]
     bad = np.array([*lower, NOISE.upper])
-    for starts in ([good, bad], [bad, good]):
-        fitted = GaussianProcess.fit(
-            kernel, X, y, rng=np.random.default_rng(0), starts=np.array(starts), max_iterations=1
-        )
-        assert fitted.theta == pytest.approx(good, abs=0.1)
+    fitted = GaussianProcess.fit(
+        kernel, X, y, rng=np.random.default_rng(0), warm_start=bad, n_restarts=2
+    )
+    assert fitted.theta == pytest.approx(good, abs=0.1)
 
 
 PAPER_THETA = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), -80.0])
@@ -223,7 +218,7 @@ def test_appended_rows_bring_the_noise_of_their_own_size(n: int, m: int, seed: i
 
 
 @pytest.mark.parametrize("mean", [None, 0.0])
-def test_joint_moments_equal_the_predicted_and_sampled_ones(mean: float | None) -> None:
+def test_joint_moments_equal_the_predicted_ones(mean: float | None) -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
     process = GaussianProcess.given(scaled_matern(2), theta, X, y, mean=mean)
@@ -233,9 +228,6 @@ def test_joint_moments_equal_the_predicted_and_sampled_ones(mean: float | None) 
     assert process.offset + process.scale * joint[:, 0] == pytest.approx(expected)
     assert process.scale * np.sqrt(np.diag(covariance)) == pytest.approx(deviation)
     assert covariance == pytest.approx(process.covariance(new, new), abs=1e-12)
-    drawn = process.sample(new, 20_000, np.random.default_rng(0))
-    spread = process.scale[0] ** 2 * covariance
-    assert np.cov(drawn.T) == pytest.approx(spread, abs=0.04 * float(np.diag(spread).max()))
 
 
 def test_targets_are_divided_by_the_scale_that_is_given() -> None:
@@ -382,14 +374,15 @@ def drawn(space: Space, n: int, seed: int = 0) -> list[Configuration]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
-    search = GaussianSearch(mixed_space(), kind)
+    candidates = CandidateSpace(mixed_space())
+    inputs = PipelineInputs(candidates, kind)
     configurations = drawn(mixed_space(), 50)
-    encoded = search.inputs.encode(configurations)
-    active = search.candidates.columns.active(encoded)
+    encoded = inputs.encode(configurations)
+    active = candidates.columns.active(encoded)
     noise = np.random.default_rng(1).random(encoded.units.shape)
     moved = Candidates(encoded.algorithms, np.where(active, encoded.units, noise))
-    assert search.inputs.of(moved) == pytest.approx(search.inputs.of(encoded))
-    distinct = np.unique(np.round(search.inputs.of(encoded), 9), axis=0)
+    assert inputs.of(moved) == pytest.approx(inputs.of(encoded))
+    distinct = np.unique(np.round(inputs.of(encoded), 9), axis=0)
     assert len(distinct) == len(set(configurations))
 
 
