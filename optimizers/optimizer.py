@@ -20,8 +20,8 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import Bootstraps, Objective, bootstraps_of
-from prefect_tune.optimizers.trials.prior import Prior, prior_decisions
+from prefect_tune.optimizers.trials.objective import Bootstraps, Objective
+from prefect_tune.optimizers.trials.prior import Prior
 from prefect_tune.optimizers.trials.trial import Trial
 
 KNOWN = "known configurations"
@@ -82,8 +82,17 @@ class Optimizer(ABC):
         if prior is None:
             return {}
         told = {t.query.configuration for t in self.history if t.is_told}
-        n_repeated = len(told & prior.losses.keys())
-        return {"prior": prior_decisions(prior, self.history.older.transfer, n_repeated)}
+        transfer = self.history.older.transfer
+        used = {
+            "name": prior.name,
+            "trials": len(prior.trials),
+            "skipped": prior.n_skipped,
+            "repeated": len(told & prior.losses.keys()),
+            "pairs": transfer.n_pairs,
+            "correlation": transfer.correlation,
+            "weight": transfer.weight,
+        }
+        return {"prior": used}
 
     @property
     def prior_weight(self) -> float:
@@ -103,7 +112,7 @@ class Optimizer(ABC):
     @property
     def bootstraps(self) -> Bootstraps | None:
         """The bootstraps whose risks it needs, by its options; None if it needs none."""
-        return bootstraps_of(self.options)
+        return getattr(self.options, "bootstraps", None)
 
     @property
     def is_of_paper(self) -> bool:
@@ -187,7 +196,7 @@ class Optimizer(ABC):
             raise RuntimeError(f"method {self.name!r} asks for {error}") from None
         query = replace(query, folds=folds, epochs=epochs)
         self._register(query)
-        self.reason = self._given_reason()
+        self.reason = self._because or Reason(self.name)
         return query
 
     def tell(self, trial: Trial) -> None:
@@ -274,9 +283,6 @@ class Optimizer(ABC):
         # Then older observations replace the method's own start.
         prior = self.history.prior
         return prior is not None and prior.is_ample and len(self.history.older) > 0
-
-    def _given_reason(self) -> Reason:
-        return self._because or Reason(self.name)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

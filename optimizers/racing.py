@@ -408,6 +408,12 @@ class Racing(Optimizer):
         is_whole = self._is_first_whole() or self._is_repeated(query)
         return query if is_whole else self._first_rung(query, budget)
 
+    def _begun(self, budget: Budget) -> Query:
+        if budget.trials_left == 0:
+            raise SpaceExhausted("no configuration is left to resume")
+        n_told = sum(trial.is_told for trial in self.inner.history)
+        return self.inner.ask(replace(budget, trials_spent=n_told))
+
     def _next_rung(self, i: int) -> Query:
         ran, rest = self._last(i).query, self._following(self._last(i).query)
         if rest.subset < 1:
@@ -454,7 +460,8 @@ class Racing(Optimizer):
         if not self.costs.is_expected(whole.configuration):
             return first
         allowed = self.costs.allowed_seconds(first, budget)
-        share = self._largest_share(first, allowed)
+        shares = smaller_shares(self.objective, first.subset)
+        share = next((s for s in shares if self._is_likely(first, s, allowed)), shares[-1])
         if share == first.subset:
             return first
         rows, seconds = self.costs.rows(first), self.costs.seconds(first)
@@ -463,13 +470,9 @@ class Racing(Optimizer):
         self._because = Reason(before.phase, f"{before.text}; {why}" if before.text else why)
         return replace(first, subset=share)
 
-    def _largest_share(self, run: Query, allowed: float) -> float:
-        """Largest share likely to end in time, or the smallest if none is."""
-        for share in (shares := smaller_shares(self.objective, run.subset)):
-            query = replace(run, subset=share)
-            if self.costs.seconds(query, LIKELY) <= allowed:
-                return share
-        return shares[-1]
+    def _is_likely(self, run: Query, share: float, allowed: float) -> bool:
+        """Whether a run on another share of the rows is likely to end in time."""
+        return self.costs.seconds(replace(run, subset=share), LIKELY) <= allowed
 
     def _smaller_run(self, i: int, share: float) -> Query:
         last = self._last(i)
@@ -508,12 +511,6 @@ class Racing(Optimizer):
         if prior is None or self._has_partial_runs:
             return False
         return query.configuration in prior.start
-
-    def _begun(self, budget: Budget) -> Query:
-        if budget.trials_left == 0:
-            raise SpaceExhausted("no configuration is left to resume")
-        n_told = sum(trial.is_told for trial in self.inner.history)
-        return self.inner.ask(replace(budget, trials_spent=n_told))
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
@@ -579,23 +576,17 @@ class Racing(Optimizer):
             # This rung was rerun after a smaller partial run had replaced it.
             self._ran[i] = [*(n for n in self._ran[i] if n != trial.number), trial.number]
             is_last = True
-        if is_last:
-            self._observe_last(i, trial)
-        self._stop_behind()
-
-    def _observe_last(self, i: int, trial: Trial) -> None:
-        if (share := self._share_instead(trial)) is not None:
+        if is_last and (share := self._share_instead(trial)) is not None:
             self._smaller[i] = share
-            return
-        if trial.failure is None and not trial.query.is_full:
-            return
-        before = self._before(i)
-        self.inner.history.estimated.discard(i)
-        if trial.failure is not None:
-            self._conclude(i, failed_later(before, trial.failure) if before else trial.failure)
-        else:
-            seen = _evaluation(trial)
-            self._conclude(i, joined(before, seen) if before else seen)
+        elif is_last and (trial.failure or trial.query.is_full):
+            before = self._before(i)
+            self.inner.history.estimated.discard(i)
+            if trial.failure is not None:
+                self._conclude(i, failed_later(before, trial.failure) if before else trial.failure)
+            else:
+                seen = _evaluation(trial)
+                self._conclude(i, joined(before, seen) if before else seen)
+        self._stop_behind()
 
     def _share_instead(self, trial: Trial) -> float | None:
         """Smaller share to run on, if a pilot showed that this one would not end in time."""
@@ -604,11 +595,8 @@ class Racing(Optimizer):
             return None
         if not self._has_partial_runs or self._number_of(query) > 0:
             return None
-        allowed = failure.pilot.limit_seconds
-        for share in smaller_shares(self.objective, query.subset)[1:]:
-            if self.costs.seconds(replace(query, subset=share), LIKELY) <= allowed:
-                return share
-        return None
+        allowed, shares = failure.pilot.limit_seconds, smaller_shares(self.objective, query.subset)
+        return next((s for s in shares[1:] if self._is_likely(query, s, allowed)), None)
 
     def _before(self, i: int) -> Evaluation | None:
         """All rungs before the last one together; None if the last is the first."""
@@ -685,9 +673,9 @@ class Racing(Optimizer):
 
     def _is_ahead(self, run: Trial, best: Trial) -> bool:
         i = self._inner_of[run.number]
-        if run.query.subset == 1 and not self._has_partial_runs:
-            return _evaluation(best).fold_losses[0] - _loss(run) > _tenth(best)
         if run.query.subset == 1:
+            if not self._has_partial_runs:
+                return _evaluation(best).fold_losses[0] - _loss(run) > _tenth(best)
             return is_behind(_evaluation(run), _evaluation(best), self.history, -1.0)
         if run.query.subset >= _LEADS_FROM:
             return self._is_behind_on_part(i, best, -1.0)

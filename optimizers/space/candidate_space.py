@@ -12,22 +12,21 @@ from typing import Any
 import numpy as np
 from ConfigSpace.conditions import Condition, Conjunction
 from ConfigSpace.hyperparameters import (
-    CategoricalHyperparameter,
     Constant,
     Hyperparameter,
     IntegerHyperparameter,
-    OrdinalHyperparameter,
 )
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.converter import plain_value
+from prefect_tune.optimizers.converter import choices_of, plain_value
 from prefect_tune.optimizers.space.configuration import (
     Choice,
     Configuration,
     active_hyperparameters,
     is_allowed,
 )
+from prefect_tune.optimizers.space.sampling import MOST_PATHS
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import (
     Array,
@@ -206,7 +205,7 @@ def _described(space: Space, encoding: Encoding) -> tuple[_Column, ...]:
             _Column(
                 step=k,
                 algorithm=ids[k].index(algorithm_id),
-                size=_n_categories(hyperparameters[name]),
+                size=_n_listed(hyperparameters[name]),
                 conditions=tuple(hyperparameters.parent_conditions_of[name]),
                 parents=tuple(i for i in parents if i is not None),
                 siblings=tuple(siblings.values()),
@@ -215,17 +214,11 @@ def _described(space: Space, encoding: Encoding) -> tuple[_Column, ...]:
     return tuple(columns)
 
 
-def _n_categories(hyperparameter: Hyperparameter[Any, Any]) -> int:
-    if isinstance(hyperparameter, CategoricalHyperparameter):
-        return len(hyperparameter.choices)
-    if isinstance(hyperparameter, OrdinalHyperparameter):
-        return len(hyperparameter.sequence)
-    return 0
+def _n_listed(hyperparameter: Hyperparameter[Any, Any]) -> int:
+    return len(choices_of(hyperparameter) or ())
 
 
 _INACTIVE = -1.0
-_MOST_PATHS = 20_000
-"""Largest number of paths to list; with more, rows are drawn, and dropped if they cannot run."""
 
 
 class CandidateSpace:
@@ -264,7 +257,8 @@ class CandidateSpace:
         self._feasible: dict[tuple[int, ...], bool] = {}
         self._settled: dict[tuple[int, ...], list[int]] = {}
         self._paths: NDArray[np.intp] | None = None
-        if self.proposed.n_paths <= _MOST_PATHS and not space.has_ignored:
+        # Of more paths, rows are drawn, and dropped if they cannot run.
+        if self.proposed.n_paths <= MOST_PATHS and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def sample(self, n: int, rng: Generator) -> Candidates:

@@ -144,18 +144,15 @@ def check_ignored(space: str, steps: Sequence[Step]) -> None:
             for name in algorithm.ignores:
                 if name not in before:
                     raise UnknownName(f"step before {who}, which ignores", name, before)
-                _check_can_idle(before[name], who)
-
-
-def _check_can_idle(step: Step, who: str) -> None:
-    if step.fixed or step.orders:
-        does = "always runs" if step.fixed else "orders others"
-        raise ValueError(f"{who} ignores step {step.name!r}, which {does}")
-    if step.idle is None:
-        raise ValueError(
-            f"{who} ignores step {step.name!r}, which has no choice that does nothing; add "
-            f'Algorithm(id="none") to it'
-        )
+                ignored = before[name]
+                if ignored.fixed or ignored.orders:
+                    does = "always runs" if ignored.fixed else "orders others"
+                    raise ValueError(f"{who} ignores step {name!r}, which {does}")
+                if ignored.idle is None:
+                    raise ValueError(
+                        f"{who} ignores step {name!r}, which has no choice that does nothing; add "
+                        f'Algorithm(id="none") to it'
+                    )
 
 
 Path = tuple[str, ...]

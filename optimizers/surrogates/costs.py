@@ -201,7 +201,8 @@ class Costs:
             if cost.step in choices and not is_part:
                 self._add(cost, choices[cost.step], rows, held_out_rows)
         of_pilot = outcome.pilot.own_seconds if outcome.pilot else 0.0
-        rest = outcome.cost_seconds - of_pilot - sum(_spent(cost) for cost in outcome.steps)
+        of_steps = (c.load_seconds + (0.0 if c.hit else c.seconds) for c in outcome.steps)
+        rest = outcome.cost_seconds - of_pilot - sum(of_steps)
         if trial.evaluation is not None and made and query.epochs is None:
             n_folds = len({cost.fold for cost in outcome.steps})
             part, _ = self._algorithms[_REST].parts
@@ -413,7 +414,3 @@ class Costs:
         if not levels:
             return _LEVELS[k], _LEVEL_DEVIATION
         return float(np.mean(levels)), max(float(np.std(levels)), _LEAST_SPREAD)
-
-
-def _spent(cost: StepCost) -> float:
-    return cost.load_seconds + (0.0 if cost.hit else cost.seconds)

@@ -14,21 +14,17 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 
-def failure_loss(history: History, objective: Objective, rule: FailureCost) -> float:
-    """Return the loss of a failed trial; the worst finished loss if the rule's value is unknown."""
-    finished = history.losses
-    worst = float(finished.max()) if len(finished) else 0.0
-    if rule == "bound" and np.isfinite(objective.upper):
-        return objective.upper
-    return objective.chance if rule == "chance" and objective.chance is not None else worst
-
-
 def imputed_losses(
     history: History, objective: Objective, rule: FailureCost
 ) -> tuple[list[Trial], Array]:
-    """Return complete and failed trials in the order of asking, and their losses, shape (n,)."""
+    """Return complete and failed trials in the order of asking, and their losses, shape (n,).
+
+    Without a bound, the worst finished loss counts.
+    """
     trials = [t for t in history if t.state in (TrialState.COMPLETE, TrialState.FAILED)]
-    failed = failure_loss(history, objective, rule)
+    failed = float(max(history.losses, default=0.0))
+    if rule == "bound" and np.isfinite(objective.upper):
+        failed = objective.upper
     return trials, np.array([failed if t.loss is None else t.loss for t in trials])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf, isnan
-from typing import Any, Literal
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,6 @@ class Bootstraps:
             raise ValueError(f"the number of bootstraps must be at least 1; got {self.n}")
         if not 0 <= self.share <= 1:
             raise ValueError(f"the share of a bootstrap must be in [0, 1]; got {self.share}")
-
-
-def bootstraps_of(options: Any) -> Bootstraps | None:
-    """Return the bootstraps that a method's options request, if any."""
-    return getattr(options, "bootstraps", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +49,8 @@ def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) 
     return max((constraint.excess(measured) for constraint in constraints), default=0.0)
 
 
-FailureCost = Literal["bound", "worst", "chance"]
-"""Loss of a failed trial: the metric's upper bound, the worst finished loss, or chance."""
+FailureCost = Literal["bound", "worst"]
+"""Loss of a failed trial: the metric's upper bound, or the worst finished loss."""
 
 
 MANY_ROWS = 20_000

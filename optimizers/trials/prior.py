@@ -303,16 +303,3 @@ class OlderTrials:
             )
             for i in sorted(taken)
         ]
-
-
-def prior_decisions(prior: Prior, transfer: Transfer, n_repeated: int) -> dict[str, Any]:
-    """Return the use of a prior as JSON values, for `Optimizer.decisions`."""
-    return {
-        "name": prior.name,
-        "trials": len(prior.trials),
-        "skipped": prior.n_skipped,
-        "repeated": n_repeated,
-        "pairs": transfer.n_pairs,
-        "correlation": transfer.correlation,
-        "weight": transfer.weight,
-    }

@@ -208,8 +208,6 @@ def history(*losses: float | None) -> History:
         ("bound", Objective(), 100.0),
         ("bound", Objective(upper=float("inf")), 30.0),
         ("worst", Objective(), 30.0),
-        ("chance", Objective(chance=65.0), 65.0),
-        ("chance", Objective(), 30.0),
     ],
 )
 def test_a_failed_trial_has_the_loss_that_the_rule_says(rule, objective, expected) -> None:

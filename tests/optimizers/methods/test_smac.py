@@ -57,9 +57,9 @@ def test_a_pending_query_is_taken_to_have_given_the_mean() -> None:
 
 def test_failures_have_the_loss_of_the_rule_and_are_not_the_best() -> None:
     history = told_history([(line(0.1), None), (line(0.2), 70.0)])
-    search = search_of(counted_space((1,), 2), is_log=False, failure_cost="chance")
+    search = search_of(counted_space((1,), 2), is_log=False, failure_cost="bound")
     _, targets, best = search._observed(history)
-    assert targets.tolist() == [50.0, 70.0]
+    assert targets.tolist() == [100.0, 70.0]
     assert best == 70.0
 
 
