@@ -635,8 +635,10 @@ class Racing(Optimizer):
         """Tell the method the outcome of a configuration, in place of any estimate."""
         asked = replace(self.inner.history[i].waiting(), attempts=self._last(i).attempts)
         self.inner.history.record(asked)
-        is_failure = isinstance(outcome, Failure)
-        self.inner.tell(asked.failed(outcome) if is_failure else asked.completed(outcome))
+        if isinstance(outcome, Failure):
+            self.inner.tell(asked.failed(outcome))
+        else:
+            self.inner.tell(asked.completed(outcome))
         self._open.discard(i)
 
     def _estimated(self, i: int, incumbent: Trial) -> Evaluation | None:

@@ -111,18 +111,21 @@ def maximise(
     def score(candidates: Candidates) -> Array:
         return acquisition.score(inputs.of(candidates), added(candidates))
 
-    starts = observed[:_N_STARTS]
-    pool = _scaled(_drawn(space, rng), within).joined(starts)
+    d = len(space.columns)
+    lower, upper = box = within or (np.zeros(d), np.ones(d))
+    starts, drawn = observed[:_N_STARTS], _drawn(space, rng)
+    scaled = Candidates(drawn.algorithms, lower + drawn.units * (upper - lower))
+    pool = scaled.joined(starts)
     for deviation in (0.2, 0.05):
         near, _ = neighbours(space, starts, _N_NEIGHBOURS, rng, deviation)
         pool = pool.joined(near)
-    pool = inputs.snapped(_boxed(pool, within))
+    pool = inputs.snapped(_boxed(pool, box))
     scores = score(pool)
     best = pool[np.argsort(-scores, kind="stable")[:_N_POLISHED]]
-    polished = _polished(best, acquisition, inputs, added(best), within)
+    polished = _polished(best, acquisition, inputs, added(best), box)
     pool, scores = pool.joined(polished), np.append(scores, score(polished))
     for _ in range(_N_CLIMBS):
-        around = _boxed(_steps_around(pool[[int(np.argmax(scores))]], inputs, rng), within)
+        around = _boxed(_steps_around(pool[[int(np.argmax(scores))]], inputs, rng), box)
         if not len(around):
             break
         found = score(around)
@@ -147,7 +150,7 @@ def _polished(
     acquisition: AugmentedImprovement,
     inputs: PipelineInputs,
     penalties: Array,
-    within: Box | None,
+    box: Box,
 ) -> Candidates:
     """Climb from all points together in their active numbers; the sum of scores is separable."""
     free = inputs.candidates.columns.active(points) & inputs.is_continuous
@@ -155,8 +158,7 @@ def _polished(
         return points
     rows, columns = np.nonzero(free)
     places, seen = inputs.input_of(columns), inputs.of(points)
-    d = points.units.shape[1]
-    lower, upper = within or (np.zeros(d), np.ones(d))
+    lower, upper = box
 
     def objective(units: Array) -> tuple[float, Array]:
         seen[rows, places] = units
@@ -199,17 +201,8 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
     return around
 
 
-def _scaled(candidates: Candidates, within: Box | None) -> Candidates:
-    if within is None:
-        return candidates
-    lower, upper = within
-    return Candidates(candidates.algorithms, lower + candidates.units * (upper - lower))
-
-
-def _boxed(candidates: Candidates, within: Box | None) -> Candidates:
-    if within is None:
-        return candidates
-    return Candidates(candidates.algorithms, np.clip(candidates.units, *within))
+def _boxed(candidates: Candidates, box: Box) -> Candidates:
+    return Candidates(candidates.algorithms, np.clip(candidates.units, *box))
 
 
 _FIT_ITERATIONS = 20

@@ -25,7 +25,7 @@ from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.unit_interval import Array, Grid, grid_of, to_unit
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 
@@ -173,7 +173,7 @@ _UNKNOWN = 2.0
 
 def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
     """Return the told trials. Failed trials have the worst loss, and no quantities."""
-    rule = "bound" if options.is_paper else "worst"
+    rule: FailureCost = "bound" if options.is_paper else "worst"
     trials, losses = imputed_losses(history, objective, rule)
     span = objective.upper - objective.lower
     origin, unit, worst = 0.0, 1.0, _F_HAT

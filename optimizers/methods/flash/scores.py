@@ -11,7 +11,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.linear import PathLinear
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
@@ -77,7 +77,7 @@ class PathScores:
         return self._cost.seconds(history, self._table.without_first_run(history))
 
     def _told(self, history: History) -> tuple[list[Trial], Array]:
-        rule = "bound" if self._is_paper else "worst"
+        rule: FailureCost = "bound" if self._is_paper else "worst"
         trials, losses = imputed_losses(history, self._objective, rule)
         # Values that a dropped prior chose would count against the algorithms that have them.
         kept = [i for i, t in enumerate(trials) if t.query.configuration not in history.misled]
