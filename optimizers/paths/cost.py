@@ -84,24 +84,12 @@ class StepSeconds:
         self.position = [{a.id: i for i, a in enumerate(s.algorithms)} for s in space.searched]
 
     def tables(self, history: History) -> tuple[list[Array], float, float]:
-        """Return the seconds of each step's algorithms, of one load, and of everything else."""
-        made, loads, overhead = self._measured(history)
-        known = [x for step in made for values in step.values() for x in values]
-        tables = []
-        for k, step in enumerate(made):
-            seen = {i: float(np.mean(values)) for i, values in step.items()}
-            unseen = float(np.mean(list(seen.values()) or known or [0])) if self._runs[k] else 0.0
-            tables.append(np.array([seen.get(i, unseen) for i in range(len(self.position[k]))]))
-        return tables, float(np.mean(loads)) if loads else 0.0, overhead
+        """Return the seconds of each step's algorithms, of one load, and of everything else.
 
-    def done_before_failure(self, trial: Trial) -> Sequence[int]:
-        """Return the searched steps a failed trial finished, in running order; empty if unknown."""
-        ran = self._order.of(trial.query.configuration.path)
-        failed = self._failed_step(trial)
-        return ran[: ran.index(failed)] if failed in ran else ()
-
-    def _measured(self, history: History) -> tuple[Measured, list[float], float]:
-        """Measured seconds of steps by algorithm, of loads, and of all else, for all folds."""
+        They are for all folds. A failed trial is charged to the steps that had ended, and the rest
+        to the failed step. Without measured steps, it is charged to one step, less typical seconds
+        of earlier steps.
+        """
         made: Measured = [defaultdict(list) for _ in self._steps]
         loads: list[float] = []
         rest: list[float] = []
@@ -119,42 +107,43 @@ class StepSeconds:
             algorithms, share = self._algorithms_of(trial), n_folds / taken.n_folds
             for k, step in enumerate(self._steps):
                 made[k][algorithms[k]].append(share * taken.made.get(step, 0.0))
-            loads += [n_folds * seconds for seconds in taken.loads]
             spent = sum(taken.spent.get(step, 0.0) for step in self._steps)
             rest.append(max(trial.cost_seconds - spent, 0.0))
         typical = [{i: float(np.mean(x)) for i, x in step.items()} for step in made]
         for trial, taken in failed:
-            if taken.made:
-                self._charge(trial, taken, made, n_folds)
-                loads += [n_folds * seconds for seconds in taken.loads]
-            else:
-                self._blame(trial, made, typical)
-        return made, loads, float(np.mean(rest)) if rest else 0.0
+            algorithms, k_failed = self._algorithms_of(trial), self._failed_step(trial)
+            if not taken.made:
+                at = len(self._steps) - 1 if k_failed is None else k_failed
+                ran = self._order.of(trial.query.configuration.path)
+                earlier = ran[: ran.index(at)] if at in ran else ()
+                before = sum(typical[j].get(algorithms[j], 0.0) for j in earlier)
+                made[at][algorithms[at]].append(max(trial.cost_seconds - before, 0.0))
+                continue
+            for k, step in enumerate(self._steps):
+                if step in taken.made and k != k_failed:
+                    made[k][algorithms[k]].append((n_folds / taken.n_folds) * taken.made[step])
+            if k_failed is not None:
+                name = self._steps[k_failed]
+                others = sum(seconds for step, seconds in taken.spent.items() if step != name)
+                served = taken.made.get(name, 0.0) - taken.spent.get(name, 0.0)
+                seconds = max(trial.cost_seconds - others + max(served, 0.0), 0.0)
+                made[k_failed][algorithms[k_failed]].append(seconds)
+        for _, taken in known + failed:
+            loads += [n_folds * seconds for seconds in taken.loads]
+        every = [x for step in made for values in step.values() for x in values]
+        tables = []
+        for k, step_made in enumerate(made):
+            seen = {i: float(np.mean(values)) for i, values in step_made.items()}
+            unseen = float(np.mean(list(seen.values()) or every or [0])) if self._runs[k] else 0.0
+            tables.append(np.array([seen.get(i, unseen) for i in range(len(self.position[k]))]))
+        load, overhead = (float(np.mean(x)) if x else 0.0 for x in (loads, rest))
+        return tables, load, overhead
 
-    def _charge(self, trial: Trial, taken: _Taken, made: Measured, n_folds: int) -> None:
-        """Charge a failed trial to the steps that had ended, and the rest to the failed step."""
-        algorithms, failed = self._algorithms_of(trial), self._failed_step(trial)
-        for k, step in enumerate(self._steps):
-            if step in taken.made and k != failed:
-                made[k][algorithms[k]].append((n_folds / taken.n_folds) * taken.made[step])
-        if failed is not None:
-            name = self._steps[failed]
-            others = sum(seconds for step, seconds in taken.spent.items() if step != name)
-            served = taken.made.get(name, 0.0) - taken.spent.get(name, 0.0)
-            seconds = max(trial.cost_seconds - others + max(served, 0.0), 0.0)
-            made[failed][algorithms[failed]].append(seconds)
-
-    def _blame(self, trial: Trial, made: Measured, typical: Sequence[Mapping[int, float]]) -> None:
-        """Charge a failed trial without measured steps to one step, less typical earlier steps."""
-        if trial.failure is None:
-            return
-        algorithms = self._algorithms_of(trial)
-        failed = self._failed_step(trial)
-        k = len(self._steps) - 1 if failed is None else failed
+    def done_before_failure(self, trial: Trial) -> Sequence[int]:
+        """Return the searched steps a failed trial finished, in running order; empty if unknown."""
         ran = self._order.of(trial.query.configuration.path)
-        earlier = ran[: ran.index(k)] if k in ran else ()
-        before = sum(typical[j].get(algorithms[j], 0.0) for j in earlier)
-        made[k][algorithms[k]].append(max(trial.failure.cost_seconds - before, 0.0))
+        failed = self._failed_step(trial)
+        return ran[: ran.index(failed)] if failed in ran else ()
 
     def _algorithms_of(self, trial: Trial) -> list[int]:
         path = trial.query.configuration.path
