@@ -13,7 +13,7 @@ itself sees one trial per configuration and no folds.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -48,11 +48,6 @@ class Rung:
     folds: int | None = None
     held_out: float = 1.0
 
-    @classmethod
-    def asked(cls, query: Query) -> Self:
-        """Return the rung of a query."""
-        return cls(query.subset, query.folds, query.held_out)
-
     @property
     def extent(self) -> tuple[float, float, float]:
         """Sort key by the amount of work."""
@@ -65,10 +60,6 @@ class Rung:
     def fits(self, query: Query) -> bool:
         """Return whether a query has exactly this fidelity."""
         return (query.subset, query.folds) == (self.subset, self.folds)
-
-    def fits_in_part(self, query: Query) -> bool:
-        """Return whether a query has these folds, and at most these rows."""
-        return query.subset <= self.subset and query.folds == self.folds
 
 
 def is_large(objective: Objective) -> bool:
@@ -405,8 +396,7 @@ class Racing(Optimizer):
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        is_whole = self._is_first_whole() or self._is_repeated(query)
-        return query if is_whole else self._first_rung(query, budget)
+        return query if self._is_whole_at_once(query) else self._first_rung(query, budget)
 
     def _begun(self, budget: Budget) -> Query:
         if budget.trials_left == 0:
@@ -501,16 +491,15 @@ class Racing(Optimizer):
     def _has_partial_runs(self) -> bool:
         return self._rungs[0].subset < 1
 
-    def _is_first_whole(self) -> bool:
-        """Whether the next configuration runs in full, as nothing exists to compare it with."""
-        return not self._ran and not self._has_partial_runs
+    def _is_whole_at_once(self, query: Query) -> bool:
+        """Whether a new configuration runs in full, unless the rows are many.
 
-    def _is_repeated(self, query: Query) -> bool:
-        # Only losses on all folds are pairs.
+        The first one has no other to be compared with. One that an earlier run chose to repeat is
+        a pair only on all folds.
+        """
         prior = self.inner.history.prior
-        if prior is None or self._has_partial_runs:
-            return False
-        return query.configuration in prior.start
+        is_repeated = prior is not None and query.configuration in prior.start
+        return not self._has_partial_runs and (not self._ran or is_repeated)
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
@@ -531,7 +520,7 @@ class Racing(Optimizer):
 
     def _going_on(self, query: Query) -> int | None:
         """Number, in the method, of a configuration that is resumed; None for a new one."""
-        if query.is_full and (self._is_first_whole() or self._is_repeated(query)):
+        if query.is_full and self._is_whole_at_once(query):
             return None
         k, lasts = self._number_of(query), {i: self._last(i) for i in self._ran}
         same = [i for i, t in lasts.items() if t.query.configuration == query.configuration]
@@ -558,7 +547,8 @@ class Racing(Optimizer):
         for k, rung in enumerate(self._rungs):
             if rung.fits(query):
                 return k
-        if self._has_partial_runs and self._rungs[0].fits_in_part(query):
+        first = self._rungs[0]
+        if first.subset < 1 and query.subset <= first.subset and query.folds == first.folds:
             return 0
         raise ValueError(
             f"trial {self._n_asks} is of {query.folds or 'all'} folds and a share of "
@@ -569,7 +559,8 @@ class Racing(Optimizer):
         i = self._inner_of[trial.number]
         self._spent_seconds[self._goes_on(trial)] += trial.cost_seconds
         if trial.loss is not None:
-            self._losses.setdefault(Rung.asked(trial.query), {})[i] = trial.loss
+            rung = Rung(trial.query.subset, trial.query.folds, trial.query.held_out)
+            self._losses.setdefault(rung, {})[i] = trial.loss
         last, counts = self._last(i), trial.loss is not None
         is_last = last.number == trial.number
         if not is_last and self._number_of(last.query) == 0 and (counts or last.failure):
