@@ -32,7 +32,7 @@ from prefect_tune.optimizers.events import (
     event_document,
     event_of,
 )
-from prefect_tune.optimizers.methods.admm.state import AdmmState
+from prefect_tune.optimizers.methods.admm.splitting import AdmmState
 from prefect_tune.optimizers.methods.flash.flash import FlashMemo
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import Pilot

@@ -242,7 +242,7 @@ def test_prefixes_of_first_runs_are_cached_by_the_values_that_they_have() -> Non
     is_new = np.ones(len(paths), dtype=np.bool_)
     assert cost.seconds(history, is_new).min() > 10
     best = {**shared.best(), ("trees", "construct", "aggregate"): ran["construct"]}
-    cost.take(best)
+    cost.set_shared_values(best)
     seconds = dict(zip(paths, cost.seconds(history, is_new), strict=True))
     assert seconds["aggregate", "unit", "none", "forest"] < 1
     assert seconds["aggregate", "unit", "none", "ridge"] > 10
