@@ -19,8 +19,7 @@ from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.starting import resolve
 from prefect_tune.flows.starting.prepare import name_of_flow_run, study_name_from
 from prefect_tune.flows.study.study import Study
-from prefect_tune.optimizers import Budget, Evaluation
-from prefect_tune.optimizers import racing
+from prefect_tune.optimizers import Budget, Evaluation, racing
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
