@@ -6,9 +6,9 @@ pipeline. `bad_input` is the error for unusable input. `problem` is everything a
 trial needs, including its `plugins`.
 
 A `trial` runs a path of steps, served by the cache or made by `fitting`, with `repairs` for data
-that a step cannot take. `final_model` refits a choice on all training rows, `ensembling` combines
-models, and `model_comparison` compares two models on fresh rows. `prefect_tasks` run all this in a
-`sandbox` of a Dask worker, with a number of `threads` for each call.
+that a step cannot take. `final_model` refits a choice on all training rows, an `ensemble`
+combines models, and `model_comparison` compares two models on fresh rows. `prefect_tasks` run all
+this in a `sandbox` of a Dask worker, with a number of `threads` for each call.
 
 `exporting` writes a model for use elsewhere. `trial_code` builds the pipeline of a trial, and the
 code that builds it.

@@ -1,12 +1,14 @@
 """The final model of a study: members fitted on all training rows, then combined.
 
 Test rows are not read until the model is stored. A member without time for a refit on all training
-rows is the mean of the trial's fold models in the cache.
+rows is the mean of the trial's fold models in the cache. If the model cannot be scored on the test
+rows, it stays.
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -16,15 +18,18 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.configuration import Query
-from prefect_tune.storage.codec import NotPicklable, decode, encode
+from prefect_tune.storage.codec import NotPicklable
 from prefect_tune.storage.files import StoreRefused
 from prefect_tune.storage.keys import model_record
+from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
-from prefect_tune.tasks.fitting.final_scoring import LossOnTest, loss_on_test, predicted
-from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.split import REFIT, Split, load_split
+from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
+from prefect_tune.tasks.objective.comparison import usefulness
+from prefect_tune.tasks.objective.declaration import EqualRows, Usefulness
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.threads import one_thread
@@ -38,6 +43,8 @@ _FEW_ROWS = 20
 """Training rows that are predicted to check the stored model."""
 _ROUNDING = 1e-3
 """Largest difference at which two predictions count as equal."""
+_MOST_CLASSES = 5
+"""Most missing classes that a message names."""
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - reads as an outcome
@@ -60,21 +67,25 @@ class Member:
 
 
 def fit_member(context: StudyContext, member: Member, pinned_by: str = "") -> PathRun:
-    """Fit a member on all training rows.
+    """Fit a member on all training rows, or read the models of its folds from the cache.
 
     The member's artifacts are pinned for `pinned_by`, if given.
 
     Raises:
-        RefitFailed: If a step fails; the message names the trial.
+        RefitFailed: If a step fails, or the cache has lost a model of a fold; names the trial.
         StoreLost: If the store is lost.
     """
     with _named(member), one_thread():
         query = Query.from_json(member.query, context.problem.find_space())
-        path_run = PathRun(context, query, [REFIT], holds_out=False)
-        for position in range(len(path_run.steps)):
-            if pinned_by:
-                path_run.pin(pinned_by, _PIN_SECONDS)
-            path_run.run(position)
+        folds = None if member.of_folds else [REFIT]
+        path_run = PathRun(context, query, folds, holds_out=member.of_folds)
+        with path_run.pinned() if member.of_folds else nullcontext():
+            for position in range(len(path_run.steps)):
+                if member.of_folds and not path_run.is_served(position):
+                    raise LookupError("models of its folds are no longer in the cache")
+                if pinned_by:
+                    path_run.pin(pinned_by, _PIN_SECONDS)
+                path_run.run(position)
         if pinned_by:
             path_run.pin(pinned_by, _PIN_SECONDS)
     return path_run
@@ -90,12 +101,13 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
         StoreLost: If the store is lost.
     """
     store = open_store(context.store)
-    dataset = load_dataset(store, context.problem.dataset)
-    fitted = [_fitted(context, member) for member in members]
+    classes = load_dataset(store, context.problem.dataset).learned_classes
+    runs = [fit_member(context, member) for member in members]
+    numbers = ", ".join(str(member.number) for member in members)
     try:
-        model = _combined(fitted, dataset.learned_classes)
+        models = [_model(m, run, classes) for m, run in zip(members, runs, strict=True)]
+        model = _mean(models, [member.weight for member in members], classes)
     except ValueError as error:
-        numbers = ", ".join(str(f.member.number) for f in fitted)
         raise RefitFailed(f"trials {numbers}, in this order, form no ensemble: {error}") from error
     about = {
         "trial": members[0].number,
@@ -111,50 +123,18 @@ def store_model(context: StudyContext, members: Sequence[Member]) -> None:
         with exits_as_errors():
             store.records.put(record, {"model": model, "about": about}, check=check)
     except (NotPicklable, ProgramExit) as error:
-        raise _store_failure(fitted, error) from error
-    store.records.link([record, *(r for f in fitted for r in f.records)], context.study)
+        raise RefitFailed(f"the model of trial {numbers} cannot be stored: {error}") from error
+    last = [run.nodes(fold)[-1].record for run in runs for fold in run.folds]
+    store.records.link([record, *last], context.study)
     store.index.usage.flush()
 
 
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """A member: pipelines (one per fold if `of_folds`, else one), and last records."""
-
-    member: Member
-    pipelines: tuple[Pipeline, ...]
-    records: tuple[str, ...]
-
-    def model(self, classes: NDArray[Any]) -> Any:
-        return _mean(self.pipelines, None, classes)
-
-
-def _fitted(context: StudyContext, member: Member) -> _Fitted:
-    """Return a fitted member; artifacts that the cache has lost are recomputed."""
-    path_run = (_served_folds if member.of_folds else fit_member)(context, member)
+def _model(member: Member, path_run: PathRun, classes: NDArray[Any]) -> Any:
+    """Return the model of a fitted member; artifacts that the cache has lost are recomputed."""
     with _named(member), one_thread():
         chains = [path_run.nodes(fold) for fold in path_run.folds]
-        return _Fitted(
-            member,
-            tuple(Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains),
-            tuple(nodes[-1].record for nodes in chains),
-        )
-
-
-def _served_folds(context: StudyContext, member: Member) -> PathRun:
-    """Return the run of a trial's folds if the cache has every model, else raise RefitFailed."""
-    with _named(member), one_thread():
-        path_run = PathRun(context, Query.from_json(member.query, context.problem.find_space()))
-        with path_run.pinned():
-            for position in range(len(path_run.steps)):
-                if not path_run.is_served(position):
-                    raise LookupError("models of its folds are no longer in the cache")
-                path_run.run(position)
-    return path_run
-
-
-def _combined(fitted: Sequence[_Fitted], classes: NDArray[Any]) -> Any:
-    weights = [f.member.weight for f in fitted]
-    return _mean([f.model(classes) for f in fitted], weights, classes)
+        pipelines = [Pipeline([(n.step, n.part("estimator")) for n in nodes]) for nodes in chains]
+    return _mean(pipelines, None, classes)
 
 
 def _mean(models: Sequence[Any], weights: Sequence[float] | None, classes: NDArray[Any]) -> Any:
@@ -174,47 +154,19 @@ def _check_read_back(context: StudyContext, model: Any, parts: Mapping[str, Any]
     split = load_split(store, context.problem.split)
     rows = split.training(REFIT, dataset.strata)[:_FEW_ROWS]
     with one_thread():
-        read, read_again, before, again = (
-            predicted(one, dataset, rows) for one in (parts["model"], parts["model"], model, model)
+        read, before, again = (
+            predicted(one, dataset, rows) for one in (parts["model"], model, model)
         )
-    if _is_same(before, again) and _is_same(read, read_again) and not _is_same(before, read):
+    if _is_same(before, again) and not _is_same(before, read):
         raise ValueError("the model predicts other values after it was stored than before")
 
 
 def _is_same(one: Predictions, other: Predictions) -> bool:
-    if one.score is None or other.score is None:
-        return one.score is other.score and _is_close(one.label, other.label)
-    return _is_close(one.label, other.label) and _is_close(one.score, other.score)
-
-
-def _is_close(one: NDArray[Any], other: NDArray[Any]) -> bool:
-    is_alike = one.shape == other.shape
-    return is_alike and np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING)
-
-
-def _store_failure(fitted: Sequence[_Fitted], error: NotPicklable | ProgramExit) -> RefitFailed:
-    for member in fitted:
-        for step, estimator in (one for pipeline in member.pipelines for one in pipeline.steps):
-            if reason := _store_problem(estimator):
-                message = f"trial {member.member.number} cannot be stored: {step}: {reason}"
-                return RefitFailed(message)
-    numbers = ", ".join(str(f.member.number) for f in fitted)
-    name = f"trial {numbers}" if len(fitted) == 1 else f"the ensemble of trials {numbers}"
-    return RefitFailed(f"{name} cannot be stored: {error}")
-
-
-def _store_problem(estimator: Any) -> str:
-    """Return why an estimator cannot be written or read back; empty if it can."""
-    try:
-        with exits_as_errors():
-            encoded = encode(estimator)
-            decode(encoded.codec, encoded.data)
-    except NotPicklable as error:
-        return str(error)
-    except Exception as error:  # any kind: unpickling runs the objects' own code
-        reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        return f"{type(estimator).__name__} cannot be read back: {reason}"
-    return ""
+    values, others = (
+        np.column_stack([p.label] if p.score is None else [p.label, p.score]) for p in (one, other)
+    )
+    is_alike = values.shape == others.shape
+    return is_alike and np.allclose(values, others, rtol=_ROUNDING, atol=_ROUNDING)
 
 
 @contextmanager
@@ -258,15 +210,6 @@ def make_model(context: StudyContext, members: Sequence[Member]) -> float:
     return perf_counter() - started
 
 
-def scored_on_test(context: StudyContext, alone: Member | None) -> LossOnTest:
-    """Score the study's model, or the trial `alone`, on the test rows.
-
-    The trial's pipeline comes from the model if the trial is a member of it, and is fitted if not.
-    """
-    _load(context)
-    return retry_through_outages(lambda: _scored(context, alone))
-
-
 def _load(context: StudyContext, *members: Member) -> None:
     """Load data and libraries before the clock of the task starts."""
     space = context.problem.find_space()
@@ -277,26 +220,102 @@ def _load(context: StudyContext, *members: Member) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class LossOnTest:
+    """The loss of a model on the test rows; None if `undefined` for a reason, or without test rows.
+
+    `is_final` is false if scoring again may succeed, after a worker died or exceeded a limit.
+    `usefulness` compares the model with a constant; None if that is undefined.
+    """
+
+    loss: float | None
+    undefined: str = ""
+    is_final: bool = True
+    usefulness: Usefulness | None = field(default=None, compare=False)
+    equal: EqualRows | None = None
+
+
+def scored_on_test(context: StudyContext, alone: Member | None) -> LossOnTest:
+    """Score the study's model, or the trial `alone`, on the test rows.
+
+    The trial's pipeline comes from the model if the trial is a member of it, and is fitted if not.
+    """
+    _load(context)
+    return retry_through_outages(lambda: _scored(context, alone))
+
+
 def _scored(context: StudyContext, alone: Member | None) -> LossOnTest:
     store, problem = open_store(context.store), context.problem
     problem.find_space()  # imports the user's classes, which the model needs to be read
     dataset, split = load_dataset(store, problem.dataset), load_split(store, problem.split)
     if not len(split.held_out(REFIT)):
         return LossOnTest(None)
-    model = _pipeline_alone(context, alone) if alone else _stored(context)["model"]
+    parts = store.records.get(model_record(context.study))
+    model, numbers = parts["model"], [member["trial"] for member in parts["about"]["members"]]
+    if alone and alone.number in numbers and len(numbers) > 1:
+        model = model.members_[numbers.index(alone.number)]
+    elif alone:
+        model = _model(alone, fit_member(context, alone), dataset.learned_classes)
     with one_thread():
         return loss_on_test(model, dataset, split, problem.find_metric())
 
 
-def _stored(context: StudyContext) -> Mapping[str, Any]:
-    return open_store(context.store).records.get(model_record(context.study))
+def predicted(model: Any, dataset: Dataset, rows: NDArray[np.intp]) -> Predictions:
+    """Return a model's predictions of some rows of a data set; errors of the model are raised."""
+    with exits_as_errors(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in the fit
+        return predictions_of(model, dataset.rows(rows), dataset.learned_classes)
 
 
-def _pipeline_alone(context: StudyContext, alone: Member) -> Any:
-    """Return the model of one trial, from the stored model if the trial is a member of it."""
-    parts = _stored(context)
-    numbers = [member["trial"] for member in parts["about"]["members"]]
-    if alone.number in numbers and len(numbers) > 1:
-        return parts["model"].members_[numbers.index(alone.number)]
-    classes = load_dataset(open_store(context.store), context.problem.dataset).learned_classes
-    return _fitted(context, alone).model(classes)
+def loss_on_test(model: Any, dataset: Dataset, split: Split, metric: Metric) -> LossOnTest:
+    """Return the loss of a model on the test rows, or why it is undefined."""
+    rows = split.held_out(REFIT)
+    if not len(rows):
+        return LossOnTest(None)
+    try:
+        predictions = predicted(model, dataset, rows)
+    except Exception as error:  # any kind: the model may be a user's own
+        return LossOnTest(None, f"the model cannot predict the test rows: {reason_of(error)}")
+    whole = _loss(dataset, split, rows, predictions, metric)
+    if split.equal is None:
+        return whole
+    is_equal = split.equal[rows]
+    others = np.flatnonzero(~is_equal)
+    other = _loss(dataset, split, rows[others], predictions.take(others), metric)
+    are_left_out = dataset.is_test is not None and bool(2 * is_equal.sum() > len(rows))
+    shown, beside = (other, whole) if are_left_out else (whole, other)
+    equal = EqualRows(int(is_equal.sum()), len(rows), beside.loss, are_left_out)
+    return replace(shown, equal=equal)
+
+
+def _loss(
+    dataset: Dataset,
+    split: Split,
+    rows: NDArray[np.intp],
+    predictions: Predictions,
+    metric: Metric,
+) -> LossOnTest:
+    if not len(rows):
+        return LossOnTest(None, "all test rows equal a training row")
+    y, n_classes = dataset.y[rows], len(dataset.classes)
+    missing = [str(dataset.classes[i]) for i in np.setdiff1d(np.arange(n_classes), y)]
+    undefined = ""
+    if missing and n_classes == 2 and not metric.declared.row_losses:
+        undefined = f"{metric.name} needs rows of both classes"
+    try:
+        loss = metric.loss(y, predictions, n_classes)
+    except Exception as error:  # any kind: test rows may lack what every fold had
+        undefined = reason_of(error)
+    if not undefined:
+        return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
+    if missing:
+        more = f" and {len(missing) - _MOST_CLASSES} more" * (len(missing) > _MOST_CLASSES)
+        named = ", ".join(missing[:_MOST_CLASSES]) + more
+        undefined = f"the test rows have no row of class {named}; {undefined}"
+    return LossOnTest(None, undefined)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of an error, with its type if the message alone says little."""
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return masked(text.split("\n", 1)[0])

@@ -14,10 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.storage.artifacts import ArtifactStore
-from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import Dataset, Label, label_text, load_dataset
 from prefect_tune.tasks.data.row_ids import (
@@ -26,10 +24,9 @@ from prefect_tune.tasks.data.row_ids import (
     row_ids,
     settled_columns,
 )
-from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
-from prefect_tune.tasks.fitting.final_scoring import predicted
-from prefect_tune.tasks.objective.paired_comparison import (
+from prefect_tune.tasks.final_model import predicted, reason_of
+from prefect_tune.tasks.objective.comparison import (
     LEAST_ROWS,
     PairedComparison,
     paired_comparison,
@@ -79,23 +76,23 @@ class ModelComparison:
     problem: str = ""
 
 
-def compare_on_fresh_rows(
-    store: ArtifactStore, champion: StudyModel, challenger: StudyModel, terms: Terms
+def compared(
+    context: StudyContext, champion: StudyModel, challenger: StudyModel, terms: Terms
 ) -> ModelComparison:
-    """Compare two models on the fresh test rows of the challenger's data.
+    """Compare two models on the fresh test rows of the challenger's data, once it is loaded.
 
     Raises `StoreLost` if the store becomes unusable. Any other error is the problem of the outcome:
     models run users' code.
     """
+    retry_through_outages(lambda: load(context, ()))
+    store = open_store(context.store)
     try:
         with exits_as_errors(), one_thread():
-            return _compared(store, champion, challenger, terms)
-    except RecordDamaged as error:
-        return ModelComparison(0, problem=_line(error))
-    except StoreLost:
-        raise
+            return retry_through_outages(lambda: _compared(store, champion, challenger, terms))
     except Exception as error:  # any kind, such as a missing library
-        return ModelComparison(0, problem=_line(error))
+        if isinstance(error, StoreLost) and not isinstance(error, RecordDamaged):
+            raise
+        return ModelComparison(0, problem=reason_of(error))
 
 
 def _compared(
@@ -106,7 +103,7 @@ def _compared(
     if len(rows) < LEAST_ROWS:
         return ModelComparison(len(rows))
     old, new = (_model(store, one) for one in (champion, challenger))
-    compared = paired_comparison(
+    comparison = paired_comparison(
         challenger.problem.find_metric(),
         predictions_on(old, before, now, rows),
         predicted(new, now, rows),
@@ -117,7 +114,7 @@ def _compared(
         level=terms.level,
         rng=np.random.default_rng([challenger.problem.seed, terms.night]),
     )
-    return ModelComparison(len(rows), compared)
+    return ModelComparison(len(rows), comparison)
 
 
 def fresh_rows(
@@ -157,22 +154,9 @@ def predictions_on(
     if isinstance(X, pd.DataFrame):
         reader = trained_on.row_reader
         assert reader is not None  # noqa: S101 - both are tables
-        _check_texts(reader, dataset.row_reader)
         X = like_training(X, reader, f"the fresh rows of {dataset.name}")
     found = predictions_of(model, X, trained_on.learned_classes)
     return matched(found, trained_on.classes, dataset.classes)
-
-
-def _check_texts(learned: RowReader, given: RowReader | None) -> None:
-    """Raise `BadInput` unless texts, which are stored as hashed words, have as many of these."""
-    widths = {c.name: c.n_words for c in given.columns} if given else {}
-    for column in learned.columns:
-        n_words = widths.get(column.name, column.n_words)
-        if column.kind == "text" and n_words and n_words != column.n_words:
-            raise BadInput(
-                f"words of column {column.name} are hashed into {n_words} columns, and the model "
-                f"takes {column.n_words}"
-            )
 
 
 def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Label]) -> Predictions:
@@ -185,7 +169,8 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
     """
     if tuple(learned) == tuple(classes) and [*map(type, learned)] == [*map(type, classes)]:
         return found
-    place = _places(learned, classes)
+    known = {label_text(label): position for position, label in enumerate(classes)}
+    place = np.array([known.get(label_text(label), -1) for label in learned], dtype=np.int32)
     if (place < 0).all():
         shown, now = (", ".join(map(str, labels[:_SHOWN_CLASSES])) for labels in (learned, classes))
         raise ValueError(
@@ -204,29 +189,8 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
         total = score.sum(axis=1, keepdims=True)
         share = np.full_like(score, 1 / len(classes))
         score = np.divide(score, total, out=share, where=total > 0)
-    label = np.where(label >= 0, label, score.argmax(axis=1)).astype(np.int32)
-    return Predictions(label, score)
-
-
-def _places(learned: Sequence[Label], classes: Sequence[Label]) -> NDArray[np.int32]:
-    """Return the position of each learned class, -1 if it is none."""
-    known = {label_text(label): position for position, label in enumerate(classes)}
-    return np.array([known.get(label_text(label), -1) for label in learned], dtype=np.int32)
+    return Predictions(np.where(label >= 0, label, score.argmax(axis=1)).astype(np.int32), score)
 
 
 _SHOWN_CLASSES = 5
 """Most classes that a message names."""
-
-
-def _line(error: Exception) -> str:
-    kind = "" if isinstance(error, ValueError | StoreLost) else f"{type(error).__name__}: "
-    return masked(f"{kind}{error}".split("\n", 1)[0])
-
-
-def compared(
-    context: StudyContext, champion: StudyModel, challenger: StudyModel, terms: Terms
-) -> ModelComparison:
-    """Compare two models as `compare_on_fresh_rows` does, once the data is loaded."""
-    retry_through_outages(lambda: load(context, ()))
-    store = open_store(context.store)
-    return retry_through_outages(lambda: compare_on_fresh_rows(store, champion, challenger, terms))

@@ -19,8 +19,13 @@ from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import passwords_in
 from prefect_tune.storage.notices import Notice
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.final_model import Member, make_member, make_model, scored_on_test
-from prefect_tune.tasks.fitting.final_scoring import LossOnTest
+from prefect_tune.tasks.final_model import (
+    LossOnTest,
+    Member,
+    make_member,
+    make_model,
+    scored_on_test,
+)
 from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compared
 from prefect_tune.tasks.objective.declaration import LossWords
 from prefect_tune.tasks.problem import StudyContext

@@ -50,11 +50,6 @@ class BoundCategories(TransformerMixin, BaseEstimator):
                 self.kept_[str(name)] = sorted(ranked.index[:_MOST_CATEGORIES])
         return self
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether every column had few enough categories to keep them all."""
-        return all(len(kept) < _MOST_CATEGORIES for kept in self.kept_.values())
-
     def transform(self, X: pd.DataFrame) -> pd.DataFrame:
         """Return the table with the frequent categories only, in the order of training."""
         validate_data(self, X, reset=False, skip_check_array=True)

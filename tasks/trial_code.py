@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, is_dataclass, replace
 from inspect import Parameter, signature
 from operator import methodcaller
+from textwrap import indent
 from typing import Any, cast
 
 import numpy as np
@@ -22,15 +23,16 @@ from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
-from prefect_tune.tasks.exporting import NamedClasses, with_reader
 from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
+from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import is_user_code, plain_module
 
-_WIDTH = 96
+_WIDTH = 72
+"""Most characters of brackets on one line, without what stands before them."""
 _ALIASES: Mapping[str, str] = {"numpy": "np"}
 _PASSES = "max_iter"
 
@@ -139,7 +141,7 @@ def code_of(
     pipeline = trial.pipeline
     if dataset is not None and dataset.row_reader is not None:
         pipeline = with_reader(pipeline, dataset)
-    built = _laid_out(writer.text(pipeline), before=len("pipeline = "))
+    built = writer.text(pipeline)
     fit = "pipeline.fit(X, y)"
     if trial.weighted:
         weigh = writer.imported("sklearn.utils.class_weight", "compute_sample_weight")
@@ -151,15 +153,6 @@ def code_of(
     return f'"""{about}\n"""\n\n{writer.imports()}\n\npipeline = {built}\n{fit}\n'
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """A call, list, tuple or dict: items with prefixes (`name=`, `key: `) in brackets."""
-
-    opening: str
-    items: tuple[tuple[str, "str | _Group"], ...]
-    closing: str
-
-
 class _Writer:
     """Writes values as code and collects the imports; `user_file` may define estimators."""
 
@@ -168,7 +161,7 @@ class _Writer:
         self._modules: dict[str, str] = {}
         self._whole: set[str] = set()
 
-    def text(self, value: Any, form: str | None = None) -> str | _Group:
+    def text(self, value: Any, form: str | None = None) -> str:
         """Return the code of a value, without default arguments; BadInput if there is none."""
         if isinstance(value, np.generic):
             value = value.item()
@@ -181,24 +174,24 @@ class _Writer:
         if type(value) in (list, tuple):
             opening, closing = "[]" if isinstance(value, list) else "()"
             closing = ",)" if isinstance(value, tuple) and len(value) == 1 else closing
-            return _Group(opening, tuple(("", self.text(v, form)) for v in value), closing)
+            return _bracketed(opening, [self.text(v, form) for v in value], closing)
         if isinstance(value, dict):
-            keyed = ((f"{_one_line(self.text(k))}: ", self.text(v)) for k, v in value.items())
-            return _Group("{", tuple(keyed), "}")
+            items = [f"{self.text(k)}: {self.text(v)}" for k, v in value.items()]
+            return _bracketed("{", items, "}")
         return self._object(value, form)
 
-    def _object(self, value: Any, form: str | None) -> str | _Group:
+    def _object(self, value: Any, form: str | None) -> str:
         if isinstance(value, methodcaller):
             _, names = cast("tuple[Any, tuple[str, ...]]", value.__reduce__())
-            given = tuple(("", self.text(name)) for name in names)
-            return _Group(f"{self._name(methodcaller)}(", given, ")")
+            return _bracketed(f"{self._name(methodcaller)}(", [*map(self.text, names)], ")")
         if isinstance(value, make_column_selector | BaseCrossValidator) or is_dataclass(value):
             return self._call(value, vars(value), form)
         if hasattr(value, "get_params") and not isinstance(value, type):
             own = getattr(value, "_sklearn_output_config", {}).get("transform")
             made = self._call(value, _parameters(value), form or own)
-            ending = f").set_output(transform={_quoted(own)})" if own and own != form else ")"
-            return replace(made, closing=ending)
+            if own is None or own == form:
+                return made
+            return f"{made}.set_output(transform={_quoted(own)})"
         if callable(value) and hasattr(value, "__name__"):
             return self._name(value)
         raise BadInput(f"{value!r}, a value of an estimator of the trial, has no code")
@@ -224,15 +217,13 @@ class _Writer:
             for m in sorted(self._whole)
         ]
         for module, names in sorted(by_module.items()):
-            line = f"from {module} import {', '.join(names)}"
-            listed = "".join(f"    {name},\n" for name in names)
-            lines.append(line if len(line) <= _WIDTH else f"from {module} import (\n{listed})")
+            lines.append(f"from {module} import {', '.join(names)}")
         if self._is_used:
             path = _quoted(self._user_file)
             lines = ["import runpy", *lines, "", f"users = runpy.run_path({path})"]
         return "\n".join(lines)
 
-    def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> _Group:
+    def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> str:
         """Return a constructor call with the arguments that differ from their defaults."""
         accepted = signature(type(value)).parameters
         order = {name: position for position, name in enumerate(accepted)}
@@ -243,8 +234,8 @@ class _Writer:
             if not _is_same(values[name], default):
                 is_first = default is Parameter.empty and known is not None
                 is_first &= known is not None and known.kind is Parameter.POSITIONAL_OR_KEYWORD
-                items.append(("" if is_first else f"{name}=", self.text(values[name], form)))
-        return _Group(f"{self._name(type(value))}(", tuple(items), ")")
+                items.append(("" if is_first else f"{name}=") + self.text(values[name], form))
+        return _bracketed(f"{self._name(type(value))}(", items, ")")
 
     def _name(self, value: Any) -> str:
         """Import a class or function from the shortest module name that has it, or BadInput."""
@@ -281,21 +272,10 @@ def _quoted(text: str) -> str:
     return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written else written
 
 
-def _one_line(text: str | _Group) -> str:
-    if isinstance(text, str):
-        return text
-    items = ", ".join(f"{prefix}{_one_line(item)}" for prefix, item in text.items)
-    return f"{text.opening}{items}{text.closing}"
-
-
-def _laid_out(text: str | _Group, indent: int = 0, before: int = 0) -> str:
-    """Return code wrapped into lines; `before` counts characters before it on its line."""
-    line = _one_line(text)
-    if isinstance(text, str) or indent + before + len(line) < _WIDTH or not text.items:
+def _bracketed(opening: str, items: Sequence[str], closing: str) -> str:
+    """Return items in brackets, on one line if that is short, else one line or more for each."""
+    line = f"{opening}{', '.join(items)}{closing}"
+    if not items or ("\n" not in line and len(line) <= _WIDTH):
         return line
-    space = " " * (indent + 4)
-    inner = [
-        f"{space}{prefix}{_laid_out(item, indent + 4, len(prefix))},\n"
-        for prefix, item in text.items
-    ]
-    return f"{text.opening}\n{''.join(inner)}{' ' * indent}{text.closing.lstrip(',')}"
+    inner = indent("".join(f"{item},\n" for item in items), "    ")
+    return f"{opening}\n{inner}{closing.lstrip(',')}"

@@ -5,7 +5,7 @@ import pandas as pd
 
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.ensembling.held_out import HeldOut
+from prefect_tune.tasks.ensemble import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.paired_comparison import level_of, paired_comparison
+from prefect_tune.tasks.objective.comparison import level_of, paired_comparison
 from prefect_tune.tasks.objective.predictions import Predictions
 
 NIGHTS = 10

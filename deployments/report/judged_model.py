@@ -24,18 +24,19 @@ from prefect_tune.tasks.data.code_coverage import CodeCoverage, code_coverage
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
-from prefect_tune.tasks.ensembling.model import ClassEnsemble, NumberEnsemble
-from prefect_tune.tasks.fitting.column_effects import ColumnEffects, column_effects
-from prefect_tune.tasks.fitting.final_scoring import predicted
+from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
+from prefect_tune.tasks.final_model import predicted
+from prefect_tune.tasks.fitting.figures import (
+    Auroc,
+    Calibration,
+    ColumnEffects,
+    auroc_with_interval,
+    calibration,
+    column_effects,
+)
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.risk import weighted_areas
-from prefect_tune.tasks.objective.two_classes import (
-    Auroc,
-    Calibration,
-    auroc_with_interval,
-    calibration,
-)
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import exits_as_errors
 

@@ -21,18 +21,18 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.ensembling.choosing import (
+from prefect_tune.tasks.ensemble import (
     CANDIDATES,
     MOST_PICKS,
     ChoiceCosts,
     FitLimit,
+    HeldOut,
     Kind,
     best_kind,
     bootstraps_for,
     choose,
     nested_losses,
 )
-from prefect_tune.tasks.ensembling.held_out import HeldOut
 from prefect_tune.tasks.objective.metric import Predictions
 from prefect_tune.tasks.threads import one_thread
 
@@ -204,7 +204,7 @@ def choosing_seconds(
                 seconds = perf_counter() - begun
                 study.choice_costs = ChoiceCosts.measured(held_out, bootstraps, seconds)
         except Exception:  # of any kind, such as too little memory; the choice reports it
-            study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0, 0.0)
+            study.choice_costs = ChoiceCosts(0.0, 0.0, 0.0)
     n = len(candidates) if n is None else n
     return study.choice_costs.seconds(kind, n, size or MOST_PICKS, bootstraps.n)
 
@@ -231,7 +231,6 @@ def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Tria
     """Return the trials that have stored held-out predictions, and these predictions."""
     dataset = load_dataset(study.store, study.problem.dataset)
     split = load_split(study.store, study.problem.split)
-    sizes = [len(split.held_out(fold)) for fold in range(split.n_folds)]
     found: list[tuple[Trial, tuple[Predictions, ...]]] = []
     for trial in trials:
         keys = () if trial.evaluation is None else trial.evaluation.predictions
@@ -240,10 +239,7 @@ def stored_predictions(study: Study, trials: Sequence[Trial]) -> tuple[list[Tria
         except RecordDamaged:
             continue
         held_out = tuple(Predictions(part["label"], part.get("score")) for part in parts)
-        if len(held_out) == len(sizes) and all(
-            part.belong_to(size, len(dataset.classes))
-            for part, size in zip(held_out, sizes, strict=True)
-        ):
+        if len(held_out) == split.n_folds:
             found.append((trial, held_out))
     metric = study.problem.find_metric()
     of_trials = tuple(predictions for _, predictions in found)

@@ -163,7 +163,7 @@ def _parse_constraints(
     texts: "Sequence[str]",
     option: Option,  # noqa: ARG001
 ) -> tuple[QuantityBound, ...]:
-    from prefect_tune.tasks.objective.constraint import (  # noqa: PLC0415 - loads pandas
+    from prefect_tune.tasks.objective.constraints import (  # noqa: PLC0415 - loads pandas
         parse_constraint,
     )
 

@@ -17,15 +17,13 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.exporting import (
-    Pickled,
-    SkopsFile,
     estimator_classes,
     is_ours,
     plain,
     portable,
     skops_file,
-    with_reader,
 )
+from prefect_tune.tasks.objective.predictions import with_reader
 from prefect_tune.tasks.user_code import is_user_code
 
 _MOST_ROWS = 1_000
@@ -137,12 +135,7 @@ def export(
     finish = partial(with_reader, dataset=dataset, of_matrix=not reads_rows)
     expected = list(_predicted(finish(model), checked))
     for candidate in map(finish, (plain(model), model)):
-        if file_format == "skops":
-            file: SkopsFile | Pickled = skops_file(
-                candidate, [m["trial"] for m in about["members"]]
-            )
-        else:
-            file = portable(candidate)
+        file = skops_file(candidate) if file_format == "skops" else portable(candidate)
         read_back = list(_predicted(file.model, checked))
         if len(read_back) == len(expected) and all(map(np.array_equal, expected, read_back)):
             return Exported(
@@ -158,9 +151,9 @@ def export(
                     for kind in estimator_classes(candidate)
                     if is_ours(kind.__module__) or is_user_code(kind.__module__)
                 ),
-                carries_code=isinstance(file, Pickled) and file.carries_code,
+                carries_code=file.carries_code,
                 predicts_events=dataset.kind == "events",
-                trusted=() if isinstance(file, Pickled) else file.trusted,
+                trusted=file.trusted,
                 rows_checked=len(checked),
                 reads_rows=reads_rows,
                 record=record,

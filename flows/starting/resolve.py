@@ -37,10 +37,10 @@ from prefect_tune.tasks.data.dataset import Dataset, import_dataset
 from prefect_tune.tasks.data.forward_split import holdout_share, study_split
 from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns
 from prefect_tune.tasks.data.split import LEARN, TEST, Split, import_split
-from prefect_tune.tasks.objective.constraint import check_constraints
+from prefect_tune.tasks.objective.comparison import rare_class
+from prefect_tune.tasks.objective.constraints import check_constraints
 from prefect_tune.tasks.objective.declaration import QuantityBound
 from prefect_tune.tasks.objective.metric import Metric
-from prefect_tune.tasks.objective.usefulness import rare_class
 from prefect_tune.tasks.plugins import used_plugins
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 

@@ -38,7 +38,7 @@ from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.threads import one_thread
 
 if TYPE_CHECKING:
-    from prefect_tune.tasks.ensembling.choosing import ChoiceCosts
+    from prefect_tune.tasks.ensemble import ChoiceCosts
 import json
 import re
 

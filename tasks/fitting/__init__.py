@@ -2,6 +2,6 @@
 
 `fitting` carries out a `recipe`, with hyperparameters fitted to the data. `memory_estimate` rejects
 steps that cannot fit in memory, and `versions` determines the versions of libraries and of our own
-code in keys. `epochs` trains iterative models. `final_scoring` scores the final model on the test
-rows, and `column_effects` shows how it uses the columns made of events.
+code in keys. `epochs` trains iterative models. `figures` show the quality of the final model on the
+test rows, and how it uses the columns made of events.
 """

@@ -42,13 +42,8 @@ class MetricDeclaration:
         score: Score behind the loss, as scikit-learn calls it; empty if none.
         best_score: Score of a loss of 0; 0 if the score is the negated loss.
         losses_per_score: Loss that corresponds to a difference of 1 in the score.
-        guesses: Function of true values and the number of classes that returns constant
-            predictions; the best of their losses is the loss of guessing. By default the mean and
-            the median, or the shares of the classes.
         all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None otherwise.
         asks_positive: Whether the loss depends on which of two classes is positive.
-        weighs_classes: Whether the loss weighs classes by their rows, so that a class without rows
-            does not matter.
     """
 
     name: str
@@ -64,43 +59,34 @@ class MetricDeclaration:
     score: str = ""
     best_score: float = 0.0
     losses_per_score: float = 1.0
-    guesses: str = ""
     all_wrong: float | None = None
     asks_positive: bool = False
-    weighs_classes: bool = False
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+        references = (self.loss, self.row_losses, self.bootstrap_losses)
+        is_right = (
+            re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
+            and self.target in ("classes", "numbers")
+            and (self.loss or self.row_losses or self.score)
+            and all(REFERENCE.fullmatch(reference) for reference in references if reference)
+            and self.lower < self.upper
+        )
+        if not is_right:
             raise ValueError(
-                f"a metric's name consists of lower-case letters, digits and _; got {self.name!r}"
-            )
-        if self.target not in ("classes", "numbers"):
-            raise ValueError(
-                f"metric {self.name!r} must judge classes or numbers; got target {self.target!r}"
-            )
-        if not (self.loss or self.row_losses or self.score):
-            raise ValueError(f"metric {self.name!r} must declare a loss, row_losses or a score")
-        if self.score and not self.loss and self.losses_per_score != 1:
-            raise ValueError(
-                f"metric {self.name!r} derives its loss from its score, 1 for 1; to declare "
-                "losses_per_score, declare a loss"
-            )
-        for field in ("loss", "row_losses", "bootstrap_losses", "guesses"):
-            reference = getattr(self, field)
-            if reference and not REFERENCE.fullmatch(reference):
-                raise ValueError(
-                    f"metric {self.name!r}: {field} must be module:function; got {reference!r}"
-                )
-        if not self.lower < self.upper:
-            raise ValueError(
-                f"metric {self.name!r} has losses from {self.lower} to {self.upper}; "
-                "lower must be less than upper"
+                f"{self}: a metric needs a name of lower-case letters, digits and _, the target "
+                "classes or numbers, a loss, row_losses or a score, functions as module:function, "
+                "and lower < upper"
             )
 
     @property
     def called(self) -> str:
         """The name of the loss in texts."""
         return self.loss_name or self.name
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether losses of all bootstraps are computed at once."""
+        return bool(self.bootstrap_losses or self.row_losses)
 
     @property
     def is_error(self) -> bool:
@@ -153,7 +139,7 @@ _NUMBER_SCORERS = (
     "neg_root_mean_squared_log_error",
     "r2",
 )
-_CONFUSIONS = (
+CONFUSION_METRICS = (
     "balanced_accuracy",
     "matthews_corrcoef",
     *(
@@ -164,8 +150,8 @@ _CONFUSIONS = (
 )
 """Scores that follow from counts of true and predicted classes."""
 _CLASS_SCORERS = (
-    *_CONFUSIONS,
-    *("accuracy", "average_precision", "top_k_accuracy"),
+    *CONFUSION_METRICS,
+    *("accuracy", "average_precision"),
     *(f"roc_auc{way}" for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")),
     *("neg_brier_score", "neg_log_loss", "d2_brier_score", "d2_log_loss_score"),
 )
@@ -180,17 +166,16 @@ _ROW_LOSSES: Mapping[str, str] = {
     "neg_brier_score": "brier",
     "neg_log_loss": "surprise",
     "neg_mean_absolute_error": "absolute",
-    "neg_mean_absolute_percentage_error": "relative",
     "neg_mean_squared_error": "squared",
-    "neg_mean_squared_log_error": "squared_log",
 }
 _BOOTSTRAP_LOSSES: Mapping[str, str] = {
     "neg_root_mean_squared_error": "root_squared",
-    "neg_root_mean_squared_log_error": "root_squared_log",
     "r2": "unexplained",
     "average_precision": "missed_precisions",
     "roc_auc": "missed_areas",  # two classes only, as in scikit-learn
-    **{name: f"CONFUSIONS.{name}" for name in _CONFUSIONS},
+    "roc_auc_ovr": "missed_mean_areas",
+    "roc_auc_ovr_weighted": "missed_areas",
+    **{name: f"CONFUSIONS.{name}" for name in CONFUSION_METRICS},
 }
 
 
@@ -211,10 +196,8 @@ def _scorers() -> Iterator[MetricDeclaration]:
             upper=_UPPER.get(name, 1.0),
             score=name,
             best_score=0.0 if is_negated else 1.0,
-            guesses=f"{_METRIC}:guesses_of_several" if name == "top_k_accuracy" else "",
             all_wrong=1.0 if name == "accuracy" else None,
             asks_positive=target == "classes" and name not in ("accuracy", "roc_auc"),
-            weighs_classes=name.endswith("_weighted"),
         )
 
 
@@ -328,7 +311,7 @@ class Quantity:
     """A number measured on the held-out rows of a fold for a fitted pipeline; smaller is better.
 
     Attributes:
-        name: One of `quantities.QUANTITIES`, or `FILE.py:FUNCTION`.
+        name: One of `constraints.QUANTITIES`, or `FILE.py:FUNCTION`.
         column: Column whose values or bins are the groups; empty if there are none.
         bins: Edges of the bins, ascending; empty to make each value a group.
         metric: Name of the metric that compares groups; empty for the study's metric.

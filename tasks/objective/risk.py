@@ -18,10 +18,10 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.plugins import loaded
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.objective.declaration import CONFUSION_METRICS
 from prefect_tune.tasks.objective.metric import Metric, Predictions
 
 Array = NDArray[np.float64]
@@ -34,23 +34,17 @@ _ZERO = 1e-12
 """Smaller spreads count as constant."""
 
 
-@dataclass(frozen=True)
-class _Shares:
-    """Shares (N, c) of the rows that belong to, are predicted as, or hit each class."""
-
-    true: Array
-    predicted: Array
-    hit: Array
-
-
-def _shares(y: Targets, predictions: Predictions, n_classes: int, weights: Array) -> _Shares:
-    true, predicted = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
-    return _Shares(weights @ true, weights @ predicted, weights @ (true * predicted))
-
-
 def _ratio(part: Array, whole: Array) -> Array:
     """Return shares of a whole; 0 if the whole is 0, as in scikit-learn."""
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+def _matthews(hit: Array, predicted: Array, true: Array) -> Array:
+    """Return the correlation of predictions with the truth (Gorodkin 2004)."""
+    spread = (1 - (predicted**2).sum(axis=1)) * (1 - (true**2).sum(axis=1))
+    shared = hit.sum(axis=1) - (predicted * true).sum(axis=1)
+    is_constant = spread <= _ZERO
+    return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
 
 
 Rate = Callable[[Array, Array, Array], Array]
@@ -64,57 +58,29 @@ _RATES: Mapping[str, Rate] = {
 }
 
 
-def _macro(rate: Rate, of: _Shares) -> Array:
-    is_there = of.true > 0
-    return (rate(of.hit, of.predicted, of.true) * is_there).sum(axis=1) / is_there.sum(axis=1)
+def _confusion_loss(
+    name: str, y: Targets, predictions: Predictions, n_classes: int, weights: Array
+) -> Array:
+    """Return a loss that follows from shares (N, c) of the rows of each class."""
+    is_true, is_predicted = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
+    true, predicted = weights @ is_true, weights @ is_predicted
+    hit, is_there = weights @ (is_true * is_predicted), true > 0
+    if name == "matthews_corrcoef":
+        return 1 - _matthews(hit, predicted, true)
+    if name == "balanced_accuracy":
+        return 1 - _ratio(hit, true).sum(axis=1) / is_there.sum(axis=1)
+    rate, _, average = name.partition("_")
+    if average == "micro":
+        return 1 - _RATES[rate](*(shares.sum(axis=1) for shares in (hit, predicted, true)))
+    by_class = _RATES[rate](hit, predicted, true)
+    if average == "macro":
+        return 1 - (by_class * is_there).sum(axis=1) / is_there.sum(axis=1)
+    return 1 - ((by_class * true).sum(axis=1) if average else by_class[:, 1])
 
 
-_AVERAGES: Mapping[str, Callable[[Rate, _Shares], Array]] = {
-    "": lambda rate, of: rate(of.hit, of.predicted, of.true)[:, 1],
-    "_macro": _macro,
-    "_micro": lambda rate, of: rate(
-        of.hit.sum(axis=1), of.predicted.sum(axis=1), of.true.sum(axis=1)
-    ),
-    "_weighted": lambda rate, of: (rate(of.hit, of.predicted, of.true) * of.true).sum(axis=1),
-}
-
-
-def _matthews(of: _Shares) -> Array:
-    """Return the correlation of predictions with the truth (Gorodkin 2004)."""
-    spread = (1 - (of.predicted**2).sum(axis=1)) * (1 - (of.true**2).sum(axis=1))
-    shared = of.hit.sum(axis=1) - (of.predicted * of.true).sum(axis=1)
-    is_constant = spread <= _ZERO
-    return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
-
-
-_SCORES: Mapping[str, Callable[[_Shares], Array]] = {
-    "balanced_accuracy": lambda of: _ratio(of.hit, of.true).sum(axis=1) / (of.true > 0).sum(axis=1),
-    "matthews_corrcoef": _matthews,
-    **{
-        f"{name}{average}": partial(mean, rate)
-        for name, rate in _RATES.items()
-        for average, mean in _AVERAGES.items()
-    },
-}
-
-
-def _loss_of(
-    score: Callable[[_Shares], Array],
-) -> Callable[[Targets, Predictions, int, Array], Array]:
-    return lambda y, predictions, n_classes, weights: (
-        1 - score(_shares(y, predictions, n_classes, weights))
-    )
-
-
-CONFUSIONS = SimpleNamespace(**{name: _loss_of(score) for name, score in _SCORES.items()})
+CONFUSIONS = SimpleNamespace(**{name: partial(_confusion_loss, name) for name in CONFUSION_METRICS})
 """Functions from true classes, predictions, their number and weights (N, m) to losses, shape (N,),
 by metric. Two-class metrics treat the class in position 1 as positive."""
-
-
-RowLosses = Callable[[Targets, Predictions], Array]
-"""Maps true values and predictions to the loss of each row, shape (m,)."""
-Weighted = Callable[[Targets, Predictions, int, Array], Array]
-"""Maps true values, predictions, the number of classes and weights (N, m) to losses, (N,)."""
 
 
 def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
@@ -137,16 +103,6 @@ def squared(y: Targets, predictions: Predictions) -> Array:
     return (predictions.label - y) ** 2
 
 
-def squared_log(y: Targets, predictions: Predictions) -> Array:
-    """Return squared errors of logarithms."""
-    return (np.log1p(predictions.label) - np.log1p(y)) ** 2
-
-
-def relative(y: Targets, predictions: Predictions) -> Array:
-    """Return absolute errors relative to the true numbers."""
-    return np.abs(predictions.label - y) / np.maximum(np.abs(y), np.finfo(float).eps)
-
-
 def surprise(y: Targets, predictions: Predictions) -> Array:
     """Return negative logarithms of the probabilities of the true classes."""
     score = _probabilities(predictions)
@@ -167,12 +123,14 @@ def _probabilities(predictions: Predictions) -> Array:
     return predictions.score
 
 
-def _root_of(losses: RowLosses) -> Weighted:
-    return lambda y, predictions, n_classes, weights: np.sqrt(weights @ losses(y, predictions))  # noqa: ARG005
-
-
-root_squared = _root_of(squared)
-root_squared_log = _root_of(squared_log)
+def root_squared(
+    y: Targets,
+    predictions: Predictions,
+    n_classes: int,  # noqa: ARG001
+    weights: Array,
+) -> Array:
+    """Return roots of mean squared errors."""
+    return np.sqrt(weights @ squared(y, predictions))
 
 
 def unexplained(
@@ -199,6 +157,16 @@ def missed_areas(y: Targets, predictions: Predictions, n_classes: int, weights: 
     areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
     missed: Array = 1 - np.where(shares > 0, shares * np.nan_to_num(areas), 0.0).sum(axis=0)
     return np.where((shares > 0).sum(axis=0) > 1, missed, np.nan)
+
+
+def missed_mean_areas(
+    y: Targets, predictions: Predictions, n_classes: int, weights: Array
+) -> Array:
+    """Return 1 - the mean AUROC of one class against the rest, over classes with weight."""
+    score = _probabilities(predictions)
+    areas = [weighted_areas(score[:, c], y == c, weights) for c in range(n_classes)]
+    with np.errstate(invalid="ignore"):
+        return 1 - np.nansum(areas, axis=0) / np.sum(np.isfinite(areas), axis=0)
 
 
 def weighted_areas(score: Array, is_positive: NDArray[np.bool_], weights: Array) -> Array:
@@ -245,27 +213,6 @@ def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: A
     return _ratio((hits * precision).sum(axis=0), hit[-1])
 
 
-def is_quick(metric: Metric) -> bool:
-    """Return whether the metric declares losses that cover all bootstraps at once."""
-    return bool(metric.declared.bootstrap_losses or metric.declared.row_losses)
-
-
-def weighted_losses(
-    metric: Metric, y: Targets, predictions: Predictions, n_classes: int, weights: Array
-) -> Array:
-    """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
-
-    `weights` of shape (N, m) have rows that sum to 1.
-
-    Raises:
-        ValueError: If the metric needs probabilities and the predictions have none.
-    """
-    seen, predicted = metric.turned(y, predictions, n_classes)
-    if metric.declared.bootstrap_losses:
-        return loaded(metric.declared.bootstrap_losses)(seen, predicted, n_classes, weights)
-    return weights @ loaded(metric.declared.row_losses)(seen, predicted)
-
-
 _MOST_WEIGHTS = 4_000_000
 """Weights computed at a time (32 MB)."""
 
@@ -310,16 +257,14 @@ class Resampling:
         return np.mean(by_fold, axis=0)
 
     def _of_fold(self, y: Targets, counts: Counts, predicted: Predictions) -> Array:
-        if not is_quick(self.metric):
-            risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
-        else:
+        if self.metric.declared.is_quick:
             size = max(1, _MOST_WEIGHTS // len(y))
             parts = [counts[i : i + size] for i in range(0, len(counts), size)]
             weights = (part / part.sum(axis=1, keepdims=True) for part in parts)
-            losses = (
-                weighted_losses(self.metric, y, predicted, self.n_classes, w) for w in weights
-            )
-            risks = np.concatenate(list(losses))
+            weighted = self.metric.weighted_losses
+            risks = np.concatenate([weighted(y, predicted, self.n_classes, w) for w in weights])
+        else:
+            risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
         if not np.isfinite(risks).all():
             whole = self.metric.loss(y, predicted, self.n_classes)
             risks = np.where(np.isfinite(risks), risks, whole)

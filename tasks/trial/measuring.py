@@ -14,9 +14,13 @@ from prefect_tune.storage.records import RecordDamaged, Records
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.objective.constraints import (
+    ON_PREDICTIONS,
+    HeldOutRows,
+    measure_quantity,
+)
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.objective.metric import Metric
-from prefect_tune.tasks.objective.quantities import HeldOutRows, measure_quantity, needs
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.problem import Problem
 from prefect_tune.tasks.trial.node import Node
@@ -77,7 +81,7 @@ def study_resampling(
 
 
 def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOutRows) -> float:
-    if needs(quantity) == "predictions":
+    if quantity.name in ON_PREDICTIONS:
         return _measured(quantity, held_out)
     records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
@@ -111,16 +115,10 @@ def _measured(quantity: Quantity, held_out: HeldOutRows) -> float:
 
 
 def _held_out(path_run: PathRun, nodes: Sequence[Node]) -> HeldOutRows:
-    model = nodes[-1]
-    rows, columns = model.fold.held_out, path_run.dataset.columns
     return HeldOutRows(
-        X=path_run.dataset.rows(rows),
-        columns=None if columns is None else columns.iloc[rows].reset_index(drop=True),
-        y=path_run.dataset.y[rows],
-        classes=path_run.dataset.classes,
-        learned_classes=path_run.dataset.learned_classes,
-        reader=path_run.dataset.row_reader,
-        predictions=model.predictions(),
+        dataset=path_run.dataset,
+        rows=nodes[-1].fold.held_out,
+        predictions=nodes[-1].predictions(),
         metric=path_run.metric,
         pipeline=cache(lambda: Pipeline([(n.step, n.part("estimator")) for n in nodes])),
     )

@@ -307,10 +307,7 @@ class Node:
 
     def _read_predictions(self) -> None:
         parts = self.fold.store.records.get(self.record)
-        predictions = Predictions(parts["label"], parts.get("score"))
-        if not predictions.belong_to(len(self.fold.held_out), len(self.fold.dataset.classes)):
-            raise RecordDamaged(f"record {self.record} has no predictions of the held-out rows")
-        self._predictions = self.record, predictions
+        self._predictions = self.record, Predictions(parts["label"], parts.get("score"))
 
     def _record(self, predictions: Predictions) -> None:
         """Store predictions of the held-out rows, and keep them as a reader would get them."""

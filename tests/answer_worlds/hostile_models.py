@@ -158,10 +158,6 @@ def short(answer):
     return answer[:-1]
 
 
-def from_the_last(answer):
-    return answer[:, ::-1]
-
-
 def indexed(label):
     """A Series with an index of its own."""
     return pd.Series(label, index=range(1000, 1000 + len(label)))
@@ -191,16 +187,12 @@ Short = odd("Short", predict=short)
 NotANumber = odd("NotANumber", predict=put(float("nan"), 5, object))
 Missing = odd("Missing", predict=put(pd.NA, 5, object))
 TwoColumns = odd("TwoColumns", predict=twice)
-Reordered = odd("Reordered", predict=lambda label: pd.Series(label).sort_values())
 OnlyOne = odd("OnlyOne", predict=lambda label: label[0])  # for all rows together
 NanScores = odd("NanScores", predict_proba=put(np.nan, (3, 1)))
 InfiniteDecision = odd("InfiniteDecision", Decides, decision_function=put(-np.inf, 4))
-OneProbability = odd("OneProbability", predict_proba=lambda score: score[:, -1])
 OneProbabilityColumn = odd("OneProbabilityColumn", predict_proba=lambda score: score[:, -1:])
 ShortScores = odd("ShortScores", predict_proba=short)
-MoreColumns = odd("MoreColumns", predict_proba=lambda score: np.pad(score, ((0, 0), (0, 1))))
 TextScores = odd("TextScores", predict_proba=as_text)
-ReversedWithoutClasses = odd("ReversedWithoutClasses", NoClasses, predict_proba=from_the_last)
 NumberColumn = odd("NumberColumn", Number, predict=column)
 NumberList = odd("NumberList", Number, predict=as_list)
 NumberSeries = odd("NumberSeries", Number, predict=lambda found: pd.Series(found, dtype="Float64"))
@@ -209,13 +201,6 @@ NumberInfinite = odd("NumberInfinite", Number, predict=put(np.inf, 2))
 NumberMissing = odd("NumberMissing", Number, predict=put(pd.NA, 2, "Float64"))
 NumberText = odd("NumberText", Number, predict=as_text)
 NumberColumns = odd("NumberColumns", Number, predict=twice)
-
-
-class ProbabilitiesAsLabels(Plain):
-    """Probabilities where labels belong."""
-
-    def predict(self, X):
-        return super().predict_proba(X)
 
 
 def space_text(model, target="classes"):

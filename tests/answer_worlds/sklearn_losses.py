@@ -69,11 +69,6 @@ def _averaged(function, average, of):
     return function(of.y, of.label, **how)
 
 
-def _top_k(of):
-    given = of.scores[:, 1] if of.n_classes == 2 else of.scores
-    return metrics.top_k_accuracy_score(of.y, given, labels=np.arange(of.n_classes))
-
-
 def _of_probabilities(function, of):
     return function(of.truth, of.of_positive(of.probabilities), labels=of.labels)
 
@@ -96,7 +91,6 @@ SCORES = {
     "average_precision": lambda of: metrics.average_precision_score(
         of.truth, of.of_positive(of.scores)
     ),
-    "top_k_accuracy": _top_k,
     "d2_brier_score": partial(_of_probabilities, metrics.d2_brier_score),
     "d2_log_loss_score": partial(_of_log, metrics.d2_log_loss_score),
     **{

@@ -25,7 +25,7 @@ _USUAL: dict[str, tuple[Any, ...]] = {
     "categorical": (["count"], ["a"]),
     "space": ("small", "flash", "regression", "healthcare"),
     "method": ("flash", "random", "admm", "smac", "tpe", "fabolas", "hyperband", "bapi", "esmbo"),
-    "metric": ("auroc", "f1", "r2", "neg_log_loss", "neg_mean_squared_error", "top_k_accuracy"),
+    "metric": ("auroc", "f1", "r2", "neg_log_loss", "neg_mean_squared_error", "average_precision"),
     "positive": ("yes", "no"),
     "constraint": (["latency_us<=50"], ["disparate_impact(count, bins=3:6)<=60"]),
     "ensemble": ("single", "auto", "agnostic", 3),

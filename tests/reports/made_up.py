@@ -14,8 +14,14 @@ from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.data.code_coverage import CodeCoverage
-from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect, ColumnEffects
-from prefect_tune.tasks.objective.two_classes import Auroc, Calibration, CalibrationBin
+from prefect_tune.tasks.fitting.figures import (
+    Auroc,
+    Calibration,
+    CalibrationBin,
+    CodeEffect,
+    ColumnEffect,
+    ColumnEffects,
+)
 
 NASTY = (
     "</script><script>alert(1)</script> <img src=x onerror=alert(2)> `tick` \"quote\" 'one' 🦊 & "
@@ -69,13 +75,13 @@ REPRODUCTION = Reproduction(
 def judged() -> ModelReport:
     """A model of patient events, with codes and descriptions that nobody would want."""
     columns = (
-        ColumnEffect(f"{NASTY}: count", 0.1, 0.4),
-        ColumnEffect(f"{NASTY}: mean, 30 days", None, None),
+        ColumnEffect(f"{NASTY}: count", 0.4),
+        ColumnEffect(f"{NASTY}: mean, 30 days", None),
     )
     codes = (
         CodeEffect(NASTY, 0.12, columns, 2),
-        CodeEffect("LAB//1", 0.05, (ColumnEffect("LAB//1: last", 0.05, -0.3),), 1),
-        CodeEffect("age, years", 0.01, (ColumnEffect("age, years", 0.01, 0.001),), 1),
+        CodeEffect("LAB//1", 0.05, (ColumnEffect("LAB//1: last", -0.3),), 1),
+        CodeEffect("age, years", 0.01, (ColumnEffect("age, years", 0.001),), 1),
     )
     bins = tuple(CalibrationBin(40, p, p + 0.02, p, p + 0.1) for p in (0.1, 0.2, 0.4))
     return ModelReport(
@@ -163,8 +169,8 @@ def full(n: int = N) -> StudyReport:
         }),
         importance=Importance(
             90, 40.0, 0.6,
-            (Effect(Input("fit model"), 0.5, 0.1, 0.6, 0.1),
-             Effect(Input("fit model", "tree", NASTY), 0.1, 0.1, 0.2, 0.1)),
+            (Effect(Input("fit model"), 0.5, 0.1),
+             Effect(Input("fit model", "tree", NASTY), 0.1, 0.1)),
         ),
         model=judged(),
         reproduction=REPRODUCTION,

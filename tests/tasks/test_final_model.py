@@ -16,6 +16,7 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
 from prefect_tune.tasks.final_model import (
+    LossOnTest,
     Member,
     RefitFailed,
     fit_member,
@@ -24,7 +25,6 @@ from prefect_tune.tasks.final_model import (
     store_model,
 )
 from prefect_tune.tasks.fitting import fitting
-from prefect_tune.tasks.fitting.final_scoring import LossOnTest
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow

@@ -30,12 +30,13 @@ from prefect_tune.tasks.model_comparison import (
     ModelComparison,
     StudyModel,
     Terms,
-    compare_on_fresh_rows,
+    compared,
     fresh_rows,
     matched,
     predictions_on,
 )
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
+from prefect_tune.tasks.problem import StudyContext
 
 TERMS = Terms(("a", "b"), excludes_test_rows=False, margin=0.0, level=0.02, night=1)
 
@@ -70,7 +71,8 @@ class Series:
     def compare(
         self, champion: StudyModel, challenger: StudyModel, **terms: Any
     ) -> ModelComparison:
-        return compare_on_fresh_rows(self.store, champion, challenger, replace(TERMS, **terms))
+        context = StudyContext("compared", challenger.problem, self.store.address)
+        return compared(context, champion, challenger, replace(TERMS, **terms))
 
 
 @pytest.fixture

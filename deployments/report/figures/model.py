@@ -11,7 +11,7 @@ from prefect_tune.deployments.report.page import Figure, Part, Section, Table, c
 from prefect_tune.deployments.report.plots import STYLE, bars
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.wording.text import LossWords, counted
-from prefect_tune.tasks.fitting.column_effects import CodeEffect, ColumnEffect
+from prefect_tune.tasks.fitting.figures import CodeEffect, ColumnEffect
 
 _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 5e-5
@@ -138,8 +138,7 @@ def _code_rows(model: ModelReport, code: CodeEffect, n_rows: int) -> Iterator[tu
     description = model.descriptions.get(code.code, "")
     yield code.code, description, code.strength, direction(code.columns[0])
     for column in code.columns[: _MOST_COLUMNS if code.n_columns > 1 else 0]:
-        if column.strength is None or column.strength > _NO_EFFECT:
-            yield f"  {column.column}", "", column.strength, direction(column)
+        yield f"  {column.column}", "", None, direction(column)
 
 
 def coverage_section(report: StudyReport) -> Iterator[Section]:

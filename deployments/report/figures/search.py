@@ -19,8 +19,8 @@ from prefect_tune.flows.wording.text import counted, format_seconds
 from prefect_tune.optimizers.importance import Input
 
 _MOST_LEADS = 300
-_MOST_BARS, _LEAST_SHARE = 14, 0.2
-"""Maximum number of choices in a figure, and their smallest share in percent."""
+_MOST_BARS, _LEAST_DROP = 14, 0.002
+"""Maximum number of choices in a figure, and their smallest drop."""
 _MOST_CURVES, _MOST_EPOCHS = 120, 100
 
 
@@ -117,25 +117,17 @@ def importance_section(report: StudyReport) -> Iterator[Section]:
         note += f" A random forest predicts only {predicted}."
     if found.effects:
         note = (
-            f"Functional ANOVA (Hutter et al. 2014) of random forests that learned from {learned} "
-            f"and predict {predicted}. The search samples mostly where losses are low; estimates "
-            "elsewhere are weak."
+            f"The drop in the R2 of a random forest when the values of a choice are permuted. The "
+            f"forest learned from {learned} and predicts {predicted}. The search samples mostly "
+            "where losses are low; estimates elsewhere are weak."
         )
-        rows = [
-            (input_name(of.input), kind, 100 * share, 100 * deviation)
-            for of in found.effects
-            for kind, share, deviation in (
-                ("with interactions", of.total, of.total_deviation),
-                ("alone", of.main, of.main_deviation),
-            )
-        ]
-        shares = pd.DataFrame(rows, columns=["choice", "kind", "share, %", "±"])
-        shown = shares[shares.groupby("choice")["share, %"].transform("max") >= _LEAST_SHARE]
-        shown = shown.head(2 * _MOST_BARS)
-        axes = {"x": "share, %", "error_x": "±", "color": "kind", "barmode": "group"}
-        title, height = "Share of the variance by choice", 120 + 19 * len(shown)
-        drawn = bars(shown, "choice", **axes).update_xaxes(rangemode="nonnegative")
-        parts = [Figure(title, drawn, height), Table.of(title, shares)]
+        rows = [(input_name(of.input), of.drop, of.deviation) for of in found.effects]
+        drops = pd.DataFrame(rows, columns=["choice", "drop in R2", "±"])
+        shown = drops[drops["drop in R2"] >= _LEAST_DROP].head(_MOST_BARS)
+        title, height = "Importance of choices", 120 + 26 * len(shown)
+        drawn = bars(shown, "choice", x="drop in R2", error_x="±")
+        drawn.update_xaxes(rangemode="nonnegative")
+        parts = [Figure(title, drawn, height), Table.of(title, drops)]
     if found.n_configurations:
         yield Section("importance", "What mattered", note, parts)
 

@@ -28,8 +28,8 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.ensembling.choosing import ChoiceCosts
-from prefect_tune.tasks.ensembling.held_out import HeldOut
+from prefect_tune.tasks.ensemble import ChoiceCosts
+from prefect_tune.tasks.ensemble import HeldOut
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow
@@ -116,7 +116,7 @@ def test_auto_says_what_it_expects_of_each_kind_and_builds_the_best(study, monke
 def test_a_choice_that_would_take_too_long_considers_only_the_best_trials(
     study, monkeypatch
 ) -> None:
-    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(100.0, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(100.0, 0.0, 0.0))
     ranked = [trial.number for trial in study.optimizer.history.best(N_TRIALS)]
     chosen = choose_ensemble(study, best(study), "agnostic", seconds=700.0)
     assert set(weights_of(chosen)) <= set(ranked[: N_TRIALS // 2])
@@ -141,7 +141,7 @@ def test_the_seconds_of_a_choice_are_predicted_from_the_metric_at_work(study, mo
     choose_ensemble(study, best(study), "greedy", 8)
     taken = perf_counter() - began
     assert 0.1 * taken < predicted < 10 * taken  # machines are noisy
-    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(0.0, 0.0, 0.0, 0.0))
+    monkeypatch.setattr(study, "choice_costs", ChoiceCosts(0.0, 0.0, 0.0))
     for kind in ("greedy", "agnostic", "auto"):
         with pytest.raises(TimeoutError):
             choose_ensemble(study, best(study), kind, seconds=0.05)

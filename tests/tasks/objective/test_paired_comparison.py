@@ -14,14 +14,14 @@ from promotion_worlds import (
 )
 from scipy.stats import binomtest, ttest_rel
 
-from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.paired_comparison import (
+from prefect_tune.tasks.objective.comparison import (
     LEVEL,
     PairedComparison,
     level_of,
     loss_without_blocks,
     paired_comparison,
 )
+from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 
 
@@ -135,7 +135,7 @@ def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None
         (probability > 0.5).astype(np.int32), np.column_stack([1 - probability, probability])
     )
     block, judged = rng.permutation(120) % 7, metric_named(metric)
-    without = loss_without_blocks(judged, 2)(y, found, block)
+    without = loss_without_blocks(judged, y, found, block, 2)
     parts = [np.flatnonzero(block != one) for one in range(7)]
     assert without == pytest.approx([judged.loss(y[r], found.take(r), 2) for r in parts])
 

@@ -7,14 +7,14 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split, make_split
-from prefect_tune.tasks.objective.declaration import Usefulness
-from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.predictions import Predictions
-from prefect_tune.tasks.objective.usefulness import (
+from prefect_tune.tasks.objective.comparison import (
     is_useless,
     over_folds,
     usefulness,
 )
+from prefect_tune.tasks.objective.declaration import Usefulness
+from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.predictions import Predictions
 
 
 def table(y: NDArray, n_classes: int = 2) -> tuple[Dataset, Split]:

@@ -6,8 +6,8 @@ from scipy.stats import rankdata
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from prefect_tune.tasks.objective import two_classes
-from prefect_tune.tasks.objective.two_classes import auroc_with_interval, calibration
+from prefect_tune.tasks.fitting import figures
+from prefect_tune.tasks.fitting.figures import auroc_with_interval, calibration
 
 
 def clustered(n_groups: int, n_rows: int, seed: int = 0) -> tuple[np.ndarray, ...]:
@@ -33,8 +33,8 @@ def looped(y, score, group, n_draws: int, seed: int) -> list[float]:
 
 @pytest.mark.parametrize("weights_at_a_time", [10**9, 10_000])
 def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch, weights_at_a_time) -> None:
-    monkeypatch.setattr(two_classes, "_MOST_WEIGHTS", weights_at_a_time)
-    monkeypatch.setattr(two_classes, "_DRAWS", 8_000)
+    monkeypatch.setattr(figures, "_MOST_WEIGHTS", weights_at_a_time)
+    monkeypatch.setattr(figures, "_DRAWS", 8_000)
     y, score, group = clustered(120, 4)
     found = auroc_with_interval(y, score, group, seed=1)
     assert found.value == pytest.approx(roc_auc_score(y, score))
@@ -45,12 +45,6 @@ def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch, weights_at_a_
     assert [of_rows.low, of_rows.high] == pytest.approx(by_row, abs=0.012)
     assert found.high - found.low > 1.5 * (of_rows.high - of_rows.low)
     assert found == auroc_with_interval(y, score, group, seed=1)
-
-
-def test_many_rows_have_fewer_bootstraps(monkeypatch) -> None:
-    y, score, group = clustered(50, 2)
-    monkeypatch.setattr(two_classes, "_MOST_DRAWN", 300 * len(y))
-    assert auroc_with_interval(y, score, group, seed=0).n_draws == 300
 
 
 def test_without_both_classes_there_is_no_area() -> None:

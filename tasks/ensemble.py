@@ -1,0 +1,532 @@
+"""Ensembles of pipelines: chosen by predictions of held-out rows, and as scikit-learn models.
+
+Greedy selection with replacement follows Caruana et al., "Ensemble selection from libraries of
+models" (ICML 2004), as in Ram et al. (2020), appendix 8. Agnostic Bayes weighs each model by how
+often it is the best in bootstraps of half of the examples: Lacoste et al., "Sequential model-based
+ensemble optimization" (UAI 2014), equations 4 and 5. More bootstraps are drawn than the search
+uses, because their number sets the resolution of the weights.
+
+The kind with the least loss on the rows that built it looks better than it is, so the nested
+estimate builds each kind on four parts of the held-out rows and judges it on the fifth.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import inf
+from time import monotonic
+from timeit import Timer
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from prefect_tune.optimizers.trials.losses import frequencies_of_few, is_least
+from prefect_tune.optimizers.trials.objective import Bootstraps
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import LEARN, Split
+from prefect_tune.tasks.objective.metric import Metric, Predictions
+from prefect_tune.tasks.objective.predictions import predicted_labels, predicted_scores
+from prefect_tune.tasks.objective.risk import Resampling
+
+Array = NDArray[np.float64]
+
+_TIE = 1e-12
+"""Sums of weights that differ by less are equal, because their last digits depend on the order."""
+
+
+def shares(predictions: Predictions, n_classes: int) -> Array:
+    """Return a model's probabilities (n, c), or votes if it has none; or its numbers (n, 1)."""
+    if not n_classes:
+        return np.asarray(predictions.label, dtype=np.float64)[:, None]
+    if predictions.score is not None and predictions.are_probabilities:
+        return predictions.score
+    return np.eye(n_classes)[predictions.label]
+
+
+def blend(mean: Array, n_classes: int) -> Predictions:
+    """Predict from the weighted mean of the members' contributions."""
+    if not n_classes:
+        return Predictions(mean[:, 0])
+    return Predictions(heaviest_class(mean).astype(np.int32), mean)
+
+
+def heaviest_class(mean: Array) -> NDArray[np.intp]:
+    """Return the class with the most weight in each row of shape (n, c); the lowest wins a tie.
+
+    Lacoste et al. 2014, equation 4.
+
+    >>> heaviest_class(np.array([[0.3, 0.1 + 0.2, 0.4], [0.3, 0.1 + 0.2, 0.0]]))
+    array([2, 0])
+    """
+    return np.argmax(mean >= mean.max(axis=1, keepdims=True) - _TIE, axis=1)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions, by candidate and fold, for the m rows held out by the folds of a split.
+
+    Losses raise `TimeoutError` after `until`, a reading of `monotonic`.
+    """
+
+    dataset: Dataset
+    split: Split
+    metric: Metric
+    predictions: tuple[tuple[Predictions, ...], ...]
+    until: float = inf
+
+    def __len__(self) -> int:
+        return len(self.predictions)
+
+    @cached_property
+    def rows(self) -> tuple[NDArray[np.intp], ...]:
+        """The rows of each fold."""
+        return tuple(self.split.held_out(fold) for fold in range(self.split.n_folds))
+
+    def contributed(self, candidate: int) -> Array:
+        """Return a candidate's contribution on all rows, fold after fold, shape (m, c)."""
+        n_classes = len(self.dataset.classes)
+        return np.concatenate([shares(p, n_classes) for p in self.predictions[candidate]])
+
+    @cached_property
+    def losses(self) -> Array:
+        """Mean over the folds of each candidate's loss, shape (n,); nan if undefined."""
+        return np.array([self.fold_losses(p).mean() for p in self.predictions])
+
+    def fold_losses(self, predictions: Sequence[Predictions]) -> Array:
+        """Return the loss of predictions in each fold, shape (n_folds,); nan if undefined."""
+        self.check_time()
+        found = zip(self.rows, predictions, strict=True)
+        return np.array([self._loss(rows, predicted) for rows, predicted in found])
+
+    def check_time(self) -> None:
+        """Raise `TimeoutError` if the time for the choice is over."""
+        if monotonic() > self.until:
+            raise TimeoutError("it took longer than the time left")
+
+    def blended(self, weights: Array) -> tuple[Predictions, ...]:
+        """Return the predictions of an ensemble, by fold, for weights (n,) that sum to 1."""
+        members = np.flatnonzero(weights).tolist()
+        mean: Array = np.sum([weights[i] * self.contributed(i) for i in members], axis=0)
+        return self.by_fold(mean)
+
+    def by_fold(self, mean: Array) -> tuple[Predictions, ...]:
+        """Return the predictions for a mean of contributions, shape (m, c), by fold."""
+        ends = np.cumsum([len(rows) for rows in self.rows])[:-1]
+        return tuple(blend(part, len(self.dataset.classes)) for part in np.split(mean, ends))
+
+    def within(self, is_kept: NDArray[np.bool_]) -> "HeldOut":
+        """Return the held-out predictions of some rows only, by a mask of shape (n_rows,)."""
+        kept = [is_kept[rows] for rows in self.rows]
+        split = replace(self.split, fold=np.where(is_kept, self.split.fold, LEARN))
+        predictions = tuple(
+            tuple(predicted.take(keep) for predicted, keep in zip(of_folds, kept, strict=True))
+            for of_folds in self.predictions
+        )
+        return replace(self, split=split, predictions=predictions)
+
+    def _loss(self, rows: NDArray[np.intp], predicted: Predictions) -> float:
+        if not len(rows):
+            return float("nan")
+        y, n_classes = self.dataset.y[rows], len(self.dataset.classes)
+        try:
+            if not self.metric.declared.is_quick:
+                return self.metric.loss(y, predicted, n_classes)
+            alike = np.full((1, len(y)), 1 / len(y))  # about ten times as fast as a scorer
+            return float(self.metric.weighted_losses(y, predicted, n_classes, alike)[0])
+        except ValueError:
+            return float("nan")
+
+
+@dataclass(frozen=True)
+class FitLimit:
+    """Limit `most` on the fitting seconds of the members, given `seconds` per candidate, (n,).
+
+    The first candidate is always allowed.
+    """
+
+    seconds: Array
+    most: float
+
+    def allows(self, members: Collection[int], candidate: int) -> bool:
+        """Return whether a candidate may join the members."""
+        joined = sorted({*members, candidate})
+        return candidate in members or bool(self.seconds[joined].sum() <= self.most)
+
+
+def greedy_picks(
+    members: Sequence[Array],
+    loss: Callable[[Array], float],
+    size: int,
+    limit: FitLimit | None = None,
+) -> tuple[list[int], list[float]]:
+    """Pick up to `size` members with replacement; each pick improves the ensemble most.
+
+    `members` are contributions of one shape, with the best single member first. Returns picks by
+    position, up to the best size, and the loss after each. The first candidate wins a tie.
+    """
+    picks, losses = [0], [loss(members[0])]
+    total = members[0].copy()
+    while len(picks) < size:
+        tried = np.full(len(members), inf)
+        for i, member in enumerate(members):
+            if limit is None or limit.allows(picks, i):
+                tried[i] = loss((total + member) / (len(picks) + 1))
+        best = int(np.argmax(is_least(tried)))
+        picks.append(best)
+        losses.append(float(tried[best]))
+        total = total + members[best]
+    n = int(np.argmax(is_least(np.array(losses)))) + 1
+    return picks[:n], losses[:n]
+
+
+BOOTSTRAPS = Bootstraps(500, 0.5)
+"""More bootstraps would not change the weights noticeably; these cost little next to training."""
+MOST_MEMBERS = 32
+"""Most members of an agnostic ensemble; greedy selection picks no more either. Each member is
+refitted on all rows and called in each prediction. After a search, about a hundred models are best
+in some bootstrap, many of them alike; this number of models predicts as well."""
+
+_SLOW_BOOTSTRAPS = Bootstraps(50, 0.5)
+"""Bootstraps for metrics that need a millisecond per model, fold and bootstrap."""
+
+
+def bootstraps_for(metric: Metric) -> Bootstraps:
+    """Return the bootstraps to build an ensemble on; fewer if the metric is slow."""
+    return BOOTSTRAPS if metric.declared.is_quick else _SLOW_BOOTSTRAPS
+
+
+def agnostic_weights(held_out: HeldOut, bootstraps: Bootstraps, rng: Generator) -> Array:
+    """Return the agnostic weights of the candidates, shape (n,), which sum to 1."""
+    resampling = Resampling.of(held_out.dataset, held_out.split, held_out.metric, bootstraps, rng)
+    risks = []
+    for predicted in held_out.predictions:
+        held_out.check_time()
+        risks.append(resampling.risks(predicted))
+    return frequencies_of_few(np.array(risks), MOST_MEMBERS)
+
+
+Kind = Literal["single", "greedy", "agnostic"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Simplest kind first."""
+MOST_PICKS = 32
+"""Default number of members greedy selection picks."""
+CANDIDATES = 32
+"""Number of best candidates to pick from (Ram et al. 2020, appendix 8)."""
+
+
+@dataclass(frozen=True)
+class EnsembleChoice:
+    """An ensemble of candidates; its kind is single if greedy selection found nothing better.
+
+    Attributes:
+        weights: Weights by candidate, summing to 1; best first, or heaviest first if agnostic.
+        losses: Mean loss over the folds; greedy selection has one for each size from 1.
+    """
+
+    kind: Kind
+    weights: Mapping[int, float]
+    losses: tuple[float, ...]
+
+
+def choose(
+    kind: Kind,
+    held_out: HeldOut,
+    size: int,
+    bootstraps: Bootstraps,
+    rng: Generator,
+    *,
+    limit: FitLimit | None = None,
+) -> EnsembleChoice:
+    """Build an ensemble of one kind from candidates whose losses are finite.
+
+    `size` limits greedy selection; `bootstraps` are for the agnostic ensemble, drawn with `rng`.
+    """
+    losses = held_out.losses
+    best = int(np.argmax(is_least(losses)))
+    single = EnsembleChoice("single", {best: 1.0}, (float(losses[best]),))
+    if kind == "greedy":
+        return _greedy(held_out, size, limit) or single
+    return _agnostic(held_out, bootstraps, rng, limit) if kind == "agnostic" else single
+
+
+def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
+    """Return the ensemble's predictions of held-out rows, by fold; a single model's unchanged."""
+    if choice.kind == "single":
+        return held_out.predictions[next(iter(choice.weights))]
+    weights = np.zeros(len(held_out))
+    weights[list(choice.weights)] = list(choice.weights.values())
+    return held_out.blended(weights)
+
+
+def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> EnsembleChoice | None:
+    """Return the ensemble; None if it is no better than the best candidate."""
+    order = np.argsort(held_out.losses, kind="stable")[:CANDIDATES]
+    members = [held_out.contributed(candidate) for candidate in order]
+    picks, losses = greedy_picks(
+        members,
+        lambda mean: float(held_out.fold_losses(held_out.by_fold(mean)).mean()),
+        size,
+        None if limit is None else FitLimit(limit.seconds[order], limit.most),
+    )
+    if losses[-1] >= held_out.losses.min():
+        return None
+    counts = sorted(Counter(picks).items())
+    return EnsembleChoice(
+        "greedy", {int(order[i]): n / len(picks) for i, n in counts}, tuple(losses)
+    )
+
+
+def _agnostic(
+    held_out: HeldOut, bootstraps: Bootstraps, rng: Generator, limit: FitLimit | None
+) -> EnsembleChoice:
+    weights, members = agnostic_weights(held_out, bootstraps, rng), list[int]()
+    for i in np.argsort(-weights, kind="stable").tolist():
+        if weights[i] and (not members or limit is None or limit.allows(members, i)):
+            members.append(i)
+    if limit is not None:
+        weights = np.where(np.isin(np.arange(len(weights)), members), weights, 0.0)
+        weights = weights / weights.sum()
+    loss = held_out.fold_losses(held_out.blended(weights)).mean()
+    return EnsembleChoice("agnostic", {i: float(weights[i]) for i in members}, (float(loss),))
+
+
+N_PARTS = 5
+
+
+def nested_losses(
+    held_out: HeldOut,
+    size: int,
+    bootstraps: Bootstraps,
+    sequence: np.random.SeedSequence,
+    *,
+    limit: FitLimit | None = None,
+) -> Mapping[Kind, float]:
+    """Return the loss of each kind on rows it was not built on; nothing is trained.
+
+    The loss is the mean over parts and folds. A part of a fold that lacks a class the metric needs
+    is skipped for every kind. The result is empty if too few rows are held out to judge any part.
+    """
+    dealing, *streams = sequence.spawn(1 + N_PARTS)
+    parts = deal(held_out, N_PARTS, np.random.default_rng(dealing))
+    fewer = Bootstraps(max(1, bootstraps.n // N_PARTS), bootstraps.share)
+    judged = []
+    for part, stream in enumerate(streams):
+        built_on, left_out = held_out.within(parts != part), held_out.within(parts == part)
+        if not np.isfinite(built_on.losses).all():
+            continue
+        rng = np.random.default_rng(stream)
+        choices = [choose(kind, built_on, size, fewer, rng, limit=limit) for kind in KINDS]
+        judged.append([left_out.fold_losses(predict_held_out(c, left_out)) for c in choices])
+    losses = np.hstack([np.empty((len(KINDS), 0)), *judged])  # kinds; parts and folds
+    losses = losses[:, np.isfinite(losses).all(axis=0)]
+    if not losses.size:
+        return {}
+    return dict(zip(KINDS, map(float, losses.mean(axis=1)), strict=True))
+
+
+def best_kind(losses: Mapping[Kind, float]) -> Kind:
+    """Return the kind with the least loss; the simplest wins a tie.
+
+    >>> best_kind({"single": 0.2, "greedy": 0.1, "agnostic": 0.1})
+    'greedy'
+    """
+    is_best = is_least(np.array([losses[kind] for kind in KINDS]))
+    return KINDS[int(is_best.argmax())]
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    n_calls, seconds = Timer(work).autorange()
+    return seconds / n_calls
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceCosts:
+    """Measured seconds of the parts of a choice.
+
+    Attributes:
+        of_candidate: Seconds to load the predictions of a candidate.
+        of_loss: Seconds to blend an ensemble and compute its loss.
+        of_risk: Seconds to draw a bootstrap and compute a candidate's loss in it.
+    """
+
+    of_candidate: float
+    of_loss: float
+    of_risk: float
+
+    @classmethod
+    def measured(cls, held_out: HeldOut, bootstraps: Bootstraps, of_candidate: float) -> Self:
+        """Measure the parts on the first candidate, with a tenth of the bootstraps."""
+        few = Bootstraps(max(1, bootstraps.n // 10), bootstraps.share)
+        one = replace(held_out, predictions=held_out.predictions[:1])
+        return cls(
+            of_candidate,
+            _seconds(lambda: one.fold_losses(one.by_fold(one.contributed(0)))),
+            _seconds(lambda: agnostic_weights(one, few, np.random.default_rng(0))) / few.n,
+        )
+
+    def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
+        """Return the predicted seconds of a choice among n candidates, nested for `auto`."""
+        greedy = self.of_loss * (min(size, n) * min(n, CANDIDATES) + 2 * n)
+        agnostic = n * (n_bootstraps * self.of_risk + self.of_loss)
+        built = {"greedy": greedy, "agnostic": agnostic, "auto": N_PARTS * greedy + 2 * agnostic}
+        return n * self.of_candidate + built.get(kind, 0.0)
+
+
+def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
+    """Deal each fold's rows into parts, stratified, groups kept together; -1 if not held out."""
+    dataset = held_out.dataset
+    parts = np.full(len(dataset), -1)
+    for rows in held_out.rows:
+        groups = rows if dataset.groups is None else dataset.groups[rows]
+        _, first, group_of_row = np.unique(groups, return_index=True, return_inverse=True)
+        order = rng.permutation(len(first))
+        order = order[np.argsort(dataset.strata[rows[first[order]]], kind="stable")]
+        part_of_group = np.empty(len(first), dtype=np.intp)
+        part_of_group[order] = np.arange(len(first)) % n_parts
+        parts[rows] = part_of_group[group_of_row]
+    return parts
+
+
+class _Ensemble(BaseEstimator):
+    def __init__(self, members: Sequence[Any], weights: Sequence[float] | None = None) -> None:
+        self.members = members
+        self.weights = weights
+
+    @classmethod
+    def of_fitted(
+        cls,
+        members: Sequence[Any],
+        weights: Sequence[float] | None = None,
+        classes: Sequence[Any] | NDArray[Any] = (),
+    ) -> Self:
+        """Make an ensemble of fitted members, without training.
+
+        Arguments as in the constructor; `classes` are by default the classes the members know.
+        ValueError if the weights do not fit the members, or the members' classes differ.
+        """
+        ensemble = cls(members, weights)
+        ensemble._take(list(members), classes)
+        return ensemble
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit a clone of each member; ValueError if weights or targets do not fit the members."""
+        _normalised(self.weights, len(self.members))
+        self._take([clone(member).fit(X, y) for member in self.members], ())
+        return self
+
+    @property
+    def n_features_in_(self) -> int:
+        return int(self.members_[0].n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        names: NDArray[Any] = self.members_[0].feature_names_in_
+        return names
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "members_")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        of_members = [get_tags(member).input_tags for member in self.members]
+        tags.input_tags.sparse = all(given.sparse for given in of_members)
+        tags.input_tags.allow_nan = all(given.allow_nan for given in of_members)
+        return tags
+
+    def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:  # noqa: ARG002
+        self.weights_ = _normalised(self.weights, len(fitted))
+        self.members_ = fitted
+
+
+class ClassEnsemble(ClassifierMixin, _Ensemble):
+    """The mean of the probabilities of classifiers, or of their votes if they have none.
+
+    Args:
+        members: Classifiers.
+        weights: Non-negative weights, one per member; equal by default.
+
+    Attributes:
+        members_: Fitted members; `classes_` are the same for all.
+        weights_: Weights of the members, summing to 1, shape (k,).
+    """
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the shares of the classes, shape (n, c)."""
+        check_is_fitted(self)
+        weighted = zip(self.members_, self.weights_, strict=True)
+        mean: NDArray[np.float64] = np.sum(
+            [weight * self._contributed(member, X) for member, weight in weighted], axis=0
+        )
+        # Rounding may push them slightly above 1.
+        return mean / mean.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class with the largest share, shape (n,); the lowest class wins a tie."""
+        return self.labels_of_probabilities(self.predict_proba(X))
+
+    def labels_of_probabilities(self, probabilities: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the classes of the largest shares, shape (n,); the lowest class wins a tie."""
+        return self.classes_[heaviest_class(probabilities)]
+
+    def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
+        if callable(getattr(member, "predict_proba", None)):
+            with suppress(NotImplementedError):  # how some models signal no probabilities
+                score = predicted_scores(member, X, self.classes_, "predict_proba")
+                if Predictions(score.argmax(axis=1), score).are_probabilities:
+                    return score
+        return shares(Predictions(predicted_labels(member, X, self.classes_)), len(self.classes_))
+
+    def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:
+        self.classes_ = np.array(classes) if len(classes) else _common_classes(fitted)
+        super()._take(fitted, classes)
+
+
+class NumberEnsemble(RegressorMixin, _Ensemble):
+    """The mean of the numbers of regressors.
+
+    Args:
+        members: Regressors.
+        weights: Non-negative weights, one per member; equal by default.
+
+    Attributes:
+        members_: Fitted members.
+        weights_: Weights of the members, summing to 1, shape (k,).
+    """
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions, shape (n,)."""
+        check_is_fitted(self)
+        numbers = [predicted_labels(member, X, np.empty(0)) for member in self.members_]
+        return self.weights_ @ np.array(numbers)
+
+
+def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.float64]:
+    """Return weights that sum to 1, shape (k,); ValueError if they do not fit the members."""
+    if not n_members:
+        raise ValueError("an ensemble needs at least one member; got none")
+    given = np.ones(n_members) if weights is None else np.asarray(weights, dtype=np.float64)
+    if given.shape != (n_members,):
+        raise ValueError(f"expected {n_members} weights, one per member; got {given.size}")
+    if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
+        raise ValueError(f"weights must be non-negative, not all 0; got {given.tolist()}")
+    return given / given.sum()
+
+
+def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
+    """Return the classes of all members, sorted; ValueError if they differ or one has none."""
+    classes = [np.sort(getattr(member, "classes_", [])) for member in fitted]
+    for position, (member, own) in enumerate(zip(fitted, classes, strict=True)):
+        if not len(own) or not np.array_equal(own, classes[0]):
+            raise ValueError(
+                f"member {position} ({type(member).__name__}) predicts the classes {own.tolist()}, "
+                f"member 0 ({type(fitted[0]).__name__}) {classes[0].tolist()}; members of an "
+                "ensemble must be classifiers of the same classes"
+            )
+    return classes[0]

@@ -1,0 +1,283 @@
+"""Paired comparison of two models on rows that neither was trained on or selected by.
+
+Any metric is compared through jackknife pseudo-values (Efron and Stein 1981): rows, or groups kept
+whole, are dealt into blocks, and a block's pseudo-value is its effect on the difference in loss.
+A one-sided t-test and a sign-flip permutation test on the pseudo-values must both favour the
+challenger. For the error of single rows, the permutation test is the exact sign test of McNemar.
+
+Over the nights of a series, decision k since the last promotion is made at the level
+0.05 k^-1.5 / zeta(1.5). The levels sum to 0.05, so by the union bound a champion that is as good as
+all its challengers is replaced by chance in at most 5 % of all series, whatever the dependence
+between nights.
+
+A model is useful if it is better than the best constant prediction on the same rows. Two tests
+decide: one on the test rows, and one on the rows that the folds held out. The second has more rows,
+but its trial was chosen by them, so its p-value is multiplied by the number of configurations
+(Bonferroni). Each has half of the 2.5 % of a one-sided interval of 95 %.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit, zeta
+from scipy.stats import permutation_test, ttest_1samp
+
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import Split
+from prefect_tune.tasks.objective.declaration import Usefulness
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.objective.risk import Array, Targets
+
+LEVEL = 0.05
+"""Probability of any false promotion over all nights since the last promotion."""
+CONFIDENCE = 0.95
+"""Confidence of the intervals."""
+LEAST_ROWS = 200
+"""Fewest fresh rows on which models are compared."""
+_MOST_BLOCKS, _FEW_BLOCKS = 200, 20
+_BLOCK_ROWS = 2_000_000
+"""Largest number of rows times blocks, because each block costs a pass over the rows."""
+USELESS_LEVEL = 0.025
+"""Probability that a model without any skill is called useful."""
+RARE_SHARE = 0.1
+"""A class with a smaller share of the training rows is rare."""
+_DECAY = 1.5
+"""Exponent of the levels: nearer to 1, late nights have more power and the first night less."""
+_FEWEST_FLIPS, _MOST_FLIPS = 10_000, 400_000
+_FLIPS_PER_LEVEL = 40
+"""Permutations, as a multiple of 1 / level, so that the smallest p-value is far below the level."""
+_FLIPS_AT_ONCE = 1_000
+_MOST_WEIGHTS = 4_000_000
+"""Weights computed at a time (32 MB)."""
+_NORMAL = 1.96
+"""Half of a 95 % interval, in standard errors."""
+_ROUNDING = 1e-9
+"""Relative tolerance at which two sums of pseudo-values count as equal."""
+
+Blocks = NDArray[np.intp]
+"""Block of each row, shape (n,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An estimate with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairedComparison:
+    """Losses of two models on the same rows.
+
+    Attributes:
+        difference: Loss of the champion minus loss of the challenger.
+        p: p-value of the hypothesis that the difference is at most the margin: the larger one of
+            the two tests. The permutation test is skipped if the t-test favours the champion.
+        level: Level of this decision.
+    """
+
+    champion: Estimate
+    challenger: Estimate
+    difference: Estimate
+    p: float
+    level: float
+    n_rows: int
+    n_blocks: int
+
+    @property
+    def is_better(self) -> bool:
+        """Whether the challenger is better by more than the margin."""
+        return self.p <= self.level
+
+
+def level_of(decision: int) -> float:
+    """Return the level of a decision, counted from 1 since the last promotion."""
+    return LEVEL * decision**-_DECAY / float(zeta(_DECAY))
+
+
+def loss_without_blocks(
+    metric: Metric, y: Targets, predictions: Predictions, block: Blocks, n_classes: int
+) -> Array:
+    """Return the loss without each block, shape (B,); `n_classes` is 0 for numbers."""
+    n_blocks = int(block.max()) + 1
+    if not metric.declared.is_quick:
+        parts = (np.flatnonzero(block != one) for one in range(n_blocks))
+        losses = (metric.loss(y[rows], predictions.take(rows), n_classes) for rows in parts)
+        return np.fromiter(losses, np.float64)
+    step, found = max(1, _MOST_WEIGHTS // len(y)), []
+    for first in range(0, n_blocks, step):
+        kept = block != np.arange(first, min(first + step, n_blocks))[:, None]
+        weights = kept / kept.sum(axis=1, keepdims=True)
+        found.append(metric.weighted_losses(y, predictions, n_classes, weights))
+    return np.concatenate(found)
+
+
+def paired_comparison(
+    metric: Metric,
+    champion: Predictions,
+    challenger: Predictions,
+    y: Targets,
+    groups: NDArray[Any] | None = None,
+    *,
+    n_classes: int,
+    margin: float,
+    level: float,
+    rng: Generator,
+    most_blocks: int = _MOST_BLOCKS,
+) -> PairedComparison:
+    """Compare the predictions of two models for n rows.
+
+    Args:
+        metric: Metric of the loss.
+        champion: Predictions of the model in use.
+        challenger: Predictions of the model that may replace it.
+        y: True classes by position, or numbers, shape (n,).
+        groups: Groups of dependent rows, shape (n,), which share a block; None if there are none.
+        n_classes: Number of classes, 0 for numbers.
+        margin: Improvement that the challenger must exceed.
+        level: Largest p-value that favours the challenger.
+        rng: Deals rows into blocks, and draws permutations.
+        most_blocks: Largest number of blocks.
+
+    Raises:
+        ValueError: If there are fewer than two blocks, or the metric is undefined on these rows, or
+            without one of the blocks.
+    """
+    unit = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n_units = int(unit.max(initial=-1)) + 1
+    if n_units < 2:
+        raise ValueError("all rows belong to one group, so the models cannot be compared")
+    block = (rng.permutation(n_units) % min(n_units, most_blocks))[unit]
+    sizes = np.bincount(block)
+    n_blocks = len(sizes)
+
+    def jackknife(predictions: Predictions) -> tuple[float, Array]:
+        """Return the loss, and the pseudo-value of each block, shape (B,)."""
+        whole = metric.loss(y, predictions, n_classes)
+        without = loss_without_blocks(metric, y, predictions, block, n_classes)
+        if not np.isfinite(without).all():
+            raise ValueError("the metric is undefined without some of these rows")
+        # Of a mean, this is the mean of the block, weighted by its size relative to other blocks.
+        return whole, whole + n_blocks * (1 - sizes / sizes.sum()) * (whole - without)
+
+    (old, old_values), (new, new_values) = jackknife(champion), jackknife(challenger)
+    values = old_values - new_values
+    p = _p_of_t(values, margin)
+    if p <= level:
+        p = max(p, _p_of_sign_flips(values - margin, level, rng))
+    bounds = metric.declared.lower, metric.declared.upper
+    return PairedComparison(
+        _estimate(old, old_values, *bounds), _estimate(new, new_values, *bounds),
+        _estimate(old - new, values), p, level, len(y), n_blocks,
+    )  # fmt: skip
+
+
+def _estimate(
+    whole: float, pseudo_values: Array, lower: float = -inf, upper: float = inf
+) -> Estimate:
+    """Return an estimate; its interval ends at the bounds of the metric."""
+    n = len(pseudo_values)
+    error = float(np.std(pseudo_values, ddof=1)) / sqrt(n)
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    return Estimate(whole, max(whole - half, lower), min(whole + half, upper))
+
+
+def _p_of_t(values: Array, margin: float) -> float:
+    """Return the p-value of a one-sided t-test that the mean of values exceeds the margin."""
+    above = float(np.mean(values)) - margin
+    if np.std(values) <= _ROUNDING * max(abs(above), np.finfo(float).tiny):  # all say the same
+        return 0.0 if above > 0 else 1.0
+    return float(ttest_1samp(values, margin, alternative="greater").pvalue)
+
+
+def _p_of_sign_flips(values: Array, level: float, rng: Generator) -> float:
+    """Return the share of random signs with a mean at least as large, with the actual signs."""
+    n_flips = int(np.clip(ceil(_FLIPS_PER_LEVEL / level), _FEWEST_FLIPS, _MOST_FLIPS))
+    found = permutation_test(
+        (values,),
+        np.mean,
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=n_flips,
+        batch=_FLIPS_AT_ONCE,
+        rng=rng,
+    )
+    return float(found.pvalue)
+
+
+def rare_class(dataset: Dataset, split: Split) -> int | None:
+    """Return the position of the rarest class of the training rows; None if no class is rare."""
+    if not dataset.classes:
+        return None
+    y = dataset.y[split.is_training]
+    counts = np.bincount(y, minlength=len(dataset.classes))
+    rarest = int(np.argmin(counts))
+    return rarest if counts[rarest] < RARE_SHARE * len(y) else None
+
+
+def usefulness(
+    dataset: Dataset,
+    split: Split,
+    metric: Metric,
+    rows: NDArray[np.intp],
+    predictions: Predictions,
+) -> Usefulness | None:
+    """Compare predictions of rows, shape (n,), with the best constant; None if undefined."""
+    y, n_classes, rare = dataset.y[rows], len(dataset.classes), rare_class(dataset, split)
+    affordable = _BLOCK_ROWS // max(len(y), 1) if metric.declared.is_quick else 0
+    most_blocks = min(max(affordable, _FEW_BLOCKS), _MOST_BLOCKS)
+    try:
+        compared = paired_comparison(
+            metric,
+            metric.best_guess(y, n_classes),
+            predictions,
+            y,
+            None if dataset.groups is None else dataset.groups[rows],
+            n_classes=n_classes,
+            margin=0.0,
+            level=USELESS_LEVEL / 2,
+            rng=np.random.default_rng(split.seed),
+            most_blocks=most_blocks,
+        )
+    except ValueError:  # the metric is undefined on these rows
+        return None
+    is_rare = np.zeros(len(y), dtype=bool) if rare is None else y == rare
+    gain = compared.difference
+    return Usefulness(
+        compared.challenger.value, compared.champion.value, gain.value, gain.low, gain.high,
+        compared.p, int(is_rare.sum()), int((predictions.label[is_rare] == rare).sum()),
+    )  # fmt: skip
+
+
+def over_folds(folds: Sequence[Usefulness | None], n_configurations: int) -> Usefulness | None:
+    """Return the mean over folds of the best of some configurations; None without all folds."""
+    found = [fold for fold in folds if fold is not None]
+    if not found or len(found) < len(folds):
+        return None
+    loss, constant, gain = np.mean([[f.loss, f.constant_loss, f.gain] for f in found], axis=0)
+    half = sqrt(sum((f.high - f.low) ** 2 for f in found)) / 2 / len(found)
+    p = float(ndtr(-gain * _NORMAL / half)) if half else float(gain <= 0)
+    return Usefulness(
+        float(loss), float(constant), float(gain), float(gain - half), float(gain + half),
+        min(1.0, p * n_configurations), sum(f.n_rare for f in found),
+        sum(f.n_found for f in found),
+    )  # fmt: skip
+
+
+def is_useless(test: Usefulness | None, held_out: Usefulness | None) -> bool:
+    """Return whether neither the test rows nor the held-out rows show that a model is useful.
+
+    A model that is no better than the constant on the test rows is useless in any case.
+    """
+    known = [one for one in (test, held_out) if one is not None]
+    if not known:
+        return False
+    return known[0].gain <= 0 or all(one.p > USELESS_LEVEL / len(known) for one in known)
