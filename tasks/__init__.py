@@ -10,6 +10,5 @@ that a step cannot take. `final_model` refits a choice on all training rows, an 
 combines models, and `model_comparison` compares two models on fresh rows. `prefect_tasks` run all
 this in a `sandbox` of a Dask worker, with a number of `threads` for each call.
 
-`exporting` writes a model for use elsewhere. `trial_code` builds the pipeline of a trial, and the
-code that builds it.
+`exporting` writes a model for use elsewhere, and prints the code of a trial's pipeline.
 """

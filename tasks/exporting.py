@@ -7,27 +7,38 @@ occurred, the parent predicts the same to the last bit, and its clone learns the
 `portable` pickles a model with our remaining code and the user's by value, as bytecode for this
 version of Python. Reading a `skops_file` runs no code, but types that skops does not know must be
 installed where the file is read and trusted by the reader.
+
+The unfitted pipeline of a trial is built, and printed as Python code, as for the final model if the
+trial is part of it, else as for the first fold: steps depend on the data that reaches them.
 """
 
 import copyreg
 import io
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from operator import is_
+from inspect import Parameter, signature
+from operator import is_, methodcaller
+from textwrap import indent
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import sklearn
 from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import GenericUnivariateSelect, SelectFromModel, SelectPercentile
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, TargetEncoder
 
+from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.estimators import (
     Polynomial,
@@ -37,11 +48,19 @@ from prefect_tune.tasks.catalogue.estimators import (
     SelectByScore,
 )
 from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import REFIT
+from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
+from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
+from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.repairs import ClipNegatives
-from prefect_tune.tasks.user_code import is_user_code, pickle_by_value
+from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
+from prefect_tune.tasks.user_code import is_user_code, pickle_by_value, plain_module
 
 Value = TypeVar("Value")
-Replace = Callable[[Any], Any]
+Change = Callable[[Any], Any]
 
 _PARENTS: Mapping[type[Any], type[Any]] = {
     OutOfFoldEncoder: TargetEncoder,
@@ -98,21 +117,21 @@ def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
     return changed
 
 
-def _replaced(value: Any, replace: Replace, done: dict[int, Any]) -> Any:
+def _replaced(value: Any, change: Change, done: dict[int, Any]) -> Any:
     """Return a value with its estimators replaced, innermost first; shared objects stay shared."""
     if id(value) in done:
         return done[id(value)]
     made = value
     if isinstance(value, BaseEstimator | dict):
         held = value if isinstance(value, dict) else vars(value)
-        changed = {name: _replaced(item, replace, done) for name, item in held.items()}
+        changed = {name: _replaced(item, change, done) for name, item in held.items()}
         if any(changed[name] is not held[name] for name in held):
             made = copy(value)
             (made if isinstance(made, dict) else vars(made)).update(changed)
         if isinstance(made, BaseEstimator):
-            made = replace(made)
+            made = change(made)
     elif type(value) in (list, tuple):
-        items = [_replaced(item, replace, done) for item in value]
+        items = [_replaced(item, change, done) for item in value]
         if not all(map(is_, items, value)):
             made = type(value)(items)
     done[id(value)] = made
@@ -210,3 +229,253 @@ def skops_file(model: Any) -> ModelFile:
     named = {kind.partition(".")[0] for kind in trusted} - {"builtins"}
     packages = tuple(sorted({"numpy", "scipy", "sklearn", "skops", *named}))
     return ModelFile(data, read, packages, trusted)
+
+
+_WIDTH = 72
+"""Most characters of brackets on one line, without what stands before them."""
+_ALIASES: Mapping[str, str] = {"numpy": "np"}
+_PASSES = "max_iter"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPipeline:
+    """The unfitted pipeline of a trial, whose steps have their names in the space.
+
+    `weighted` is the argument of `fit` for row weights by class frequency, if any. `remarks` are
+    sentences about aspects the pipeline does not show.
+    """
+
+    pipeline: Pipeline
+    weighted: str
+    remarks: tuple[str, ...]
+
+
+def trial_pipeline(
+    context: StudyContext,
+    query: Query,
+    *,
+    failed_step: str | None = None,
+    best_epoch: int | None = None,
+    is_final: bool = False,
+) -> TrialPipeline:
+    """Build the pipeline of a trial as for its first fold, or for the final model if `is_final`.
+
+    A model in epochs is trained to `best_epoch` or the last.
+
+    If nothing was cached, the store does not know the input of the model, and earlier steps are
+    rerun. The `failed_step` (empty if unknown) is not rerun; later steps are built as if it had
+    returned its input.
+
+    Raises:
+        StoreLost: If the study's data is lost.
+    """
+    remarks, steps, weighted = [], [], ""
+    if is_final:
+        query = Query(query.configuration, epochs=best_epoch)
+    fold = REFIT if is_final else 0
+    for name, how, seed in _recipes(context, query, fold, failed_step):
+        estimator = build(how, seed)
+        training = training_of(how) if context.epochs else None
+        if training is not None and context.epochs:
+            epoch, model = best_epoch or query.epochs or context.epochs, how.model_in(estimator)
+            model.set_params(**training.settings)
+            if training.rounds:
+                total = int(getattr(model, training.rounds))
+                n_rounds = rounds_after(epoch, context.epochs, total)
+                model.set_params(**{training.rounds: n_rounds})
+            else:
+                model.set_params(**{_PASSES: epoch})
+                remarks.append(f"The study trained {name!r} pass by pass, {epoch} passes.")
+        if how.weight_argument:
+            weighted = f"{name}__{how.weight_argument}"
+        steps.append((name, estimator))
+    if failed_step:
+        text = f"The trial failed in {failed_step!r}; later steps are built for its input."
+        remarks.append(text)
+    return TrialPipeline(Pipeline(steps), weighted, tuple(remarks))
+
+
+def _recipes(
+    context: StudyContext, query: Query, fold: int, failed_step: str | None
+) -> Iterator[tuple[str, Recipe, int]]:
+    """Yield name, recipe and seed of each active step, in a fold or on all training rows."""
+    path_run = PathRun(context, query, [fold], holds_out=fold != REFIT)
+    names = [step.name for step, _, _ in path_run.steps]
+    last = len(names) - 1
+    if failed_step is not None:
+        last = names.index(failed_step) if failed_step in names else 0
+    if path_run.node_at(fold, last) is None:
+        uncached = replace(context, use_cache=False)
+        path_run = PathRun(uncached, query, [fold], holds_out=fold != REFIT)
+        with suppress(StepFailed):
+            for position in range(last):
+                path_run.run(position)
+    n_classes, is_balanced = len(path_run.dataset.classes), False
+    summary = MatrixSummary(0, 0, "frame")
+    for position, (step, algorithm, choice) in enumerate(path_run.steps):
+        is_balanced |= bool(algorithm.class_weights)
+        if algorithm.is_passthrough:
+            continue
+        node = path_run.node_at(fold, position)
+        if node is not None and node.parent.summary is not None:
+            summary = node.summary or node.parent.summary
+            yield step.name, node.recipe, node.seed
+        else:
+            given = replace(summary, n_classes=n_classes)
+            seed = step_seed(context.problem.seed, step.name, fold)
+            yield step.name, recipe(algorithm, choice, given, balanced=is_balanced), seed
+
+
+def code_of(
+    trial: TrialPipeline,
+    heading: Sequence[str],
+    user_file: str = "",
+    dataset: Dataset | None = None,
+) -> str:
+    """Return Python code that builds a trial's pipeline as `pipeline`, and fits it.
+
+    The docstring starts with `heading`. With the `dataset` of the study, the pipeline reads rows as
+    they come in its file. BadInput if a value cannot be written as code.
+    """
+    writer = _Writer(user_file)
+    pipeline = trial.pipeline
+    if dataset is not None and dataset.row_reader is not None:
+        pipeline = with_reader(pipeline, dataset)
+    built = writer.text(pipeline)
+    fit = "pipeline.fit(X, y)"
+    if trial.weighted:
+        weigh = writer.imported("sklearn.utils.class_weight", "compute_sample_weight")
+        outer = "model__" if isinstance(pipeline[-1], NamedClasses) else ""
+        weights = f'{{{_quoted(outer + trial.weighted)}: {weigh}("balanced", y)}}'
+        fit = f"pipeline.fit(X, y, **{weights})"
+    lines = [*heading, *trial.remarks, f"Made with scikit-learn {sklearn.__version__}."]
+    about = "\n".join(lines).replace("\\", "\\\\").replace('"', "'")
+    return f'"""{about}\n"""\n\n{writer.imports()}\n\npipeline = {built}\n{fit}\n'
+
+
+class _Writer:
+    """Writes values as code and collects the imports; `user_file` may define estimators."""
+
+    def __init__(self, user_file: str) -> None:
+        self._user_file, self._is_used = user_file, False
+        self._modules: dict[str, str] = {}
+        self._whole: set[str] = set()
+
+    def text(self, value: Any, form: str | None = None) -> str:
+        """Return the code of a value, without default arguments; BadInput if there is none."""
+        if isinstance(value, np.generic):
+            value = value.item()
+        if isinstance(value, float) and not np.isfinite(value):
+            return self.imported("numpy", "nan") if np.isnan(value) else f'float("{value}")'
+        if isinstance(value, str):
+            return _quoted(value)
+        if value is None or isinstance(value, bool | int | float):
+            return repr(value)
+        if type(value) in (list, tuple):
+            opening, closing = "[]" if isinstance(value, list) else "()"
+            closing = ",)" if isinstance(value, tuple) and len(value) == 1 else closing
+            return _bracketed(opening, [self.text(v, form) for v in value], closing)
+        if isinstance(value, dict):
+            items = [f"{self.text(k)}: {self.text(v)}" for k, v in value.items()]
+            return _bracketed("{", items, "}")
+        return self._object(value, form)
+
+    def _object(self, value: Any, form: str | None) -> str:
+        if isinstance(value, methodcaller):
+            _, names = cast("tuple[Any, tuple[str, ...]]", value.__reduce__())
+            return _bracketed(f"{self._name(methodcaller)}(", [*map(self.text, names)], ")")
+        if isinstance(value, make_column_selector | BaseCrossValidator) or is_dataclass(value):
+            return self._call(value, vars(value), form)
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            own = getattr(value, "_sklearn_output_config", {}).get("transform")
+            made = self._call(value, _parameters(value), form or own)
+            if own is None or own == form:
+                return made
+            return f"{made}.set_output(transform={_quoted(own)})"
+        if callable(value) and hasattr(value, "__name__"):
+            return self._name(value)
+        raise BadInput(f"{value!r}, a value of an estimator of the trial, has no code")
+
+    def imported(self, module: str, name: str) -> str:
+        if is_user_code(module) and not (module := plain_module(module)):
+            self._is_used = True
+            return f"users[{_quoted(name)}]"
+        if module in _ALIASES:
+            self._whole.add(module)
+            return f"{_ALIASES[module]}.{name}"
+        if self._modules.setdefault(name, module) == module:
+            return name
+        self._whole.add(module)  # another module has the same name
+        return f"{module}.{name}"
+
+    def imports(self) -> str:
+        by_module: dict[str, list[str]] = {}
+        for name, module in sorted(self._modules.items()):
+            by_module.setdefault(module, []).append(name)
+        lines = [
+            f"import {m} as {_ALIASES[m]}" if m in _ALIASES else f"import {m}"
+            for m in sorted(self._whole)
+        ]
+        for module, names in sorted(by_module.items()):
+            lines.append(f"from {module} import {', '.join(names)}")
+        if self._is_used:
+            path = _quoted(self._user_file)
+            lines = ["import runpy", *lines, "", f"users = runpy.run_path({path})"]
+        return "\n".join(lines)
+
+    def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> str:
+        """Return a constructor call with the arguments that differ from their defaults."""
+        accepted = signature(type(value)).parameters
+        order = {name: position for position, name in enumerate(accepted)}
+        items = []
+        for name in sorted(values, key=lambda name: order.get(name, len(order))):
+            known = accepted.get(name)
+            default = None if known is None else known.default
+            if not _is_same(values[name], default):
+                is_first = default is Parameter.empty and known is not None
+                is_first &= known is not None and known.kind is Parameter.POSITIONAL_OR_KEYWORD
+                items.append(("" if is_first else f"{name}=") + self.text(values[name], form))
+        return _bracketed(f"{self._name(type(value))}(", items, ")")
+
+    def _name(self, value: Any) -> str:
+        """Import a class or function from the shortest module name that has it, or BadInput."""
+        module, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
+        parts = ["numpy"] if isinstance(value, np.ufunc) else module.split(".")
+        for n_parts in range(1, len(parts) + 1):
+            candidate = ".".join(parts[:n_parts])
+            with suppress(ImportError):
+                if getattr(import_module(candidate), name, None) is value:
+                    return self.imported(candidate, name)
+        raise BadInput(f"{name or value!r} cannot be imported from {module or 'any module'}")
+
+
+def _parameters(estimator: Any) -> Mapping[str, Any]:
+    try:
+        values: Mapping[str, Any] = estimator.get_params(deep=False)
+    except TypeError:  # the library's own `get_params` takes no argument
+        values = estimator.get_params()
+    return values
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    if value is default:
+        return True
+    if type(value) is not type(default) or default is Parameter.empty:
+        return False
+    if isinstance(value, float) and np.isnan(value):
+        return bool(np.isnan(default))
+    return isinstance(value, bool | int | float | str | tuple) and bool(value == default)
+
+
+def _quoted(text: str) -> str:
+    written = repr(text)
+    return f'"{written[1:-1]}"' if written[0] == "'" and '"' not in written else written
+
+
+def _bracketed(opening: str, items: Sequence[str], closing: str) -> str:
+    """Return items in brackets, on one line if that is short, else one line or more for each."""
+    line = f"{opening}{', '.join(items)}{closing}"
+    if not items or ("\n" not in line and len(line) <= _WIDTH):
+        return line
+    inner = indent("".join(f"{item},\n" for item in items), "    ")
+    return f"{opening}\n{inner}{closing.lstrip(',')}"

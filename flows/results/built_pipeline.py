@@ -10,8 +10,8 @@ from prefect_tune.storage.keys import output_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.catalogue.spaces import check_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.exporting import TrialPipeline, code_of, trial_pipeline
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial_code import TrialPipeline, code_of, trial_pipeline
 
 
 @dataclass(frozen=True, slots=True)

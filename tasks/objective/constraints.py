@@ -6,6 +6,7 @@ column or by intervals. A trial's value is the mean over its folds (Ram et al. 2
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -65,13 +66,11 @@ def parse_constraint(text: str) -> QuantityBound:
             "write QUANTITY<=VALUE, for instance latency_us<=5000 or "
             '"disparate_impact(age, bins=20:40:60, metric=auroc)<=0.1"',
         )
-    name, arguments, value = match[1], match[2], match[3]
-    try:
+    name, arguments, value, bound = match[1], match[2], match[3], -1.0
+    with suppress(ValueError):
         bound = float(value)
-    except ValueError:
-        raise _wrong(text, f"{value!r} is not a number") from None
     if not 0 <= bound < inf:
-        raise _wrong(text, "the bound must be >= 0 and finite")
+        raise _wrong(text, f"the bound must be a finite number >= 0; got {value!r}")
     if name == "false_positive_rate" and bound > 1:
         raise _wrong(text, "the bound is a share from 0 to 1; write 5 percent as 0.05")
     return QuantityBound(_parse_quantity(text, name, arguments), bound)

@@ -37,6 +37,8 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.exporting import (
+    TrialPipeline,
+    code_of,
     estimator_classes,
     is_ours,
     plain,
@@ -46,7 +48,6 @@ from prefect_tune.tasks.exporting import (
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
-from prefect_tune.tasks.trial_code import TrialPipeline, code_of
 from prefect_tune.tasks.user_code import load_user_code
 
 FRAME = canonical(table())
