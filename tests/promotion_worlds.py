@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.comparison import level_of, paired_comparison
+from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 
 NIGHTS = 10

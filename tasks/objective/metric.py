@@ -37,11 +37,6 @@ class Metric:
         return self.declared.name
 
     @property
-    def unit(self) -> str:
-        """Unit of the loss."""
-        return self.declared.unit
-
-    @property
     def target(self) -> Target:
         """Kind of target that the metric judges."""
         return self.declared.target
@@ -109,7 +104,7 @@ class Metric:
                 f"--metric {self.name} is not defined for these {of}: {error}"
             ) from error
         declared = self.declared
-        return Objective(self.name, self.unit, declared.lower, declared.upper, chance)
+        return Objective(self.name, declared.unit, declared.lower, declared.upper, chance)
 
 
 def metric_named(name: str, positive: int = 1) -> Metric:

@@ -35,7 +35,7 @@ def test_metrics_that_are_known_can_be_chosen() -> None:
 
 def test_losses_are_called_as_their_metrics_declare() -> None:
     for name in OPTIONS["metric"].known:
-        is_score = metric_named(name).unit.startswith("1 - ")
+        is_score = metric_named(name).declared.unit.startswith("1 - ")
         assert LossWords(name).name == (f"1 - {name}" if is_score else name.removeprefix("neg_"))
 
 

@@ -18,7 +18,7 @@ from prefect_tune.optimizers import Algorithm, Query
 from prefect_tune.tasks import code_behind
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.code_behind import CodeBehind, follow
-from prefect_tune.tasks.objective.constraint import parse_constraint
+from prefect_tune.tasks.objective.constraints import parse_constraint
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids
 from prefect_tune.tasks.user_code import load_user_code, pickle_by_value
 from prefect_tune.tasks.user_space import find_space

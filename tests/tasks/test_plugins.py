@@ -17,7 +17,6 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.fitting import versions
 from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
-from prefect_tune.tasks.objective.risk import weighted_losses
 from prefect_tune.tasks.plugins import REGISTRIES, UsedPlugin, check_plugins, used_plugins
 from prefect_tune.tasks.problem import Problem
 
@@ -76,7 +75,7 @@ def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
     assert metric.loss(y, predicted, 2) == pytest.approx(6 / 4)
     assert metric_named("cost", positive=0).loss(y, predicted, 2) == pytest.approx(6 / 4)
     weights = np.array([[0.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.5]])
-    assert weighted_losses(metric, y, predicted, 2, weights).tolist() == [5.0, 0.5]
+    assert metric.weighted_losses(y, predicted, 2, weights).tolist() == [5.0, 0.5]
     assert metric.objective(y, 2).chance == pytest.approx(0.5)
     assert metric.score(0.5) == -0.5
 
