@@ -1,6 +1,7 @@
 """From patient events to a matrix: count, sum or average each code (FLASH, section 5)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -30,11 +31,8 @@ class EventAggregation(TransformerMixin, BaseEstimator):
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
         """Choose the codes; ValueError if no code is frequent enough."""
-        vocabulary = X.codes
-        # All rows of a patient start at the same event, so the longest row has all events.
-        start, patient = np.unique(X.start, return_inverse=True)
-        stop = np.zeros_like(start)
-        np.maximum.at(stop, patient, X.stop)
+        vocabulary, longest = X.codes, X.longest_rows()
+        start, stop = X.start[longest], X.stop[longest]
         codes = X.events["code"].cat.codes.to_numpy()[positions(start, stop)]
         offsets = offsets_of(stop - start)
         has = sparse.csr_array(
@@ -78,7 +76,7 @@ class EventAggregation(TransformerMixin, BaseEstimator):
             case "binary":
                 made = np.ones(len(cells.column))
             case "count":
-                made = np.bincount(cells.of_event).astype(np.float64)
+                made = cells.count.astype(np.float64)
             case "sum":
                 made = cells.total(np.where(np.isnan(value), 1.0, value))
             case "average":
@@ -94,20 +92,18 @@ class EventAggregation(TransformerMixin, BaseEstimator):
         return made
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cells:
     """The cells of a sparse matrix that events fall into, ordered by row and column.
 
     Attributes:
         order: Original position of each event, in cell order, shape (events,).
-        of_event: Cell of each event, in cell order, shape (events,).
         first: First event of each cell, in cell order, shape (cells,).
         column: Column of each cell, shape (cells,).
         offsets: First cell of each row and, at the end, the number of cells, shape (rows + 1,).
     """
 
     order: NDArray[np.int32]
-    of_event: NDArray[np.int64]
     first: NDArray[np.int64]
     column: NDArray[np.int32]
     offsets: NDArray[np.int32]
@@ -127,8 +123,25 @@ class Cells:
         is_first[matrix.indptr[:-1][np.diff(matrix.indptr) > 0]] = True
         first = np.flatnonzero(is_first)
         row_first = np.searchsorted(first, matrix.indptr).astype(np.int32)
-        of_event = np.cumsum(is_first) - 1
-        return cls(matrix.data, of_event, first, matrix.indices[first], row_first, width)
+        return cls(matrix.data, first, matrix.indices[first], row_first, width)
+
+    @cached_property
+    def count(self) -> NDArray[np.int64]:
+        """Number of events of each cell, shape (cells,)."""
+        return np.diff(self.first, append=len(self.order))
+
+    @cached_property
+    def of_event(self) -> NDArray[np.int64]:
+        """Cell of each event, in cell order, shape (events,)."""
+        return np.repeat(np.arange(len(self.first)), self.count)
+
+    def take(self, events: NDArray[np.intp]) -> Self:
+        """Return the cells of some events, by sorted positions in cell order; others are empty."""
+        cell = self.of_event[events]
+        first = np.flatnonzero(np.diff(cell, prepend=-1))
+        kept = cell[first]
+        offsets = np.searchsorted(kept, self.offsets).astype(np.int32)
+        return type(self)(self.order[events], first, self.column[kept], offsets, self.width)
 
     def total(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """Sum over the events of each cell, in order."""

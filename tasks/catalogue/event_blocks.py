@@ -5,11 +5,9 @@ A row's cells depend only on its patient, so blocks are the same in every fold a
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby, pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -39,7 +37,7 @@ DAY = 24 * _HOUR
 """One day in microseconds."""
 _YEAR = 365.25 * DAY
 _NO_TIME = np.iinfo(np.int64).min
-NAMES_OF_PIECE = 1 << 23
+NAMES_OF_PIECE = 1 << 21
 """Most event names sorted at once; these are in consecutive rows."""
 _LARGEST = 1e18
 """Values are clipped to this, so that sums of their squares fit into float32."""
@@ -78,10 +76,6 @@ class Block:
             words.append("parents" if self.level == PARENTS else f"prefixes {self.level}")
         return ", ".join(words)
 
-    def lineage(self) -> dict[str, Any]:
-        """Return the block's part of an artifact's lineage, as JSON values."""
-        return {"aggregation": self.aggregation, "window": self.window, "level": self.level}
-
 
 PERSON, FACTS = Block("person"), Block("is")
 
@@ -114,9 +108,12 @@ class NameLevel:
         columns = self.columns[self.offsets[code] : self.offsets[code + 1]]
         return [self.names[i] for i in columns.tolist()]
 
+    def columns_named(self, names: Iterable[str]) -> NDArray[np.int64]:
+        """Return the position of each name, -1 for others."""
+        return np.array([self._position.get(name, -1) for name in names], dtype=np.int64)
+
     @cached_property
-    def position(self) -> dict[str, int]:
-        """Position of each name."""
+    def _position(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.names)}
 
 
@@ -139,16 +136,17 @@ class Vocabulary:
         if learned and X.shared is None:
             kept = frozenset(parent for parents in learned.values() for parent in parents)
             return cls(X.codes, {**X.parents(), **learned}, kept)
-        known: tuple[Any, Any, Self] | None = X.of_events.get("vocabulary")
-        if known is None or known[0] is not X.events or known[1] is not X.code_table:
-            known = X.events, X.code_table, cls(X.codes, X.parents())
-            X.of_events["vocabulary"] = known
-        return known[2]
+        return X.once("vocabulary", lambda: cls(X.codes, X.parents()))
 
     @cached_property
     def paths(self) -> list[list[str]]:
-        """Prefixes of each code, shortest first, and the code."""
-        return [_path(code) for code in self.codes]
+        """Prefixes of each code that end before a separator, shortest first, and the code."""
+        made = []
+        for code in self.codes:
+            separators = _SEPARATORS_OF_TEXT if " " in code else _SEPARATORS
+            ends = [found.start() for found in separators.finditer(code) if found.start() > 0]
+            made.append([*(code[:end] for end in ends), code])
+        return made
 
     @cached_property
     def depths(self) -> range:
@@ -157,18 +155,15 @@ class Vocabulary:
 
     def level(self, number: int) -> NameLevel:
         """Return a level by its number, as in a block."""
-        if number not in self._levels:
-            self._levels[number] = NameLevel.of(list(self._names(number)))
-        return self._levels[number]
-
-    def _names(self, number: int) -> Iterator[Sequence[str]]:
-        """Yield each code's names at a level; the level after its prefixes has the code itself."""
+        if number in self._levels:
+            return self._levels[number]
         if number == CODE:
-            yield from ((code,) for code in self.codes)
+            names = [[code] for code in self.codes]
         elif number == PARENTS:
-            yield from self._parents()
+            names = self._parents()
         else:
-            yield from (path[number - 1 : number] for path in self.paths)
+            names = [path[number - 1 : number] for path in self.paths]
+        return self._levels.setdefault(number, NameLevel.of(names))
 
     def _parents(self) -> list[list[str]]:
         """Return each code's parents that have columns, and the code if it is such a parent."""
@@ -179,18 +174,18 @@ class Vocabulary:
         ]
         kept = self.kept
         if kept is None:
-            children: defaultdict[str, list[int]] = defaultdict(list)
-            for number, names in enumerate(of_codes):
-                for name in names:
-                    children[name].append(number)
-            kept = frozenset(different_parents(children, self.parents))
+            kept = frozenset(different_parents(dict(enumerate(of_codes)), self.parents))
         return [[name for name in names if name in kept] for names in of_codes]
 
 
 def different_parents(
-    children: Mapping[str, Sequence[int]], parents: Mapping[str, Sequence[str]]
+    names_of_codes: Mapping[int, Sequence[str]], parents: Mapping[str, Sequence[str]]
 ) -> list[str]:
     """Return the parents of two or more codes, sorted; for each set of codes only the nearest."""
+    children: defaultdict[str, list[int]] = defaultdict(list)
+    for code, names in names_of_codes.items():
+        for name in names:
+            children[name].append(code)
     nearest = {
         tuple(children[name]): name
         for name in sorted(children, key=lambda name: (len(parents.get(name, ())), name))
@@ -200,64 +195,61 @@ def different_parents(
 
 def blocks_of(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary, follow: Sequence[Block] = ()
-) -> Mapping[Block, Matrix]:
-    """Return float32 blocks of n rows, shared ones or blocks made in one pass over the events.
+) -> Iterator[Mapping[Block, Matrix]]:
+    """Yield float32 blocks of consecutive rows; shared ones, read on access, have all n rows.
 
-    Shapes are (n, 2) or (n, names of the level). Shared blocks are read on access. `follow` are
-    blocks of the same rows that are needed next; the same pass makes them.
+    Shapes are (n, 2) or (n, names of the level). `follow` are blocks of the same rows that are
+    needed next; shared blocks are made together.
     """
-    if X.shared is not None:
-        shared = X.shared.blocks(X, [*dict.fromkeys((*wanted, *follow))])
-        if shared is not None:
-            return shared
-    return {
-        block: made for part in make_blocks(X, wanted, vocabulary) for block, made in part.items()
-    }
+    shared = X.shared and X.shared.blocks(X, [*dict.fromkeys((*wanted, *follow))])
+    yield from make_blocks(X, wanted, vocabulary) if shared is None else (shared,)
 
 
 def make_blocks(
     X: "EventRows", wanted: Sequence[Block], vocabulary: Vocabulary
 ) -> Iterator[dict[Block, Matrix]]:
-    """Yield blocks of all rows, level by level, from one pass over their events."""
-    if not wanted:
-        return
-    events, facts, births = _parts(X)
-    until = _microseconds(X.rows["prediction_time"])
-    history = _History(events, until, X.events["value"].to_numpy())
-    of_rows: dict[Block, Matrix] = {}
-    of_codes = []
-    for block in wanted:
-        if block == PERSON:
-            columns = (_ages(births, X), _days_of_history(history))
-            of_rows[block] = np.column_stack(columns).astype(np.float32)
-        elif block == FACTS:
-            cells = Cells.of(facts.code.astype(np.int32), facts.offsets, len(vocabulary.codes))
-            ones = np.ones(len(cells.column), dtype=np.float32)
-            of_rows[block] = _matrix(ones, cells.column, cells.offsets, cells.width)
-        elif block.is_dense:
-            of_rows[block] = _activity(history, block.window).astype(np.float32)
+    """Yield blocks of consecutive rows, made in one pass over a bounded number of event names."""
+    levels = {block.level: vocabulary.level(block.level) for block in wanted}
+    most_names = max(int(np.diff(level.offsets).max(initial=1)) for level in levels.values())
+    for rows in X.pieces(max(1, NAMES_OF_PIECE // most_names)):
+        events, facts, births = _parts(rows)
+        made: dict[Block, Matrix] = {}
+        for block in wanted:
+            if block == PERSON:
+                of_rows = births.age_at_first(np.nan) / _YEAR, events.age_at_first(0.0) / DAY
+                made[block] = np.column_stack(of_rows).astype(np.float32)
+            elif block == FACTS:
+                cells = Cells.of(facts.code.astype(np.int32), facts.offsets, len(vocabulary.codes))
+                made[block] = _matrix(cells, np.ones(len(cells.column)))
+            elif block.is_dense:
+                made[block] = _activity(events, block.window).astype(np.float32)
+        value = X.events["value"].to_numpy()
+        for number, level in levels.items():
+            of_level = [b for b in wanted if b.level == number and b not in made]
+            made |= _of_level(events, value, level, of_level)
+        yield made
+
+
+def joined(pieces: Iterable[Mapping[Block, Matrix]]) -> Mapping[Block, Matrix]:
+    """Return blocks of all rows."""
+    first, *others = pieces
+    if not others:
+        return first
+    made: dict[Block, Matrix] = {}
+    for block in first:
+        parts = [first[block], *(piece[block] for piece in others)]
+        if block.is_dense:
+            made[block] = np.concatenate(parts)
         else:
-            of_codes.append(block)
-    yield of_rows
-    of_codes.sort(key=attrgetter("level"))
-    for number, of_level in groupby(of_codes, attrgetter("level")):
-        level, blocks = vocabulary.level(number), list(of_level)
-        pieces = [_of_level(piece, level, blocks) for piece in history.pieces(level)]
-        yield {block: _stacked([piece.pop(block) for piece in pieces]) for block in blocks}
-
-
-def _stacked(pieces: Sequence[sparse.csr_array]) -> sparse.csr_array:
-    if len(pieces) == 1:
-        return pieces[0]
-    made = sparse.csr_array(sparse.vstack(pieces, format="csr"))
-    made.has_canonical_format = True
+            made[block] = sparse.csr_array(sparse.vstack(parts, format="csr"))
+            made[block].has_canonical_format = True
     return made
 
 
 def _of_level(
-    history: "_History", level: NameLevel, wanted: Sequence[Block]
-) -> dict[Block, Matrix]:
-    events = history.events
+    events: "_Events", values: NDArray[np.float64], level: NameLevel, wanted: Sequence[Block]
+) -> Iterator[tuple[Block, Matrix]]:
+    """Yield blocks of one level; `values` are the values of all events, NaN if none."""
     if (np.diff(level.offsets) == 1).all():  # each code has one name
         position, column = np.arange(len(events.code)), level.columns[events.code]
         offsets = events.offsets
@@ -266,64 +258,80 @@ def _of_level(
         position = np.repeat(np.arange(len(events.code)), stop - start)
         column = level.columns[positions(start, stop)]
         offsets = np.searchsorted(position, events.offsets)
-    cells = Cells.of(column, offsets, len(level.names))
-    ordered = _OrderedEvents(cells, position[cells.order], history)
-    made: dict[Block, Matrix] = {}
-    for window in dict.fromkeys(block.window for block in wanted):
-        inside = None if window is ALL else ordered.age <= window * DAY
-        groups: dict[bool, _Groups] = {}
-        for block in wanted:
-            if block.window != window:
-                continue
-            of_values = block.aggregation not in OF_EVENTS
-            if of_values not in groups:
-                used = inside
-                if of_values:
-                    used = ~np.isnan(ordered.value)
-                    used = used if inside is None else used & inside
-                groups[of_values] = _Groups.of(ordered, used)
-            group = groups[of_values]
-            made[block] = _sparse(cells, group.cell, group.aggregate(block.aggregation))
+    every = Cells.of(column, offsets, len(level.names))
+    position = position[every.order]
+    age, value = events.age[position], values[events.position[position]]
+    groups: defaultdict[tuple[int | None, bool], list[Block]] = defaultdict(list)
+    for block in wanted:
+        groups[block.window, block.aggregation not in OF_EVENTS].append(block)
+    for (window, is_of_values), blocks in groups.items():
+        is_used = np.ones(len(age), dtype=bool) if window is ALL else age <= window * DAY
+        if is_of_values:
+            is_used &= ~np.isnan(value)
+        used = slice(None) if is_used.all() else np.flatnonzero(is_used)
+        cells = every if isinstance(used, slice) else every.take(used)
+        total = cells.total(value[used]) if is_of_values else np.empty(0)
+        for block in blocks:
+            found = _aggregate(block.aggregation, cells, age[used], value[used], total)
+            yield block, _matrix(cells, found)
+
+
+def _aggregate(
+    aggregation: str,
+    cells: Cells,
+    age: NDArray[np.int64],
+    value: NDArray[np.float64],
+    total: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return a number for each cell, from ages and values of its events and from their sum."""
+    last = cells.first + cells.count - 1
+    made: NDArray[np.float64]
+    match aggregation:
+        case "has":
+            made = np.ones(len(cells.first))
+        case "count" | "values":
+            made = cells.count.astype(np.float64)
+        case "recency":
+            made = 1 / (1 + age[last] / DAY)
+        case "sum":
+            made = total
+        case "mean":
+            made = total / cells.count
+        case "min":
+            made = np.minimum.reduceat(value, cells.first)
+        case "max":
+            made = np.maximum.reduceat(value, cells.first)
+        case "last":
+            made = value[last]
+        case _:  # the least-squares slope per day, 0 if all events are within an hour
+            # For events at the same time, days since the first event of the cell are exactly 0.
+            day = (age[cells.first][cells.of_event] - age) / DAY
+            day -= (cells.total(day) / cells.count)[cells.of_event]
+            above = value - (total / cells.count)[cells.of_event]
+            spread = cells.total(day * day)
+            is_long = age[cells.first] - age[last] >= _HOUR
+            made = np.zeros(len(spread))
+            np.divide(cells.total(day * above), spread, out=made, where=is_long)
     return made
 
 
-def _sparse(cells: Cells, cell: NDArray[np.int64], values: NDArray[np.float64]) -> sparse.csr_array:
-    offsets = np.searchsorted(cell, cells.offsets).astype(np.int32)
+def _matrix(cells: Cells, values: NDArray[np.float64]) -> sparse.csr_array:
     single = np.clip(values, -_LARGEST, _LARGEST).astype(np.float32)
-    return _matrix(single, cells.column[cell], offsets, cells.width)
-
-
-def _matrix(
-    values: NDArray[np.float32], columns: NDArray[np.int32], offsets: NDArray[np.int32], width: int
-) -> sparse.csr_array:
-    made = sparse.csr_array((values, columns, offsets), shape=(len(offsets) - 1, width))
+    shape = len(cells.offsets) - 1, cells.width
+    made = sparse.csr_array((single, cells.column, cells.offsets), shape=shape, copy=True)
     made.has_canonical_format = True
     made.eliminate_zeros()
     return made
 
 
-def _days_of_history(history: "_History") -> NDArray[np.float64]:
-    """Return the days since the first event of each row, 0 without an event."""
-    events = history.events
-    first, has_any = events.offsets[:-1], np.diff(events.offsets) > 0
-    days = np.zeros(len(has_any))
-    days[has_any] = (history.until[has_any] - events.time[first[has_any]]) / DAY
-    return days
-
-
-def _activity(history: "_History", window: int | None) -> NDArray[np.int64]:
+def _activity(events: "_Events", window: int | None) -> NDArray[np.int64]:
     """Return the numbers of events, and of days with events, of each row in a window."""
-    events = history.events
-    day = events.time // DAY
     # A window ends with the last event, so it contains the last event of each of its days.
-    is_last_of_day = np.ones(len(day), dtype=bool)
-    np.not_equal(day[1:], day[:-1], out=is_last_of_day[:-1])
-    has_any = np.diff(events.offsets) > 0
-    is_last_of_day[events.offsets[1:][has_any] - 1] = True
-    if window is ALL:
-        return np.column_stack((np.diff(events.offsets), events.n_where(is_last_of_day)))
-    inside = history.age <= window * DAY
-    return np.column_stack((events.n_where(inside), events.n_where(inside & is_last_of_day)))
+    is_last_of_day = np.diff(events.time // DAY, append=0) != 0
+    is_last_of_day[events.offsets[1:][np.diff(events.offsets) > 0] - 1] = True
+    inside = np.ones(len(events.age), bool) if window is ALL else events.age <= window * DAY
+    numbers = [np.flatnonzero(inside), np.flatnonzero(inside & is_last_of_day)]
+    return np.column_stack([np.diff(np.searchsorted(n, events.offsets)) for n in numbers])
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,12 +339,14 @@ class _Events:
     """Events of rows, in order of time: row i has the events from offset i to i + 1.
 
     `position` is in the table of events, `code` in the vocabulary; `time` is in microseconds since
-    1970. All three have shape (events,), and `offsets` has shape (rows + 1,).
+    1970, and `age` in microseconds before the prediction time. All four have shape (events,), and
+    `offsets` has shape (rows + 1,).
     """
 
     position: NDArray[np.int64]
     code: NDArray[np.integer[Any]]
     time: NDArray[np.int64]
+    age: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
     def where(self, mask: NDArray[np.bool_]) -> Self:
@@ -344,25 +354,23 @@ class _Events:
             return self
         kept = np.flatnonzero(mask)
         offsets = np.searchsorted(kept, self.offsets)
-        return type(self)(self.position[kept], self.code[kept], self.time[kept], offsets)
+        columns = self.position[kept], self.code[kept], self.time[kept], self.age[kept]
+        return type(self)(*columns, offsets)
 
-    def of_rows(self, first: int, last: int) -> Self:
-        start, stop = self.offsets[first], self.offsets[last]
-        offsets = self.offsets[first : last + 1] - start
-        return type(self)(
-            self.position[start:stop], self.code[start:stop], self.time[start:stop], offsets
-        )
-
-    def n_where(self, mask: NDArray[np.bool_]) -> NDArray[np.int64]:
-        return np.diff(np.searchsorted(np.flatnonzero(mask), self.offsets))
+    def age_at_first(self, default: float) -> NDArray[np.float64]:
+        """Return the age of each row's first event in microseconds, or the default without one."""
+        ages, has_any = np.full(len(self.offsets) - 1, default), np.diff(self.offsets) > 0
+        ages[has_any] = self.age[self.offsets[:-1][has_any]]
+        return ages
 
 
 def _parts(X: "EventRows") -> tuple[_Events, _Events, _Events]:
     """Return the rows' events that have a time, the facts, and the births."""
-    position = positions(X.start, X.stop)
+    position, lengths = positions(X.start, X.stop), X.stop - X.start
     code = X.events["code"].cat.codes.to_numpy()[position]
     time = _microseconds(X.events["time"])[position]
-    events = _Events(position, code, time, offsets_of(X.stop - X.start))
+    age = np.repeat(_microseconds(X.rows["prediction_time"]), lengths) - time
+    events = _Events(position, code, time, age, offsets_of(lengths))
     is_birth, has_time = np.isin(code, X.births), time != _NO_TIME
     return (
         events.where(has_time & ~is_birth),
@@ -374,147 +382,3 @@ def _parts(X: "EventRows") -> tuple[_Events, _Events, _Events]:
 def _microseconds(times: Any) -> NDArray[np.int64]:
     numbers: NDArray[np.int64] = times.to_numpy().astype("datetime64[us]", copy=False)
     return numbers.view(np.int64)
-
-
-def _ages(births: _Events, X: "EventRows") -> NDArray[np.float64]:
-    """Return the years since the first birth of each row, NaN without a birth."""
-    ages = np.full(len(X), np.nan)
-    has_birth = np.diff(births.offsets) > 0
-    born = births.time[births.offsets[:-1][has_birth]]
-    ages[has_birth] = (_microseconds(X.rows["prediction_time"])[has_birth] - born) / _YEAR
-    return ages
-
-
-def _path(code: str) -> list[str]:
-    """Return the prefixes of a code that end before a separator, and the code itself."""
-    separators = _SEPARATORS_OF_TEXT if " " in code else _SEPARATORS
-    ends = [found.start() for found in separators.finditer(code) if found.start() > 0]
-    return [*(code[:end] for end in ends), code]
-
-
-@dataclass(frozen=True)
-class _History:
-    """Timed events of rows, prediction times of the rows, and values of events (NaN if none)."""
-
-    events: _Events
-    until: NDArray[np.int64]
-    values: NDArray[np.float64]
-
-    @cached_property
-    def age(self) -> NDArray[np.int64]:
-        return np.repeat(self.until, np.diff(self.events.offsets)) - self.events.time
-
-    def pieces(self, level: NameLevel) -> Iterator[Self]:
-        """Yield the rows in pieces of bounded numbers of names of a level, or all rows at once."""
-        n_names = np.diff(level.offsets)[self.events.code]
-        offsets = self.events.offsets
-        before = np.append(0, np.cumsum(n_names))[offsets]
-        if before[-1] <= NAMES_OF_PIECE:
-            yield self
-            return
-        piece = before[:-1] // NAMES_OF_PIECE
-        bounds = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(piece)]
-        for first, last in pairwise(bounds):
-            yield type(self)(self.events.of_rows(first, last), self.until[first:last], self.values)
-
-
-@dataclass(frozen=True)
-class _OrderedEvents:
-    """Events sorted by cell; `position` is each event's position in the history."""
-
-    cells: Cells
-    position: NDArray[np.int64]
-    history: _History
-
-    @cached_property
-    def age(self) -> NDArray[np.int64]:
-        return self.history.age[self.position]
-
-    @cached_property
-    def value(self) -> NDArray[np.float64]:
-        return self.history.values[self.history.events.position[self.position]]
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Some events sorted by cell; each non-empty cell is a group.
-
-    `cell` and `first` (event) have shape (groups,). `events` are positions among all events, shape
-    (events,); None for all.
-    """
-
-    cell: NDArray[np.int64]
-    first: NDArray[np.int64]
-    ordered: _OrderedEvents
-    events: NDArray[np.int64] | None
-
-    @classmethod
-    def of(cls, ordered: _OrderedEvents, mask: NDArray[np.bool_] | None) -> Self:
-        cells = ordered.cells
-        if mask is None or mask.all():
-            return cls(np.arange(len(cells.first)), cells.first, ordered, None)
-        events = np.flatnonzero(mask)
-        cell = cells.of_event[events]
-        first = np.flatnonzero(np.diff(cell, prepend=-1))
-        return cls(cell[first], first, ordered, events)
-
-    @cached_property
-    def age(self) -> NDArray[np.int64]:
-        return self.ordered.age if self.events is None else self.ordered.age[self.events]
-
-    @cached_property
-    def value(self) -> NDArray[np.float64]:
-        return self.ordered.value if self.events is None else self.ordered.value[self.events]
-
-    @cached_property
-    def count(self) -> NDArray[np.int64]:
-        n_events = len(self.ordered.position if self.events is None else self.events)
-        return np.diff(self.first, append=n_events)
-
-    @cached_property
-    def of_event(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.first)), self.count)
-
-    @cached_property
-    def _sum(self) -> NDArray[np.float64]:
-        return self._total(self.value)
-
-    def aggregate(self, aggregation: str) -> NDArray[np.float64]:
-        last = self.first + self.count - 1
-        made: NDArray[np.float64]
-        match aggregation:
-            case "has":
-                made = np.ones(len(self.first))
-            case "count" | "values":
-                made = self.count.astype(np.float64)
-            case "recency":
-                made = 1 / (1 + self.age[last] / DAY)
-            case "sum":
-                made = self._sum
-            case "mean":
-                made = self._sum / self.count
-            case "min":
-                made = np.minimum.reduceat(self.value, self.first)
-            case "max":
-                made = np.maximum.reduceat(self.value, self.first)
-            case "last":
-                made = self.value[last]
-            case _:
-                made = self._slope()
-        return made
-
-    def _slope(self) -> NDArray[np.float64]:
-        """Return the least-squares slope per day, 0 if all events are within an hour."""
-        # For events at the same time, days since the first event of the group are exactly 0.
-        day = (self.age[self.first][self.of_event] - self.age) / DAY
-        day -= (self._total(day) / self.count)[self.of_event]
-        above = self.value - (self._sum / self.count)[self.of_event]
-        spread = self._total(day * day)
-        is_long = self.age[self.first] - self.age[self.first + self.count - 1] >= _HOUR
-        slope = np.zeros(len(spread))
-        return np.divide(self._total(day * above), spread, out=slope, where=is_long)
-
-    def _total(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over the events of each group in order, independent of other rows."""
-        total = np.bincount(self.of_event, values, minlength=len(self.first))
-        return total.astype(np.float64, copy=False)

@@ -4,8 +4,7 @@ A block of columns is one aggregation of the events of one level of codes in one
 without an event are 0; the column `has` or `count` of a code shows whether 0 is a value.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING, Any, Self
@@ -28,6 +27,7 @@ from prefect_tune.tasks.catalogue.event_blocks import (
     Vocabulary,
     blocks_of,
     different_parents,
+    joined,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ _ENDINGS = {CODE: "", PARENTS: PARENT_ENDING}
 """Endings of column names by level; prefixes have an asterisk."""
 
 _LEAST_PATIENTS = 2
-_EVENTS_OF_PIECE = 1 << 22
-"""Events of rows that are transformed at once."""
 
 
 class EventWindows(TransformerMixin, BaseEstimator):
@@ -124,23 +122,54 @@ class EventWindows(TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"{name} is one of {', '.join(known)}, not {getattr(self, name)!r}"
                 )
-        vocabulary = Vocabulary.of(X)
-        wanted, follow = self._learned_from(vocabulary), self._needed(self._numbers(vocabulary))
-        blocks = blocks_of(X, [*wanted], vocabulary, [*follow])
-        # All rows of a patient start at the same event, so the longest row has all events.
-        by_length = np.lexsort((X.stop, X.start))
-        patients = by_length[np.diff(X.start[by_length], append=-1) != 0]
+        vocabulary, numbers = Vocabulary.of(X), list[int]()
+        if self.levels != "prefixes":
+            numbers.append(CODE)
+        if self.levels in ("prefixes", "both", "all"):
+            numbers += vocabulary.depths[:-1] or vocabulary.depths
+        if self.levels in ("parents", "all"):
+            numbers.append(PARENTS)
+        has_values = "values" in self._aggregations(ALL)
+        names = ("count", *(("values", "min", "max") if has_values else ()))
+        of_codes = (Block(name, ALL, number) for number in numbers for name in names)
+        wanted = [*dict.fromkeys((PERSON, FACTS, Block("count"), *of_codes))]
+        blocks = joined(blocks_of(X, wanted, vocabulary, self._needed(numbers)))
+        patients = X.longest_rows()
+
+        def of_patients(name: str, number: int) -> Any:
+            block = blocks[Block(name, ALL, number)]
+            # With one row each, the order does not matter below.
+            return block if len(patients) == block.shape[0] else block[patients]
+
         least = max(_LEAST_PATIENTS, ceil(self.min_share * len(patients)))
-        n_with_fact = _n_cells(blocks[FACTS][patients])
-        is_fact = n_with_fact >= _LEAST_PATIENTS
+        is_fact = _n_cells(of_patients(FACTS.aggregation, CODE)) >= _LEAST_PATIENTS
         self.facts_ = [vocabulary.codes[i] for i in np.flatnonzero(is_fact).tolist()]
-        seen = np.flatnonzero(_n_cells(blocks[Block("count")][patients]))
-        self.levels_ = [
-            level
-            for number, columns in _different_names(vocabulary, seen, self.levels)
-            if (level := _Level.learn(vocabulary, blocks, number, columns, patients, least)).names
-        ]
-        self.parents_ = self._parents(vocabulary)
+        seen = np.flatnonzero(_n_cells(of_patients("count", CODE)))
+        self.levels_ = []
+        for number, columns in self._different_names(vocabulary, seen):
+            count, *of_values = (_chosen(of_patients(name, number), columns) for name in names)
+            differs = is_mixed = np.zeros(len(columns), dtype=bool)
+            if of_values:
+                values, low, high = of_values
+                differs = _extremes(low, values, "min") < _extremes(high, values, "max")
+                n_events, n_values = (
+                    np.bincount(one.indices, one.data, minlength=len(columns))
+                    for one in (count, values)
+                )
+                is_mixed = differs & (n_events > n_values)
+            frequency = _n_cells(count)
+            kept = frequency >= least
+            if kept.any():
+                known = vocabulary.level(number).names
+                rarity = np.log((1 + len(patients)) / (1 + frequency[kept])) + 1
+                kept_names = [known[i] for i in columns[kept].tolist()]
+                level = _Level(number, kept_names, differs[kept], is_mixed[kept], rarity)
+                self.levels_.append(level)
+        kept_parents = {n for one in self.levels_ if one.number == PARENTS for n in one.names}
+        self.parents_ = {
+            code: [n for n in vocabulary.level(PARENTS).names_of(i) if n in kept_parents]
+            for i, code in enumerate(vocabulary.codes if kept_parents else ())
+        }
         ages = blocks[PERSON][:, 0]
         self.age_ = None if np.isnan(ages).all() else float(np.nanmedian(ages))
         self.n_features_in_ = len(vocabulary.codes)
@@ -153,26 +182,44 @@ class EventWindows(TransformerMixin, BaseEstimator):
                 f"features of patient events are made of rows as prefect-tune reads them, not of a "
                 f"{type(X).__name__}; predict new files with `prefect-tune predict STUDY`"
             )
-        # Unshared blocks take much more memory than the columns chosen from them.
-        if X.shared is None and (pieces := _pieces(X)):
-            return sparse.csr_array(sparse.vstack(list(map(self._transform, pieces)), format="csr"))
-        return self._transform(X)
-
-    def _transform(self, X: "EventRows") -> sparse.csr_array:
         vocabulary = Vocabulary.of(X, getattr(self, "parents_", None))
-        blocks = blocks_of(X, [*self._transformed_from()], vocabulary)
-        age, history = blocks[PERSON].T
-        rows = [] if self.age_ is None else [np.where(np.isnan(age), np.float32(self.age_), age)]
-        rows.append(history)
-        for window in WINDOWS[self.windows]:
-            rows.extend(blocks[Block("activity", window)].T)
-        made = [sparse.csr_array(np.column_stack(rows))]
-        made.append(_chosen(blocks[FACTS], _columns(vocabulary.level(CODE).position, self.facts_)))
-        for level in self.levels_:
-            made.extend(self._of_level(level, vocabulary, blocks))
-        matrix = sparse.csr_array(sparse.hstack(made, format="csr"))
+        wanted = self._needed([level.number for level in self.levels_])
+        # All columns of all rows would take much more memory than the chosen ones.
+        pieces = [
+            sparse.hstack([*self._columns(vocabulary, blocks)], format="csr")
+            for blocks in blocks_of(X, wanted, vocabulary)
+        ]
+        matrix = sparse.csr_array(pieces[0] if len(pieces) == 1 else sparse.vstack(pieces, "csr"))
         matrix.eliminate_zeros()
         return matrix
+
+    def _columns(
+        self, vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
+    ) -> Iterator[sparse.csr_array]:
+        """Yield the columns of the rows and facts, and those of each block of codes."""
+        age, history = blocks[PERSON].T
+        of_rows = [] if self.age_ is None else [np.where(np.isnan(age), np.float32(self.age_), age)]
+        of_rows.append(history)
+        for window in WINDOWS[self.windows]:
+            of_rows.extend(blocks[Block("activity", window)].T)
+        yield sparse.csr_array(np.column_stack(of_rows))
+        yield _chosen(blocks[FACTS], vocabulary.level(CODE).columns_named(self.facts_))
+        for level in self.levels_:
+            columns = vocabulary.level(level.number).columns_named(level.names)
+            for window in WINDOWS[self.windows]:
+                for aggregation, members in self._plan(level, window):
+                    of_events = "count" if aggregation == "has" else aggregation
+                    block = blocks[Block(of_events, window, level.number)]
+                    made = _chosen(block, columns[members])
+                    if aggregation == "has":
+                        made.data[:] = 1
+                    elif aggregation == "count" and self.scaling == "log1p":
+                        made.data = np.log1p(made.data)
+                    elif aggregation == "count" and self.scaling == "tfidf":
+                        n_events = blocks[Block("activity", window)][:, 0]
+                        made.data /= np.repeat(n_events, np.diff(made.indptr))
+                        made.data *= level.rarity[members].astype(np.float32)[made.indices]
+                    yield made
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """Return the names of the columns, such as `RR//resp rate: mean, 30 days`."""
@@ -193,83 +240,50 @@ class EventWindows(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _chosen_aggregations(self, window: int | None) -> tuple[str, ...]:
+    def _aggregations(self, window: int | None) -> list[str]:
+        """Return the aggregations of a window; if any are of values, the first is `values`."""
         chosen = AGGREGATIONS[self.aggregations]
         if self.scaling == "binary":
             chosen = ("has", *(name for name in chosen if name not in {"has", "count"}))
         if window is not ALL:
             chosen = tuple(name for name in chosen if name not in OF_LAST)
-        return chosen
+        of_values = [name for name in chosen if name not in OF_EVENTS]
+        of_events = [name for name in chosen if name in OF_EVENTS]
+        return [*of_events, *(["values", *of_values] if of_values else [])]
 
     def _plan(self, level: "_Level", window: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
         """Yield the aggregations of a window, with a mask of the codes that have such a column."""
-        chosen = self._chosen_aggregations(window)
         every = np.ones(len(level.names), dtype=bool)
-        of_values = [name for name in chosen if name not in OF_EVENTS]
-        yield from ((name, every) for name in chosen if name in OF_EVENTS)
-        if of_values:
-            yield "values", level.is_mixed
-        yield from ((name, level.has_values) for name in of_values)
+        members = {**dict.fromkeys(OF_EVENTS, every), "values": level.is_mixed}
+        for name in self._aggregations(window):
+            yield name, members.get(name, level.has_values)
 
-    def _parents(self, vocabulary: Vocabulary) -> dict[str, list[str]]:
-        kept = {name for level in self.levels_ if level.number == PARENTS for name in level.names}
-        if not kept:
-            return {}
-        level = vocabulary.level(PARENTS)
-        named = {code: level.names_of(i) for i, code in enumerate(vocabulary.codes)}
-        return {code: [n for n in names if n in kept] for code, names in named.items()}
-
-    def _numbers(self, vocabulary: Vocabulary) -> Iterator[int]:
-        if self.levels != "prefixes":
-            yield CODE
-        if self.levels in ("prefixes", "both", "all"):
-            yield from vocabulary.depths[:-1] or vocabulary.depths
-        if self.levels in ("parents", "all"):
-            yield PARENTS
-
-    def _learned_from(self, vocabulary: Vocabulary) -> dict[Block, None]:
-        wanted = dict.fromkeys((PERSON, FACTS, Block("count")))
-        names = ["count"]
-        if any(name not in OF_EVENTS for name in self._chosen_aggregations(ALL)):
-            names += ["values", "min", "max"]
-        for number in self._numbers(vocabulary):
-            wanted |= {Block(name, ALL, number): None for name in names}
-        return wanted
-
-    def _transformed_from(self) -> dict[Block, None]:
-        of_rows = dict.fromkeys((PERSON, FACTS))
-        return of_rows | self._needed(level.number for level in self.levels_)
-
-    def _needed(self, numbers: Iterable[int]) -> dict[Block, None]:
-        every, needed = list(numbers), dict[Block, None]()
+    def _needed(self, numbers: Sequence[int]) -> list[Block]:
+        """Return the blocks of the columns of some levels."""
+        needed = [PERSON, FACTS]
         for window in WINDOWS[self.windows]:
-            needed[Block("activity", window)] = None
-            chosen = self._chosen_aggregations(window)
-            if any(name not in OF_EVENTS for name in chosen):
-                chosen = (*chosen, "values")
+            needed.append(Block("activity", window))
             # A block of counts has the same cells as `has`.
-            names = dict.fromkeys("count" if name == "has" else name for name in chosen)
-            needed |= {Block(name, window, number): None for number in every for name in names}
+            names = dict.fromkeys("count" if n == "has" else n for n in self._aggregations(window))
+            needed += [Block(name, window, number) for number in numbers for name in names]
         return needed
 
-    def _of_level(
-        self, level: "_Level", vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
-    ) -> Iterator[sparse.csr_array]:
-        columns = _columns(vocabulary.level(level.number).position, level.names)
-        for window in WINDOWS[self.windows]:
-            for aggregation, members in self._plan(level, window):
-                of_events = "count" if aggregation == "has" else aggregation
-                block = blocks[Block(of_events, window, level.number)]
-                made = _chosen(block, columns[members])
-                if aggregation == "has":
-                    made.data[:] = 1
-                elif aggregation == "count" and self.scaling == "log1p":
-                    made.data = np.log1p(made.data)
-                elif aggregation == "count" and self.scaling == "tfidf":
-                    n_events = blocks[Block("activity", window)][:, 0]
-                    made.data /= np.repeat(n_events, np.diff(made.indptr))
-                    made.data *= level.rarity[members].astype(np.float32)[made.indices]
-                yield made
+    def _different_names(
+        self, vocabulary: Vocabulary, seen: NDArray[np.intp]
+    ) -> Iterator[tuple[int, NDArray[np.intp]]]:
+        """Yield the names of each level, by position, that stand for distinct sets of codes seen.
+
+        Parents stand for two or more codes.
+        """
+        if self.levels != "prefixes":
+            yield CODE, seen
+        if self.levels in ("prefixes", "both", "all"):
+            yield from _different_prefixes(vocabulary, seen, 1 if self.levels == "prefixes" else 2)
+        if self.levels in ("parents", "all"):
+            level = vocabulary.level(PARENTS)
+            names_of_codes = {code: level.names_of(code) for code in seen.tolist()}
+            names = different_parents(names_of_codes, vocabulary.parents)
+            yield PARENTS, level.columns_named(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,60 +300,9 @@ class _Level:
     is_mixed: NDArray[np.bool_]
     rarity: NDArray[np.float64]
 
-    @classmethod
-    def learn(  # noqa: PLR0917
-        cls,
-        vocabulary: Vocabulary,
-        blocks: Mapping[Block, Matrix],
-        number: int,
-        columns: NDArray[np.intp],
-        patients: NDArray[np.intp],
-        least: int,
-    ) -> Self:
-        """Choose columns of a level that occur in at least `least` patients, over all events."""
-
-        def of(aggregation: str) -> Any:
-            block = blocks[Block(aggregation, ALL, number)]
-            is_one_each = len(patients) == block.shape[0]  # the order does not matter below
-            return _chosen(block if is_one_each else block[patients], columns)
-
-        count = of("count")
-        frequency = _n_cells(count)
-        has_values = is_mixed = np.zeros(len(columns), dtype=bool)
-        if Block("values", ALL, number) in blocks:
-            values, low, high = of("values"), of("min"), of("max")
-            n_valued = _n_cells(values)
-            smallest = _extremes(low, n_valued, np.minimum)
-            has_values = smallest < _extremes(high, n_valued, np.maximum)
-            is_mixed = has_values & (_sums(count) > _sums(values))
-        rarity = np.log((1 + len(patients)) / (1 + frequency)) + 1
-        names, kept = vocabulary.level(number).names, frequency >= least
-        return cls(
-            number,
-            [names[i] for i in columns[kept].tolist()],
-            has_values[kept],
-            is_mixed[kept],
-            rarity[kept],
-        )
-
-
-def _pieces(X: "EventRows") -> list["EventRows"]:
-    """Return the rows in pieces of a bounded number of events; empty if they are few."""
-    n_events = np.cumsum(X.stop - X.start)
-    if not len(n_events) or n_events[-1] <= _EVENTS_OF_PIECE:
-        return []
-    of_row = n_events // _EVENTS_OF_PIECE
-    return [
-        X.take(rows) for rows in np.split(np.arange(len(X)), np.flatnonzero(np.diff(of_row)) + 1)
-    ]
-
 
 def _ending(window: int | None) -> str:
     return "" if window is ALL else f", {window} days"
-
-
-def _columns(position: Mapping[str, int], names: Sequence[str]) -> NDArray[np.int64]:
-    return np.array([position.get(name, -1) for name in names], dtype=np.int64)
 
 
 def _chosen(block: Any, columns: NDArray[np.int64]) -> sparse.csr_array:
@@ -357,32 +320,14 @@ def _n_cells(block: Any) -> NDArray[np.int64]:
     return np.bincount(block.indices, minlength=block.shape[1])
 
 
-def _sums(block: Any) -> NDArray[np.float64]:
-    sums = np.bincount(block.indices, block.data, minlength=block.shape[1])
-    return sums.astype(np.float64, copy=False)
+def _extremes(block: Any, values: Any, name: str) -> NDArray[np.float32]:
+    """Return the smallest or largest value of each column, 0 without any.
 
-
-def _extremes(block: Any, n_cells: NDArray[np.int64], least: np.ufunc) -> NDArray[np.float32]:
-    """Return the smallest or largest non-zero value of each column, 0 without any."""
-    by_column = block.tocsc()
-    n_found = np.diff(by_column.indptr)
-    found = np.zeros(len(n_cells), dtype=np.float32)
-    first = by_column.indptr[:-1][n_found > 0]
-    if len(first):
-        found[n_found > 0] = least.reduceat(by_column.data, first)
-    return np.where(n_found < n_cells, least(found, np.float32(0)), found)
-
-
-def _different_names(
-    vocabulary: Vocabulary, seen: NDArray[np.intp], levels: str
-) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield the names of each level, by position, that stand for distinct sets of codes seen."""
-    if levels != "prefixes":
-        yield CODE, seen
-    if levels in ("prefixes", "both", "all"):
-        yield from _different_prefixes(vocabulary, seen, 1 if levels == "prefixes" else 2)
-    if levels in ("parents", "all"):
-        yield PARENTS, _different_parents(vocabulary, seen)
+    A block does not store zeros, so a column with fewer cells than values has a value of 0.
+    """
+    least: np.ufunc = getattr(np, f"{name}imum")
+    found = getattr(block, name)(axis=0, explicit=True).toarray()
+    return np.where(_n_cells(block) < _n_cells(values), least(found, np.float32(0)), found)
 
 
 def _different_prefixes(
@@ -409,14 +354,3 @@ def _different_prefixes(
         next_name = name
         is_next_prefix, n_next_codes = is_prefix, n_codes
     yield from ((number, columns) for number, columns in reversed(found) if len(columns))
-
-
-def _different_parents(vocabulary: Vocabulary, seen: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the parents of distinct sets of two or more of the codes seen."""
-    level = vocabulary.level(PARENTS)
-    children: defaultdict[str, list[int]] = defaultdict(list)
-    for code in seen.tolist():
-        for name in level.names_of(code):
-            children[name].append(code)
-    names = different_parents(children, vocabulary.parents)
-    return np.array([level.position[name] for name in names], dtype=np.intp)

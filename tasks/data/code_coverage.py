@@ -1,6 +1,5 @@
 """Coverage of each code: the patients who have it, their events, and their classes."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +8,7 @@ from scipy import sparse
 
 from prefect_tune.tasks.data.events import EventRows, positions
 
-_MOST_EVENTS = 4_000_000
-"""Events that are counted at a time."""
+_EVENTS_AT_ONCE = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +31,6 @@ class CodeCoverage:
     by_class: tuple[float | None, ...]
 
 
-def latest_rows(X: EventRows, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the row of each patient with the most events, among some rows.
-
-    All rows of a patient begin at the same event, so that row has the events of all of them.
-    """
-    by_length = rows[np.lexsort((X.stop[rows], X.start[rows]))]
-    return by_length[np.diff(X.start[by_length], append=-1) != 0]
-
-
 def code_coverage(
     X: EventRows, rows: NDArray[np.intp], label: NDArray[np.int32] | None = None
 ) -> list[CodeCoverage]:
@@ -50,12 +39,12 @@ def code_coverage(
     A patient with several rows counts once, with the latest row and its class. `label` has the
     class, 0 or 1, of each row of `X`; it is None for other targets.
     """
-    patients, width = latest_rows(X, rows), len(X.codes)
+    patients, width = X.longest_rows(rows), len(X.codes)
     n_sides = 1 if label is None else 2
     side = np.zeros(len(patients), dtype=np.int32) if label is None else label[patients]
     n_events, n_with = np.zeros(width, dtype=np.int64), np.zeros((n_sides, width), dtype=np.int64)
-    for part in _parts(X, patients):
-        taken = X.take(patients[part])
+    first = 0
+    for taken in X.take(patients).pieces(_EVENTS_AT_ONCE):
         lengths = taken.stop - taken.start
         code = X.events["code"].cat.codes.to_numpy()[positions(taken.start, taken.stop)]
         n_events += np.bincount(code, minlength=width)
@@ -64,7 +53,8 @@ def code_coverage(
             shape=(len(lengths), width),
         )
         cells.sum_duplicates()
-        side_of_cell = np.repeat(side[part], np.diff(cells.indptr))
+        side_of_cell = np.repeat(side[first : first + len(taken)], np.diff(cells.indptr))
+        first += len(taken)
         for i in range(n_sides):
             n_with[i] += np.bincount(cells.indices[side_of_cell == i], minlength=width)
     n_patients, total = np.bincount(side, minlength=n_sides), n_with.sum(axis=0)
@@ -84,14 +74,3 @@ def code_coverage(
         )
         for i in order[: np.count_nonzero(total)].tolist()
     ]
-
-
-def _parts(X: EventRows, rows: NDArray[np.intp]) -> Iterator[slice]:
-    """Yield consecutive rows with a limited total of events, but at least one row at a time."""
-    ends = np.cumsum(X.stop[rows] - X.start[rows])
-    first = 0
-    while first < len(rows):
-        before = ends[first - 1] if first else 0
-        last = int(np.searchsorted(ends, before + _MOST_EVENTS, side="right"))
-        yield slice(first, max(last, first + 1))
-        first = max(last, first + 1)

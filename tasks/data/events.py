@@ -3,9 +3,9 @@
 A row has no events after its prediction time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,8 @@ from prefect_tune.tasks.data.code_table import PARENTS, as_frames, from_frames
 from prefect_tune.tasks.data.ids import like_ids
 
 _BIRTH = "MEDS_BIRTH"
+
+Made = TypeVar("Made")
 
 
 class BlockSource(Protocol):
@@ -97,19 +99,20 @@ class EventRows:
     @property
     def codes(self) -> list[str]:
         """The vocabulary, sorted."""
-        known: tuple[Any, list[str]] | None = self.of_events.get("codes")
-        if known is None or known[0] is not self.events:
-            known = self.of_events["codes"] = self.events, list(self.events["code"].cat.categories)
-        return known[1]
+        return self.once("codes", lambda: list(self.events["code"].cat.categories))
 
     @property
     def births(self) -> NDArray[np.intp]:
         """Positions of the birth codes in the vocabulary."""
-        known: tuple[Any, NDArray[np.intp]] | None = self.of_events.get("births")
-        if known is None or known[0] is not self.events:
-            is_birth = np.fromiter(map(is_birth_code, self.codes), bool, len(self.codes))
-            known = self.of_events["births"] = self.events, np.flatnonzero(is_birth)
-        return known[1]
+        return self.once("births", lambda: np.flatnonzero([*map(is_birth_code, self.codes)]))
+
+    def once(self, name: str, make: Callable[[], Made]) -> Made:
+        """Return a value made of the events and their codes, once for all parts of the rows."""
+        known = self.of_events.get(name)
+        if known is None or known[0] is not self.events or known[1] is not self.code_table:
+            known = self.of_events[name] = self.events, self.code_table, make()
+        made: Made = known[2]
+        return made
 
     def parents(self) -> Mapping[str, tuple[str, ...]]:
         """Return the sorted ancestors of each code and of each ancestor; empty without a table."""
@@ -156,6 +159,21 @@ class EventRows:
         return replace(
             self, rows=taken, start=self.start[rows], stop=self.stop[rows], positions=positions
         )
+
+    def pieces(self, n_events: int) -> Iterator[Self]:
+        """Yield consecutive rows with about so many events, but at least one row at a time."""
+        piece = np.cumsum(self.stop - self.start) // n_events
+        for rows in np.split(np.arange(len(self)), np.flatnonzero(np.diff(piece)) + 1):
+            yield self.take(rows)
+
+    def longest_rows(self, rows: NDArray[np.intp] | slice = slice(None)) -> NDArray[np.intp]:
+        """Return the row of each patient with the most events, among some rows.
+
+        All rows of a patient begin at the same event, so that row has the events of all of them.
+        """
+        numbers = np.arange(len(self))[rows]
+        by_length = numbers[np.lexsort((self.stop[rows], self.start[rows]))]
+        return by_length[np.diff(self.start[by_length], append=-1) != 0]
 
     def frames(self) -> dict[str, pd.DataFrame]:
         """Return everything that can affect results, as frames by name; excludes descriptions."""

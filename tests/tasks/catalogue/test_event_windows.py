@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from inputs import event_rows
 
-from prefect_tune.tasks.catalogue import event_blocks, event_windows
+from prefect_tune.tasks.catalogue import event_blocks
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, SCALINGS, WINDOWS, EventWindows
 from prefect_tune.tasks.data.events import EventRows
 
@@ -211,7 +211,7 @@ def test_rows_in_pieces_give_the_same_blocks(monkeypatch, levels) -> None:
         table = pd.DataFrame({**named, "parents": [["P"], ["ICD10//E11", "P"], ["P"], []]})
         X = replace(X, code_table=table)
     made = []
-    for size in (1 << 23, 7):
+    for size in (1 << 21, 7):
         monkeypatch.setattr(event_blocks, "NAMES_OF_PIECE", size)
         rows = replace(X, of_events={})
         made.append(as_frame(EventWindows(**{**EVERY, "levels": levels}).fit(rows), rows))
@@ -347,11 +347,3 @@ def test_rows_without_the_levels_of_the_training_rows_are_transformed() -> None:
     found = as_frame(made, small((0, day, "Z", np.nan), (1, day, "new", np.nan)))
     assert list(found["Z: count"]) == [1, 0]
     assert not found[[name for name in found if name.startswith("A")]].to_numpy().any()
-
-
-def test_many_events_are_transformed_in_pieces(monkeypatch) -> None:
-    X = random_rows()
-    made = EventWindows(**EVERY).fit(X)
-    whole = made.transform(X).toarray()
-    monkeypatch.setattr(event_windows, "_EVENTS_OF_PIECE", 50)
-    assert np.array_equal(made.transform(X).toarray(), whole)

@@ -1,6 +1,7 @@
-"""Blocks of events that folds and configurations share, by partition of patients."""
+"""Blocks of events that the folds and configurations of a data set share."""
 
 import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Barrier, Thread
 from typing import Any
@@ -8,39 +9,106 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from event_histories import END, PARENTS, construct, entries, fold_of, histories, most_rows
 from inputs import event_rows
-from scipy import sparse
 from studies import context_of, store_of
 
-from prefect_tune.storage.artifacts import MemoryTier
-from prefect_tune.storage.index import pinned_keys
+from prefect_tune.storage.index import Entry, pinned_keys
+from prefect_tune.tasks.catalogue import event_blocks
 from prefect_tune.tasks.catalogue.event_blocks import Block
 from prefect_tune.tasks.catalogue.event_windows import LEVELS, EventWindows
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.recipe import effective_value
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.trial import partitions, shared_blocks
+from prefect_tune.tasks.trial import shared_blocks
 from prefect_tune.tasks.trial.node import summary_of_rows
-from prefect_tune.tasks.trial.shared_blocks import SharedBlocks, partitions_of
+from prefect_tune.tasks.trial.shared_blocks import STEP, SharedBlocks
+
+CODES = ("A", "B//1", "B//2", "B//2/x", "LAB//k")
+END = pd.Timestamp(2020, 6, 1)
+PARENTS = pd.DataFrame(
+    {
+        "code": ["B//1", "B//2", "all", "group"],
+        "description": ["", "", "", ""],
+        "parents": [["all", "group"], ["all", "group"], [], ["all"]],
+    }
+)
 
 
 @pytest.fixture
-def context(tmp_path, monkeypatch: pytest.MonkeyPatch) -> StudyContext:
-    """A study whose partitions have some sixteen patients."""
-    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 128)
+def context(tmp_path) -> StudyContext:
     return context_of(tmp_path)
 
 
+def histories(patients: Sequence[int]) -> EventRows:
+    """Two rows of each patient, whose events depend on its number alone; in any order of rows."""
+    events, rows = [], []
+    for patient in patients:
+        rng = np.random.default_rng(patient)
+        events += [(patient, END - pd.Timedelta(days=9000), "MEDS_BIRTH", np.nan)] * (patient % 2)
+        events.append((patient, pd.NaT, f"SEX//{patient % 3 % 2}", np.nan))
+        for _ in range(rng.integers(3, 12)):
+            time = END - pd.Timedelta(days=float(rng.integers(0, 500)))
+            value = rng.choice([np.nan, 0.0, -1.5, 3.0])
+            events.append((patient, time, rng.choice(CODES), value))
+        rows += [(patient, END), (patient, END - pd.Timedelta(days=20 + patient % 7))]
+    mixed = [rows[i] for i in np.random.default_rng(0).permutation(len(rows))]
+    return event_rows(events, mixed, PARENTS)
+
+
+def fold_of(
+    context: StudyContext, X: EventRows, rows: np.ndarray
+) -> tuple[EventRows, EventRows, SharedBlocks]:
+    """Some rows and all others, with one fold's shared blocks."""
+    y = np.arange(len(X), dtype=np.int32) % 2
+    digest = Dataset("d", "events", X, y, (False, True)).digest()
+    context = replace(context, problem=replace(context.problem, dataset=digest))
+    shared = SharedBlocks(store_of(context), X, context, 3 * len(X) // 4)
+    others = np.setdiff1d(np.arange(len(X)), rows)
+    train, held_out = (
+        replace(X.take(part), positions=part, shared=shared) for part in (rows, others)
+    )
+    return train, held_out, shared
+
+
+def construct(train: EventRows, *others: EventRows, **arguments: Any) -> list[np.ndarray]:
+    made = EventWindows(**{"min_share": 0.05, **arguments}).fit(train)
+    return [made.transform(X).toarray() for X in (train, *others)]
+
+
+def entries(context: StudyContext) -> Mapping[str, Entry]:
+    store = store_of(context)
+    store.index.usage.flush()
+    return {e.key: e for e in store.index.select(step=STEP)}
+
+
+def most_rows(X: EventRows) -> np.ndarray:
+    return np.flatnonzero(np.arange(len(X)) % 4 > 0)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
+    """Blocks that were made for all rows."""
+    found, make = list[Block](), shared_blocks.make_blocks
+
+    def noted(X: EventRows, wanted: Sequence[Block], vocabulary: Any) -> Any:
+        found.extend(wanted)
+        return make(X, wanted, vocabulary)
+
+    monkeypatch.setattr(shared_blocks, "make_blocks", noted)
+    return found
+
+
 @pytest.mark.parametrize("levels", LEVELS)
-def test_shared_blocks_give_the_columns_that_a_fold_makes_alone(context, levels) -> None:
+def test_shared_blocks_give_the_columns_that_a_fold_makes_alone(
+    context, monkeypatch, levels
+) -> None:
     X = histories(range(60))
-    assert len(partitions_of(X)) > 2
     rows = most_rows(X)
     arguments = {"aggregations": "every", "levels": levels, "windows": "30_365"}
     train, held_out, _ = fold_of(context, X, rows)
     alone = construct(X.take(rows), X.take(held_out.positions), **arguments)
+    monkeypatch.setattr(event_blocks, "NAMES_OF_PIECE", 128)
     for _ in range(2):  # made, then served
         found = construct(train, held_out, **arguments)
         assert all(map(np.array_equal, found, alone))
@@ -56,62 +124,21 @@ def test_another_fold_and_configuration_make_only_what_is_new(context) -> None:
     construct(other, aggregations="count_sum_mean", scaling="tfidf", min_share=0.2)
     assert entries(context).keys() == before.keys()
     construct(other, aggregations="count_recency_sum_mean")
-    new = [e for key, e in entries(context).items() if key not in before]
-    n_levels = 3  # codes and two levels of prefixes
-    assert len(new) == n_levels * len(partitions_of(X))
+    new = [entry for key, entry in entries(context).items() if key not in before]
+    assert sorted(entry.algorithm for entry in new) == [
+        "recency", "recency, prefixes 1", "recency, prefixes 2",
+    ]  # fmt: skip
+    lineage = store_of(context).provenance(new[0])
+    assert set(lineage["block"]) == {"aggregation", "window", "level"}
 
 
-def test_a_block_is_read_once_for_all_folds_unless_it_is_large(context, monkeypatch) -> None:
-    X, store = histories(range(60)), store_of(context)
-    construct(fold_of(context, X, most_rows(X))[0])
-    read, _of_partition = list[Any](), SharedBlocks._of_partition
-    monkeypatch.setattr(
-        SharedBlocks, "_of_partition", lambda *a: read.append(a[1:]) or _of_partition(*a)
-    )
-    for most_bytes in (1 << 20, 0):
-        monkeypatch.setattr(store, "memory", MemoryTier(most_bytes))
-        read.clear()
-        for remainder in (1, 2):
-            rows = np.flatnonzero(np.arange(len(X)) % 4 != remainder)
-            train, held_out, _ = fold_of(context, X, rows)
-            construct(train, held_out)
-        assert (max(map(read.count, read)) == 1) == (most_bytes > 0)
-
-
-def test_blocks_of_a_partition_survive_where_patients_of_others_change(context) -> None:
-    X = histories(range(60))
+def test_another_data_set_has_its_own_blocks(context) -> None:
+    X, other = histories(range(60)), histories([*range(59), 1000])
     construct(fold_of(context, X, most_rows(X))[0])
     before = entries(context)
-    last = partitions_of(X)[-1].X.rows["subject_id"]
-    stay = [patient for patient in range(60) if patient != last.iloc[0]]
-    changed = histories([*stay, 1000])
-    kept = [p.digest for p in partitions_of(changed)]
-    assert sum(p.digest in kept for p in partitions_of(X)) == len(partitions_of(X)) - 1
-    found = construct(fold_of(context, changed, most_rows(changed))[0])
-    assert all(map(np.array_equal, found, construct(changed.take(most_rows(changed)))))
-    n_blocks = len(before) // len(partitions_of(X))
-    assert len(entries(context)) - len(before) <= 2 * n_blocks
-
-
-@pytest.mark.usefixtures("context")
-@pytest.mark.parametrize("change", ["value", "time", "code", "label"])
-def test_a_change_of_a_patient_is_another_partition(change) -> None:
-    X = histories(range(30))
-    events = X.events.astype({"code": str})
-    rows = X.rows.copy()
-    row = events.index[events["subject_id"] == 3][-1]
-    if change == "label":
-        of_patient = rows.index[rows["subject_id"] == 3]
-        rows.loc[of_patient[0], "prediction_time"] -= pd.Timedelta(hours=1)
-    else:
-        new = {"value": 77.0, "code": "A", "time": events["time"][row] - pd.Timedelta(hours=1)}
-        events.loc[row, change] = new[change]
-        if change == "code":
-            events.loc[row - 1, change] = "B//1"
-    other = EventRows.build(events, rows, PARENTS)
-    digests = {p.digest for p in partitions_of(X)}
-    is_new = [p.digest not in digests for p in partitions_of(other)]
-    assert sum(is_new) == 1
+    found = construct(fold_of(context, other, most_rows(other))[0])
+    assert np.array_equal(found[0], construct(other.take(most_rows(other)))[0])
+    assert len(entries(context)) == 2 * len(before)
 
 
 def test_few_rows_make_their_own_blocks_unless_all_are_there(context) -> None:
@@ -134,7 +161,7 @@ def test_a_twelfth_of_the_training_rows_takes_shared_blocks_and_fewer_do_not(con
         assert (shared.blocks(few, [Block("count")]) is not None) == is_shared
 
 
-def test_a_cache_that_is_too_small_makes_no_block_twice(context, monkeypatch) -> None:
+def test_a_cache_that_is_too_small_makes_no_block_twice(context, made) -> None:
     X = histories(range(60))
     rows, store = most_rows(X), store_of(context)
     alone = construct(X.take(rows))[0]
@@ -143,14 +170,10 @@ def test_a_cache_that_is_too_small_makes_no_block_twice(context, monkeypatch) ->
     shared.release()
     size = sum(entry.size_bytes for entry in entries(context).values())
     store.set_budget(size // 2)
-    context = replace(context, cache_area="another")
-    made, make = list[Any](), shared_blocks.make_blocks
-    monkeypatch.setattr(
-        shared_blocks, "make_blocks", lambda X, b, v: made.append(len(X)) or make(X, b, v)
-    )
-    train, _, shared = fold_of(context, X, rows)
+    made.clear()
+    train, _, shared = fold_of(replace(context, cache_area="another"), X, rows)
     assert np.array_equal(construct(train)[0], alone)
-    assert len(made) == len(partitions_of(X))
+    assert len(made) == len(set(made))
     with store.database.read() as connection:
         assert set(connection.execute(pinned_keys()).scalars())
     shared.release()
@@ -168,31 +191,10 @@ def test_damaged_blocks_are_made_again(context, caplog) -> None:
     for path in store.files.filesystem.find(folder):
         if entry.place in path and path.endswith(".arrow"):
             store.files.filesystem.pipe_file(path, b"no block")
-    X = replace(X, of_events={})  # another worker
     store.memory.drop(entry.place)
     found = construct(fold_of(context, X, rows)[0])
     assert "will be recomputed" in caplog.text
     assert np.array_equal(found[0], construct(X.take(rows))[0])
-
-
-def test_parents_depend_on_codes_elsewhere(context, monkeypatch) -> None:
-    """A code of another partition gives a parent its second code, so it gets a column here too."""
-    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 1)  # a patient each
-    found = []
-    for last in ("A", "B"):
-        events = [(1, "2020-01-01", "A", 1.0), (1, "2020-01-02", "C", 1.0)]
-        events.append((50, "2020-01-01", last, 1.0))
-        table = pd.DataFrame(
-            {"code": ["A", "B", "C", "P"], "description": "", "parents": [["P"], ["P"], [], []]}
-        )
-        X = event_rows(events * 2, [(1, END), (50, END), (50, END)], table)
-        train, _, _ = fold_of(context, X, np.arange(3))
-        made = EventWindows(levels="parents").fit(train)
-        found.append([name for name in made.get_feature_names_out() if "below" in name])
-        alone = construct(X.take(np.arange(3)), levels="parents")[0]
-        assert np.array_equal(construct(train, levels="parents")[0], alone)
-    assert not found[0]
-    assert found[1]
 
 
 def test_rows_that_a_step_has_changed_make_their_own_blocks(context) -> None:
@@ -205,29 +207,9 @@ def test_rows_that_a_step_has_changed_make_their_own_blocks(context) -> None:
     assert pickle.loads(pickle.dumps(train)).shared is None
 
 
-def test_a_partition_ends_after_so_many_events_whatever_the_ids(monkeypatch) -> None:
+def test_workers_that_need_the_same_blocks_make_them_once(context, made) -> None:
     X = histories(range(60))
-    monkeypatch.setattr(partitions, "EVENTS_PER_PARTITION", 256)
-    largest = []
-    for most in (1000, 1):
-        monkeypatch.setattr(partitions, "_MOST_PARTS", most)
-        parts = [part.X for part in partitions_of(replace(X, of_events={}))]
-        assert sum(map(len, parts)) == len(X)
-        largest.append(max((part.stop - part.start).sum() for part in parts))
-    n_of_a_patient = 2 * (X.stop - X.start).max()
-    assert largest[1] <= 256 + n_of_a_patient < largest[0]
-
-
-def test_workers_that_need_the_same_blocks_make_them_once(context, monkeypatch) -> None:
-    X = histories(range(60))
-    made, together = [], Barrier(2)
-    make = shared_blocks.make_blocks
-
-    def counted(*arguments: Any) -> Any:
-        made.append(len(arguments[1]))
-        return make(*arguments)
-
-    monkeypatch.setattr(shared_blocks, "make_blocks", counted)
+    together = Barrier(2)
 
     def work() -> None:
         train, _, _ = fold_of(context, X, most_rows(X))
@@ -239,24 +221,7 @@ def test_workers_that_need_the_same_blocks_make_them_once(context, monkeypatch) 
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(made) == len(partitions_of(X))
-    assert sum(made) == len(entries(context))
-
-
-def test_blocks_can_be_looked_at_and_have_no_columns_of_other_partitions(context) -> None:
-    X = histories(range(60))
-    construct(fold_of(context, X, most_rows(X))[0], levels="code")
-    store = store_of(context)
-    widths = set()
-    for entry in entries(context).values():
-        block = store.read(entry, [shared_blocks.PART])[shared_blocks.PART]
-        lineage = store.provenance(entry)
-        assert set(lineage["block"]) == {"aggregation", "window", "level"}
-        if sparse.issparse(block):
-            widths.add(block.shape[1])
-    of_partitions = {len(partition.codes) for partition in partitions_of(X)}
-    assert widths <= of_partitions
-    assert min(widths) < len(X.codes)
+    assert len(made) == len(set(made)) == len(entries(context))
 
 
 @pytest.mark.parametrize("has_parents", [False, True])
