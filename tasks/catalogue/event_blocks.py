@@ -201,7 +201,8 @@ def blocks_of(
     Shapes are (n, 2) or (n, names of the level). `follow` are blocks of the same rows that are
     needed next; shared blocks are made together.
     """
-    shared = X.shared and X.shared.blocks(X, [*dict.fromkeys((*wanted, *follow))])
+    every = [*dict.fromkeys((*wanted, *follow))]
+    shared = None if X.shared is None else X.shared.blocks(X, every)
     yield from make_blocks(X, wanted, vocabulary) if shared is None else (shared,)
 
 

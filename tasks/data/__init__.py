@@ -1,7 +1,7 @@
 """Import of the user's input as a data set, and its split.
 
-`reading` reads a `source`. It finds the format of a `location` in `formats`, generates a `cohort`
-(of `cohort_orders`), or takes a bundled table. `table_source` makes a data set from a table
+`reading` reads a `source`. It finds the format of a `location` in `formats`, generates a `cohort`,
+or takes a bundled table. `table_source` makes a data set from a table
 (`table_files`, with a `csv_dialect`): `columns` learns the kinds of its columns, and the `notation`
 of numbers in texts. A `row_reader` reads rows accordingly, `row_times` reads their times, and
 `table` has the target. For patient `events` and their labels (`event_tables`, `ids`, `timestamps`),

@@ -3,8 +3,8 @@
 Patients order medications; each order is an event of the medication and of its drug class, with a
 value. Cases order slightly more of everything, but the signal is in a few main codes. The signal
 has one of four families: presence, number, total or average value of orders. Each family needs a
-different feature construction. Options also plant rare codes with or without a signal, two codes
-that are informative only as a pair, and a code that leaks the class after the prediction time.
+different feature construction. Rare codes have a signal or none, and a code after the prediction
+time leaks the class.
 
 The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
 `cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/` with a
@@ -12,32 +12,25 @@ stratified fifth of the patients held out, labels in `labels/case`, the truth in
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 from urllib.parse import parse_qsl
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.cohort_orders import (
-    FAMILIES,
-    STRENGTH,
-    Family,
-    Orders,
-    common,
-    family_code,
-    rare_noise,
-    rare_signal,
-    xor_pair,
-)
+
+Family = Literal["binary", "count", "sum", "average"]
+
+FAMILIES: tuple[Family, ...] = ("binary", "count", "sum", "average")
+_STRENGTH: dict[Family, float] = {"binary": 1.6, "count": 1.5, "sum": 2.2, "average": 2.0}
+"""Strength at which the planted aggregation is clearly the best one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +44,8 @@ class CohortSpec:
         strength: Strength of the signal; 0 for no signal. None takes the family's default, at which
             no other aggregation comes near.
         main_codes: Codes that carry the signal.
-        decoys: Codes of each other family, without signal.
         rare_cover: Mean number of informative rare codes per patient.
-        rare_frequency: Number of patients that have each rare code.
-        rare_purity: Probability that a patient with a rare code is of the code's class.
         noise_codes: Uninformative codes of 1 to 4 orders.
-        xor: Share of patients, 0 to 1, whose class follows from a pair of codes: cases have exactly
-            one of the two.
-        leak: Whether every case has a code after its prediction time.
         first: Number of patients to keep, the first ones; None for all. A larger number keeps the
             same patients and adds others.
 
@@ -72,13 +59,8 @@ class CohortSpec:
     family: Family = "average"
     strength: float | None = None
     main_codes: int = 6
-    decoys: int = 1
     rare_cover: float = 0.0
-    rare_frequency: int = 5
-    rare_purity: float = 0.95
     noise_codes: int = 0
-    xor: float = 0.0
-    leak: bool = True
     first: int | None = None
 
     def __post_init__(self) -> None:
@@ -89,12 +71,8 @@ class CohortSpec:
             "seed": (0, 2**63),
             "strength": (0, 10),
             "main_codes": (0, 1000),
-            "decoys": (0, 1000),
             "rare_cover": (0, 100),
-            "rare_frequency": (1, int(self.n_patients**0.5)),
-            "rare_purity": (0.5, 1),
             "noise_codes": (0, 10_000_000),
-            "xor": (0, 1),
             "first": (30, self.n_patients),
         }
         for name, (low, high) in within.items():
@@ -126,29 +104,24 @@ def cohort_named(text: str) -> CohortSpec:
     changes: dict[str, Any] = {}
     for option, value in parse_qsl(query, keep_blank_values=True):
         if option not in _PARSERS:
-            known = [name for name in _PARSERS if name not in _FOR_TESTS]
-            raise UnknownName("option of a cohort", option, known)
+            raise UnknownName("option of a cohort", option, _PARSERS)
         if option in changes:
             raise BadInput(f"cohort:{text} has the option {option} twice; give it once")
         parse, what = _PARSERS[option]
         try:
             changes[option] = parse(value)
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             raise BadInput(f"{option}={value} of cohort:{name}: {option} must be {what}") from error
     return replace(COHORTS[name], **changes)
 
 
-_YES_OR_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 _OF_TYPES: Mapping[Any, tuple[Callable[[str], Any], str]] = {
     int: (int, "a whole number"),
     int | None: (int, "a whole number"),
-    bool: (lambda text: _YES_OR_NO[text.lower()], "yes or no"),
     Family: (str, "a name"),
 }
 _PARSERS = {f.name: _OF_TYPES.get(f.type, (float, "a number")) for f in fields(CohortSpec)}
 """For each option, the function that parses its value, and a name of the values for messages."""
-_FOR_TESTS = ("decoys", "rare_cover", "rare_frequency", "rare_purity", "xor", "leak")
-"""Options that documentation and messages do not mention."""
 
 
 LEAK = "AFTER//FAILURE"
@@ -164,6 +137,12 @@ _N_CLASSES = 80
 _SECONDS = 4 * 365 * 86_400
 """Seconds that events reach back from the prediction time."""
 _LEAK_DELAY = np.timedelta64(30, "D")
+
+
+_MEDICATIONS = tuple(f"MED//{i:03d}" for i in range(300))
+"""The common medications, the most frequent first."""
+_RARE_FREQUENCY, _RARE_PURITY = 5, 0.95
+"""Patients with each informative rare code, and the probability that one is of the code's class."""
 
 
 @dataclass(frozen=True)
@@ -182,20 +161,25 @@ class Cohort:
 
 
 def generate(spec: CohortSpec) -> Cohort:
-    """Generate a cohort, always the same for a spec; the leak does not change other events."""
+    """Generate a cohort, always the same for a spec."""
     rng = np.random.default_rng(spec.seed)
     is_case = rng.permutation(np.arange(spec.n_patients) % 2 == 1)
     orders = _orders(spec, is_case, rng)
-    names, class_of_order, order = _drug_classes(orders, is_case, rng)
+    first = rng.integers(0, _N_CLASSES, len(orders.names))
+    second = (first + rng.integers(1, _N_CLASSES, len(first))) % _N_CLASSES
+    probability = np.where(is_case, *_SECOND_CLASS)[orders.patient]
+    has_second = np.flatnonzero(rng.random(len(orders.code)) < probability)
+    order = np.concatenate([np.arange(len(orders.code)), has_second])
+    drug_class = np.concatenate([first[orders.code], second[orders.code[has_second]]])
+    names = (*orders.names, *(f"CLASS//{i:02d}" for i in range(_N_CLASSES)), LEAK)
     index_day = rng.integers(0, 365, spec.n_patients).astype("timedelta64[D]")
     prediction_time = np.datetime64("2015-01-01", "us") + index_day
     before = rng.integers(1, _SECONDS, len(orders.code))
 
-    cases = np.flatnonzero(is_case) if spec.leak else np.array([], dtype=np.int64)
+    cases = np.flatnonzero(is_case)
     patient = np.concatenate([orders.patient, orders.patient[order], cases])
-    code = np.concatenate(
-        [orders.code, len(orders.names) + class_of_order, np.full(len(cases), len(names) - 1)]
-    )
+    leaks = np.full(len(cases), len(names) - 1)
+    code = np.concatenate([orders.code, len(orders.names) + drug_class, leaks])
     value = np.concatenate([orders.value, orders.value[order], np.ones(len(cases))])
     ago = np.concatenate([before, before[order]]).astype("timedelta64[s]")
     time = prediction_time[patient]
@@ -223,44 +207,125 @@ def generate(spec: CohortSpec) -> Cohort:
     return Cohort(events, labels, _truth(spec, orders.names))
 
 
-def _orders(spec: CohortSpec, is_case: NDArray[np.bool_], rng: Generator) -> Orders:
-    """Draw all orders; common medications make up the difference to the rates of Table 3."""
-    strength = STRENGTH[spec.family] if spec.strength is None else spec.strength
+Cases = NDArray[np.bool_]
+"""Whether each patient is a case, shape (patients,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Orders:
+    """Orders of medications.
+
+    Attributes:
+        names: The codes that are ordered.
+        code: Position in `names` of each order, shape (orders,).
+        patient: Patient of each order, shape (orders,).
+        value: Amount of each order, shape (orders,).
+    """
+
+    names: tuple[str, ...]
+    code: NDArray[np.int64]
+    patient: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Join parts that have no code in common."""
+        first = np.cumsum([0, *(len(part.names) for part in parts)])
+        return cls(
+            tuple(name for part in parts for name in part.names),
+            np.concatenate([part.code + n for part, n in zip(parts, first, strict=False)]),
+            np.concatenate([part.patient for part in parts]),
+            np.concatenate([part.value for part in parts]),
+        )
+
+
+def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
+    """Draw all orders; common medications make up the difference to the rates of Table 3.
+
+    The numbers of orders tell the classes apart only as far as their means differ. At least one
+    order of a patient is common, and codes of common orders follow Zipf's law.
+    """
+    strength = _STRENGTH[spec.family] if spec.strength is None else spec.strength
     planted = [
-        family_code(spec.family, f"MAIN//{spec.family}{i}", is_case, strength, rng)
+        _family_code(spec.family, f"MAIN//{spec.family}{i}", is_case, strength, rng)
         for i in range(spec.main_codes)
     ]
     planted += [
-        family_code(family, f"DECOY//{family}{i}", is_case, 0.0, rng)
+        _family_code(family, f"DECOY//{family}0", is_case, 0.0, rng)
         for family in FAMILIES
         if family != spec.family
-        for i in range(spec.decoys)
     ]
-    planted.append(
-        rare_signal(spec.rare_frequency, spec.rare_cover, spec.rare_purity, is_case, rng)
-    )
-    planted.append(rare_noise(spec.noise_codes, spec.n_patients, rng))
-    if spec.xor:
-        planted.append(xor_pair(spec.xor, is_case, rng))
+    planted.append(_rare_signal(spec.rare_cover, is_case, rng))
+    counts = rng.choice([1, 2, 3, 4], spec.noise_codes, p=[0.55, 0.25, 0.12, 0.08])
+    code = np.repeat(np.arange(spec.noise_codes), counts)
+    patient = rng.integers(0, spec.n_patients, len(code))
+    names = tuple(f"RARE//{i:05d}" for i in range(spec.noise_codes))
+    planted.append(_Orders(names, code, patient, rng.lognormal(3, 1, len(code))))
     patient = np.concatenate([part.patient for part in planted])
     n_planted = np.bincount(is_case[patient], minlength=2) / np.bincount(is_case)
     mean = np.maximum(np.where(is_case, *(_ORDERS - n_planted[::-1])), 1.0)
     uneven = np.minimum(np.where(is_case, *_UNEVEN), mean)
-    return Orders.joined([common(mean, uneven, rng), *planted])
+    counts = 1 + rng.negative_binomial(2, 2 / (1 + uneven)) + rng.poisson(mean - uneven)
+    total = int(counts.sum())
+    weights = 1 / np.arange(1, len(_MEDICATIONS) + 1) ** 1.05
+    code = rng.choice(len(_MEDICATIONS), total, p=weights / weights.sum())
+    patient = np.repeat(np.arange(len(mean)), counts)
+    common = _Orders(_MEDICATIONS, code, patient, rng.lognormal(3, 1, total))
+    return _Orders.joined([common, *planted])
 
 
-def _drug_classes(
-    orders: Orders, is_case: NDArray[np.bool_], rng: Generator
-) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64]]:
-    """Return all codes (of orders first, the leak last), and drug class and order of each event."""
-    first = rng.integers(0, _N_CLASSES, len(orders.names))
-    second = (first + rng.integers(1, _N_CLASSES, len(first))) % _N_CLASSES
-    probability = np.where(is_case, *_SECOND_CLASS)[orders.patient]
-    has_second = np.flatnonzero(rng.random(len(orders.code)) < probability)
-    order = np.concatenate([np.arange(len(orders.code)), has_second])
-    drug_class = np.concatenate([first[orders.code], second[orders.code[has_second]]])
-    names = (*orders.names, *(f"CLASS//{i:02d}" for i in range(_N_CLASSES)), LEAK)
-    return names, drug_class, order
+def _family_code(
+    family: Family, name: str, is_case: Cases, strength: float, rng: Generator
+) -> _Orders:
+    """Draw orders of the code `name` so that only their aggregation `family` carries the class.
+
+    Classes have shape (patients,). A `strength` of 0 is no signal.
+    """
+    n = len(is_case)
+    signal = np.where(is_case, strength, -strength)
+    has = rng.random(n) < (np.clip(0.22 + 0.11 * signal, 0, 1) if family == "binary" else 0.5)
+    match family:
+        case "binary":
+            more = np.minimum(rng.geometric(0.45, n) - 1, 8)
+        case "count":
+            more = rng.poisson(np.maximum(1.2 + 0.75 * signal, 0))
+        case "average":
+            more = rng.poisson(rng.gamma(0.7, size=n))
+        case "sum":
+            more = rng.poisson(1.2, n)
+    patient = np.repeat(np.arange(n), np.where(has, 1 + more, 0))
+    if family == "sum":
+        total = rng.lognormal(4 + 0.33 * signal, 0.55)
+        share = rng.exponential(size=len(patient))
+        share /= np.bincount(patient, share, minlength=n)[patient]
+        value = total[patient] * share
+    elif family == "average":
+        value = rng.lognormal(3 + 0.33 * signal[patient], 0.7)
+    else:
+        value = rng.lognormal(3, 1.3, len(patient))
+    return _Orders((name,), np.zeros(len(patient), dtype=np.int64), patient, value)
+
+
+def _rare_signal(cover: float, is_case: Cases, rng: Generator) -> _Orders:
+    """Draw codes that exactly five patients have, mostly of one class; classes alternate.
+
+    `cover` is the mean number of codes per patient. Classes have shape (patients,).
+    """
+    n_codes = round(cover * len(is_case) / _RARE_FREQUENCY)
+    cases, controls = np.flatnonzero(is_case), np.flatnonzero(~is_case)
+    patient = np.empty((n_codes, _RARE_FREQUENCY), dtype=np.int64)
+    left = np.arange(n_codes)
+    while len(left):
+        shape = (len(left), _RARE_FREQUENCY)
+        from_cases = (left[:, None] % 2 == 0) ^ (rng.random(shape) > _RARE_PURITY)
+        drawn = np.where(from_cases, rng.choice(cases, shape), rng.choice(controls, shape))
+        patient[left] = drawn
+        left = left[  # codes with a patient twice are drawn anew
+            (np.diff(np.sort(drawn, axis=1), axis=1) == 0).any(axis=1)
+        ]
+    names = tuple(f"RARE//S{i:05d}" for i in range(n_codes))
+    code = np.repeat(np.arange(n_codes), _RARE_FREQUENCY)
+    return _Orders(names, code, patient.ravel(), rng.lognormal(3, 1, patient.size))
 
 
 def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
@@ -277,8 +342,7 @@ def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
         "representation": "dense" if spec.rare_cover else None,
         "main_codes": [name for name in names if name.startswith("MAIN//")],
         "rare_codes": [name for name in names if name.startswith("RARE//S")],
-        "xor_codes": [name for name in names if name.startswith("XOR//")],
-        "leak": LEAK if spec.leak else None,
+        "leak": LEAK,
         "options": asdict(spec),
     }
 
@@ -286,25 +350,6 @@ def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
 LABELS = "labels/case"
 """Place of the labels in the folder."""
 
-_TIME = pa.timestamp("us")
-_DATA = pa.schema(
-    [
-        pa.field("subject_id", pa.int64(), nullable=False),
-        pa.field("time", _TIME),
-        pa.field("code", pa.string(), nullable=False),
-        pa.field("numeric_value", pa.float32()),
-    ]
-)
-_LABEL = pa.schema(
-    [
-        pa.field("subject_id", pa.int64(), nullable=False),
-        pa.field("prediction_time", _TIME, nullable=False),
-        pa.field("boolean_value", pa.bool_()),
-        pa.field("categorical_value", pa.string()),
-    ]
-)
-_SPLIT = pa.schema([("subject_id", pa.int64()), ("split", pa.string())])
-_CODES = pa.schema([("code", pa.string()), ("description", pa.string())])
 _COLUMNS = {
     "patient_id": "subject_id",
     "timestamp": "time",
@@ -317,7 +362,6 @@ _KINDS = {
     "MAIN": "medication that tells the class by its",
     "DECOY": "medication that tells nothing, like one that would by its",
     "RARE": "rare medication",
-    "XOR": "medication of a pair that together tells the class",
     "CLASS": "drug class",
     "AFTER": "after the prediction time:",
 }
@@ -326,33 +370,27 @@ _KINDS = {
 def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
     """Write a cohort to a folder as the data set `name`; a missing folder is created."""
     is_case = (cohort.labels["label"] == "case").to_numpy()
-    split = _splits(is_case)
-    events = cohort.events.rename(columns=_COLUMNS)
-    for part in np.unique(split):
-        rows = split[events["subject_id"].to_numpy()] == part
-        _write(events[rows], _DATA, folder / "data" / part / "0.parquet")
-    labels = cohort.labels.rename(columns=_COLUMNS).assign(boolean_value=is_case)
-    _write(labels, _LABEL, folder / LABELS / "0.parquet")
-    metadata = folder / "metadata"
-    splits = pd.DataFrame({"subject_id": labels["subject_id"], "split": split})
-    _write(splits, _SPLIT, metadata / "subject_splits.parquet")
-    codes = pd.DataFrame({"code": events["code"].cat.categories})
-    parts = (code.partition("//") for code in codes["code"])
-    described = codes.assign(description=[f"{_KINDS[kind]} {name}" for kind, _, name in parts])
-    _write(described, _CODES, metadata / "codes.parquet")
-    about = {"dataset_name": name, "etl_name": "prefect-tune cohort", "meds_version": "0.4.0"}
-    (metadata / "dataset.json").write_text(json.dumps(about, indent=2))
-    (folder / "truth.json").write_text(json.dumps(cohort.truth, indent=2))
-
-
-def _splits(is_case: NDArray[np.bool_]) -> NDArray[np.str_]:
-    """Hold out the last fifth of the cases and of the controls, shape (patients,)."""
     split = np.full(len(is_case), "train", dtype="<U8")
     for members in (np.flatnonzero(is_case), np.flatnonzero(~is_case)):
         split[members[round(0.8 * len(members)) :]] = "held_out"
-    return split
-
-
-def _write(frame: pd.DataFrame, schema: pa.Schema, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False), path)
+    kinds = {"event_id": str, "value": np.float32}
+    events = cohort.events.astype(kinds).rename(columns=_COLUMNS)
+    labels = cohort.labels.rename(columns=_COLUMNS).assign(boolean_value=is_case)
+    splits = pd.DataFrame({"subject_id": labels["subject_id"], "split": split})
+    codes = pd.DataFrame({"code": cohort.events["event_id"].cat.categories})
+    parts = (code.partition("//") for code in codes["code"])
+    codes["description"] = [f"{_KINDS[kind]} {name}" for kind, _, name in parts]
+    files = {
+        f"{LABELS}/0.parquet": labels,
+        "metadata/subject_splits.parquet": splits,
+        "metadata/codes.parquet": codes,
+    }
+    for part in np.unique(split):
+        rows = split[events["subject_id"].to_numpy()] == part
+        files[f"data/{part}/0.parquet"] = events[rows]
+    for path, frame in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        frame.to_parquet(folder / path, index=False)
+    about = {"dataset_name": name, "etl_name": "prefect-tune cohort", "meds_version": "0.4.0"}
+    (folder / "metadata" / "dataset.json").write_text(json.dumps(about, indent=2))
+    (folder / "truth.json").write_text(json.dumps(cohort.truth, indent=2))

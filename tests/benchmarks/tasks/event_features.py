@@ -42,7 +42,7 @@ from prefect_tune.tasks.catalogue.event_windows import (
     WINDOWS,
     EventWindows,
 )
-from prefect_tune.tasks.data.cohort_orders import FAMILIES
+from prefect_tune.tasks.data.cohort import FAMILIES
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source

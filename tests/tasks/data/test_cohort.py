@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -104,7 +105,7 @@ def test_no_error_is_below_the_best_possible_model() -> None:
     the prediction time can undercut by more than the chance of 1500 rows; a model that sees the
     code after it makes no error.
     """
-    spec = CohortSpec(main_codes=0, decoys=0, seed=7)
+    spec = CohortSpec(main_codes=0, seed=7)
     cohort = generate(spec)
     X, y = rows_of(cohort)
     floor = 100 * _overlap() / 2
@@ -129,13 +130,12 @@ def _overlap() -> float:
 
 
 def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
-    with_leak, without = (
-        rows_of(generate(CohortSpec(n_patients=300, noise_codes=10, leak=leak)))[0]
-        for leak in (True, False)
-    )
-    assert LEAK in with_leak.codes
+    cohort = generate(CohortSpec(n_patients=300, noise_codes=10))
+    events = cohort.events[cohort.events["event_id"] != LEAK]
+    (X, _), (without, _) = rows_of(cohort), rows_of(replace(cohort, events=events))
+    assert LEAK in X.codes
     assert LEAK not in without.codes
-    made = [EventAggregation(2, "sum").fit(X).transform(X) for X in (with_leak, without)]
+    made = [EventAggregation(2, "sum").fit(rows).transform(rows) for rows in (X, without)]
     assert (made[0] != made[1]).nnz == 0
 
 
@@ -145,7 +145,7 @@ def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
 )
 def test_rates_equal_the_paper_whatever_is_planted(family) -> None:
     """FLASH, Table 3, train rows; within 5 %."""
-    spec = CohortSpec(n_patients=10_000, family=family, rare_cover=0.2, noise_codes=9000, xor=0.5)
+    spec = CohortSpec(n_patients=10_000, family=family, rare_cover=0.2, noise_codes=9000)
     cohort = generate(spec)
     for prefix, case, control in (("CLASS//", 29.48, 18.11), ("", 52.85, 33.51)):
         found = orders(cohort, prefix)
@@ -156,23 +156,12 @@ def test_rates_equal_the_paper_whatever_is_planted(family) -> None:
 
 
 def test_each_rare_code_of_the_signal_is_had_by_so_many_patients_of_one_class() -> None:
-    spec = CohortSpec(n_patients=2000, rare_cover=1.5, rare_frequency=6, rare_purity=0.9)
-    found = orders(generate(spec), "RARE//S").groupby("code")
-    assert len(found) == 500
-    assert (found["patient_id"].nunique() == 6).all()
+    found = orders(generate(CohortSpec(n_patients=2000, rare_cover=1.5)), "RARE//S").groupby("code")
+    assert len(found) == 600
+    assert (found["patient_id"].nunique() == 5).all()
     of_cases = found["is_case"].mean().to_numpy()
-    assert abs(of_cases[::2].mean() - 0.9) < 0.03
-    assert abs(of_cases[1::2].mean() - 0.1) < 0.03
-
-
-def test_of_an_xor_pair_only_both_together_tell_the_class() -> None:
-    cohort = generate(CohortSpec(n_patients=4000, xor=1.0))
-    is_case = (cohort.labels["label"] == "case").to_numpy()
-    has = np.zeros((2, 4000), dtype=bool)
-    for i in (0, 1):
-        has[i, orders(cohort, f"XOR//{i}")["patient_id"]] = True
-        assert abs(has[i][is_case].mean() - has[i][~is_case].mean()) < 0.06
-    assert ((has[0] ^ has[1]) == is_case).all()
+    assert abs(of_cases[::2].mean() - 0.95) < 0.03
+    assert abs(of_cases[1::2].mean() - 0.05) < 0.03
 
 
 def test_a_cohort_is_the_same_for_the_same_seed_only() -> None:
@@ -183,9 +172,8 @@ def test_a_cohort_is_the_same_for_the_same_seed_only() -> None:
 
 def test_the_name_can_carry_every_option() -> None:
     spec = CohortSpec(
-        n_patients=500, seed=4, family="sum", strength=1.5, main_codes=3, decoys=2, rare_cover=0.5,
-        rare_frequency=7, rare_purity=0.8, noise_codes=9, xor=0.25, leak=False,
-        first=400,
+        n_patients=500, seed=4, family="sum", strength=1.5, main_codes=3, rare_cover=0.5,
+        noise_codes=9, first=400,
     )  # fmt: skip
     options = generate(spec).truth["options"]
     assert set(options) == set(CohortSpec.__slots__)
@@ -210,11 +198,10 @@ def test_a_cohort_that_grows_keeps_its_patients() -> None:
         ("demo?famly=sum", "'family'"),
         ("demo?a=1", "n_patients, seed"),
         ("demo?family=cuont", "'count'"),
-        *((f"demo?{text}", text) for text in ("seed=x", "xor=1.5", "strength=nan", "n_patients=10",
-                                              "rare_frequency=100", "rare_purity=0.2",
+        *((f"demo?{text}", text) for text in ("seed=x", "strength=nan", "n_patients=10",
                                               "noise_codes=-1", "first=5000")),
-        *((f"demo?{name}{value}", name) for name, value in (("n_patients", "=1e3"), ("xor", ""),
-                                                            ("leak", "=maybe"))),
+        *((f"demo?{name}{value}", name) for name, value in (("n_patients", "=1e3"),
+                                                            ("strength", ""))),
         ("demo?seed=1&seed=2", "seed twice"),
     ],
 )  # fmt: skip
@@ -224,7 +211,7 @@ def test_what_is_no_cohort_is_refused_with_the_way_out(name, message) -> None:
 
 
 def test_a_cohort_written_as_meds_is_the_same_data(tmp_path) -> None:
-    name = "demo?n_patients=300&rare_cover=0.5&xor=0.5"
+    name = "demo?n_patients=300&rare_cover=0.5"
     cohort = generate(cohort_named(name))
     write_meds(cohort, name, tmp_path)
     labels = str(tmp_path / LABELS)
