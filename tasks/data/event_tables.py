@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.events import positions
+from prefect_tune.tasks.data.events import event_order
 from prefect_tune.tasks.data.ids import as_ids, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
 from prefect_tune.tasks.data.notation import Notation
@@ -102,10 +102,9 @@ def read_events(location: Location) -> Iterator[pd.DataFrame]:
 def _typed_columns(shard: Location) -> dict[str, str]:
     """Return the columns of a Parquet file by our names if all their types are usual."""
     schema = parquet_schema(shard)
-    lowered = {name.lower(): name for name in reversed(schema.names)}
     found: dict[str, str] = {}
     for name, is_usual in _USUAL_TYPES.items():
-        column = next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
+        column = next(_named_so(schema.names, SYNONYMS[name]), None)
         kind = None if column is None else schema.field(schema.names.index(column)).type
         if column is not None and is_usual(kind):
             found[name] = column
@@ -298,18 +297,17 @@ class _Gathered:
             time += _TO_END_OF_DAY
         else:
             time[np.concatenate(self._dates)] += _TO_END_OF_DAY
-        order = _order(ids, time)
-        columns: dict[str, Any] = {"subject_id": ids if order is None else ids.iloc[order]}
+        order: Any = event_order(ids, time)
+        order = slice(None) if order is None else order
+        columns: dict[str, Any] = {"subject_id": ids.iloc[order].reset_index(drop=True)}
         del ids
-        columns["time"] = time if order is None else time[order]
+        columns["time"] = time[order]
         del time
         codes = self._code.take()
         names, notes = self._names(codes, where, trained)
-        columns["code"] = _categorical(codes if order is None else codes[order], names)
+        columns["code"] = _categorical(codes[order], names)
         del codes
-        value = self._value.take()
-        columns["value"] = value if order is None else value[order]
-        columns["subject_id"] = columns["subject_id"].reset_index(drop=True)
+        columns["value"] = self._value.take()[order]
         return pd.DataFrame(columns, copy=False), notes
 
 
@@ -342,30 +340,6 @@ class _Column:
         return made
 
 
-def _order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.integer[Any]] | None:
-    """Return the stable order by patient and time; None if events are sorted, the usual case."""
-    is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
-    patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
-    micros = time.view(np.int64)  # an empty time is the smallest number
-    order: NDArray[np.integer[Any]] | None = None
-    is_other = np.ones(len(patient), dtype=bool)
-    np.not_equal(patient[1:], patient[:-1], out=is_other[1:])
-    first = np.flatnonzero(is_other)
-    if (patient[first[1:]] < patient[first[:-1]]).any():
-        runs = np.argsort(patient[first], kind="stable")
-        stop = np.append(first[1:], len(patient))
-        order = positions(first[runs], stop[runs], np.int32 if len(patient) < 2**31 else np.int64)
-        patient, micros = patient[order], micros[order]
-    is_early = micros[1:] < micros[:-1]
-    is_early &= patient[1:] == patient[:-1]
-    if is_early.any():
-        mixed = np.flatnonzero(np.isin(patient, patient[1:][is_early]))
-        by_time = mixed[np.lexsort((micros[mixed], patient[mixed]))]
-        order = np.arange(len(patient)) if order is None else order
-        order[mixed] = order[by_time]
-    return order
-
-
 def _categorical(codes: NDArray[np.int32], vocabulary: Sequence[str]) -> pd.Categorical:
     """Return codes with sorted categories, without unused ones."""
     is_used = np.zeros(len(vocabulary), dtype=bool)
@@ -396,7 +370,8 @@ def labels_table(
         raise BadInput(f"{where} has no labels")
     table = joined(filled)
     named = name_columns(table, ("subject_id", "prediction_time"), where)
-    if time not in {None, "prediction_time", known := _named_as(table, "prediction_time")}:
+    known = next(_named_so(table.columns, SYNONYMS["prediction_time"]))
+    if time not in {None, "prediction_time", known}:
         raise BadInput(
             f"the time of a row with events is its prediction time, column {known!r} of {where}",
             option="time",
@@ -404,9 +379,8 @@ def labels_table(
             remedy="use --time prediction_time",
         )
     if target is None:
-        lowered = {str(column).lower(): str(column) for column in reversed(list(table.columns))}
-        named_so = [lowered[c] for c in LABEL_COLUMNS if c in lowered]
-        candidates = [c for c in named_so if table[c].notna().any()]
+        named_so = _named_so(table.columns, LABEL_COLUMNS)
+        candidates = [column for column in named_so if table[column].notna().any()]
         if not candidates:
             raise BadInput(
                 f"{where} has no column of classes; name it with --target, or call it one of "
@@ -433,14 +407,8 @@ def has_dates_alone(times: pd.Series) -> bool:
 
     If they are, later events at midnight are dates, too.
     """
-    micros, any_time = times.to_numpy(dtype="datetime64[us]"), False
-    for start in range(0, len(micros), _PIECE):
-        piece = micros[start : start + _PIECE]
-        piece = piece[~np.isnat(piece)]
-        any_time |= bool(len(piece))
-        if (piece.view(np.int64) % 1_000_000 != 999_999).any():
-            return False
-    return any_time
+    micros = times.dropna().to_numpy(dtype="datetime64[us]").view(np.int64)
+    return bool(len(micros) and (micros % 1_000_000 == 999_999).all())
 
 
 def has_event_columns(columns: Iterable[str]) -> bool:
@@ -459,9 +427,9 @@ def name_columns(
     """
     found = {}
     for name in (*needed, *optional):
-        match = _named_as(table, name)
-        if match is not None:
-            found[name] = table[match]
+        column = next(_named_so(table.columns, SYNONYMS[name]), None)
+        if column is not None:
+            found[name] = table[column]
         elif name in needed:
             raise BadInput(
                 f"{where} has no column for {name}; expected one of "
@@ -470,10 +438,10 @@ def name_columns(
     return pd.DataFrame(found)
 
 
-def _named_as(table: pd.DataFrame, name: str) -> Any:
-    """Return the column that has one of our names; None if no column has."""
-    lowered = {str(column).lower(): column for column in reversed(list(table.columns))}
-    return next((lowered[s] for s in SYNONYMS[name] if s in lowered), None)
+def _named_so(columns: Iterable[Any], names: Iterable[str]) -> Iterator[Any]:
+    """Yield the columns with one of these names, in upper or lower case, in the names' order."""
+    lowered = {str(column).lower(): column for column in reversed([*columns])}
+    return (lowered[name] for name in names if name in lowered)
 
 
 def _numbers(value: pd.Series) -> NDArray[np.float64]:

@@ -70,20 +70,20 @@ class EventRows:
             rows: Columns subject_id and prediction_time.
             code_table: Descriptions and ancestors of the codes.
         """
-        if not _are_ordered(events):
-            by = ["subject_id", "time"]
-            events = events.sort_values(by, na_position="first", kind="stable")
+        order = event_order(events["subject_id"], events["time"].to_numpy())
+        events = events if order is None else events.iloc[order]
         rows = rows.assign(subject_id=like_ids(rows["subject_id"], events["subject_id"]))
         start, stop = _bounds(events, rows)
-        events, rows = canonical(events), canonical(rows)
-        codes, is_given = events["code"].cat.codes.to_numpy(), np.isnat(events["time"].to_numpy())
-        for position, code in enumerate(events["code"].cat.categories):
-            if is_birth_code(code):
-                is_given |= codes == position
-        given = np.flatnonzero(is_given)
-        is_empty = stop - start == np.searchsorted(given, stop) - np.searchsorted(given, start)
-        stop = np.where(is_empty, start, stop)
-        return cls(events, rows, start, stop, code_table=code_table)
+        made = cls(canonical(events), canonical(rows), start, stop, code_table=code_table)
+        timed = made._timed()
+        is_empty = np.searchsorted(timed, start) == np.searchsorted(timed, stop)
+        return replace(made, stop=np.where(is_empty, start, stop))
+
+    def _timed(self) -> NDArray[np.intp]:
+        """Return the positions of events with a time, except births."""
+        codes = self.events["code"].cat.codes.to_numpy()
+        has_time = ~np.isnat(self.events["time"].to_numpy())
+        return np.flatnonzero(has_time & ~np.isin(codes, self.births))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -139,14 +139,8 @@ class EventRows:
 
     def longest_history_days(self) -> float:
         """Most days between a row's first event, not a birth or fact, and its prediction time."""
-        times, codes = self.events["time"].to_numpy(), self.events["code"].cat.codes.to_numpy()
-        is_birth = np.isin(np.arange(len(self.codes)), self.births)
-        first, waiting = self.start.copy(), np.flatnonzero(self.start < self.stop)
-        while len(waiting):  # skip births and static facts, which are few
-            at = first[waiting]
-            waiting = waiting[np.isnat(times[at]) | is_birth[codes[at]]]
-            first[waiting] += 1
-            waiting = waiting[first[waiting] < self.stop[waiting]]
+        times, timed = self.events["time"].to_numpy(), self._timed()
+        first = np.append(timed, len(times))[np.searchsorted(timed, self.start)]
         has_any = first < self.stop
         until = self.rows["prediction_time"].to_numpy()[has_any]
         days: NDArray[np.float64] = (until - times[first[has_any]]) / np.timedelta64(1, "D")
@@ -233,10 +227,12 @@ def _bounds(
     return start.astype(np.int64), low.astype(np.int64)
 
 
-def _are_ordered(events: pd.DataFrame) -> bool:
-    ids = events["subject_id"]
-    if not ids.is_monotonic_increasing:
-        return False
-    micros = events["time"].to_numpy(dtype="datetime64[us]").view(np.int64)
+def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp] | None:
+    """Return the stable order by patient and time; None if events are sorted, the usual case."""
+    is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
+    patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
+    micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # no time is the smallest
     is_early = micros[1:] < micros[:-1]
-    return not bool((ids.to_numpy()[1:][is_early] == ids.to_numpy()[:-1][is_early]).any())
+    is_early &= patient[1:] == patient[:-1]
+    is_early |= patient[1:] < patient[:-1]
+    return np.lexsort((micros, patient)) if is_early.any() else None
