@@ -232,7 +232,13 @@ def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp
     is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
     patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
     micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # no time is the smallest
+    order = None
+    if (patient[1:] < patient[:-1]).any():
+        order = np.argsort(patient, kind="stable")  # much faster than by times too
+        patient, micros = patient[order], micros[order]
     is_early = micros[1:] < micros[:-1]
     is_early &= patient[1:] == patient[:-1]
-    is_early |= patient[1:] < patient[:-1]
-    return np.lexsort((micros, patient)) if is_early.any() else None
+    if is_early.any():
+        by_time = np.lexsort((micros, patient))
+        order = by_time if order is None else order[by_time]
+    return order
