@@ -66,8 +66,15 @@ def _ancestors(
     matrix = sparse.csr_array((ones, (row, column)), shape=(len(codes), len(codes)))
     n_parts, part = csgraph.connected_components(matrix, connection="strong")
     if n_parts < len(codes):
-        members = np.flatnonzero(np.bincount(part)[part] > 1)
-        loop = " -> ".join(_loop(codes[members[0]], edges))
+        start = int(np.flatnonzero(np.bincount(part)[part] > 1)[0])
+        distance, before = csgraph.shortest_path(
+            matrix, unweighted=True, indices=start, return_predecessors=True
+        )
+        last = min(matrix[:, [start]].nonzero()[0].tolist(), key=distance.__getitem__)
+        way = [start, last]
+        while way[-1] != start:
+            way.append(int(before[way[-1]]))
+        loop = " -> ".join(codes[i] for i in way[::-1])
         raise BadInput(
             f"{where} has a loop of parents: {loop}; no code may be an ancestor of itself, so "
             "remove one of these parents"
@@ -79,26 +86,6 @@ def _ancestors(
     matrix.sort_indices()
     names = np.array(codes, dtype=object)[matrix.indices]
     return [names[a:b].tolist() for a, b in zip(matrix.indptr, matrix.indptr[1:], strict=False)]
-
-
-def _loop(start: str, edges: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the shortest way from a code along its parents back to itself."""
-    came_from: dict[str, str] = {}
-    found, last = [start], ""
-    for code in found:  # grows
-        for parent in edges[code]:
-            if parent == start:
-                last = code
-                break
-            if parent not in came_from:
-                came_from[parent] = code
-                found.append(parent)
-        if last:
-            break
-    way = [start, last]
-    while way[-1] != start:
-        way.append(came_from[way[-1]])
-    return way[::-1]
 
 
 def as_frames(table: pd.DataFrame | None) -> dict[str, pd.DataFrame]:

@@ -252,15 +252,15 @@ class _Gathered:
         return np.where(np.isfinite(value), value, nan)
 
     def _names(
-        self, codes: NDArray[np.int32], where: str, trained: Collection[str] | None
+        self, count: NDArray[np.int64], where: str, trained: Collection[str] | None
     ) -> tuple[list[str], list[str]]:
-        """Return the code of each entry of the vocabulary, and notes on texts and units."""
+        """Return the code of each entry of the vocabulary, and notes on texts and units.
+
+        `count` has the number of events of each entry.
+        """
         entries = pd.DataFrame([*self._vocabulary], columns=["code", "kind", "text"])
         is_text, is_unit = entries["kind"] == "text", entries["kind"] == "unit"
-        entries["whole"], entries["count"] = entries["code"] + "//" + entries["text"], 0
-        for start in range(0, len(codes) if is_text.any() else 0, _PIECE):
-            piece = codes[start : start + _PIECE]
-            entries["count"] += np.bincount(piece, minlength=len(entries))
+        entries["whole"], entries["count"] = entries["code"] + "//" + entries["text"], count
         is_short = ~entries["text"].isin(["", _UNUSED])
         if trained is None:
             texts = entries[is_text & is_short].sort_values("whole")
@@ -304,8 +304,14 @@ class _Gathered:
         columns["time"] = time[order]
         del time
         codes = self._code.take()
-        names, notes = self._names(codes, where, trained)
-        columns["code"] = _categorical(codes[order], names)
+        count = np.zeros(len(self._vocabulary), dtype=np.int64)
+        for start in range(0, len(codes), _PIECE):
+            count += np.bincount(codes[start : start + _PIECE], minlength=len(count))
+        names, notes = self._names(count, where, trained)
+        used = sorted({names[position] for position in np.flatnonzero(count).tolist()})
+        categories = pd.Index(used, dtype=object)
+        rank = categories.get_indexer(names).astype(np.int32)
+        columns["code"] = pd.Categorical.from_codes(rank[codes[order]], categories=categories)
         del codes
         columns["value"] = self._value.take()[order]
         return pd.DataFrame(columns, copy=False), notes
@@ -338,17 +344,6 @@ class _Column:
             made[end - len(array) : end] = array
             end, self._n_free = end - len(array), 0
         return made
-
-
-def _categorical(codes: NDArray[np.int32], vocabulary: Sequence[str]) -> pd.Categorical:
-    """Return codes with sorted categories, without unused ones."""
-    is_used = np.zeros(len(vocabulary), dtype=bool)
-    for start in range(0, len(codes), _PIECE):
-        is_used[codes[start : start + _PIECE]] = True
-    names = sorted({vocabulary[position] for position in np.flatnonzero(is_used).tolist()})
-    known = {name: rank for rank, name in enumerate(names)}
-    rank = np.array([known.get(name, -1) for name in vocabulary], dtype=np.int32)
-    return pd.Categorical.from_codes(rank[codes], categories=pd.Index(names, dtype=object))
 
 
 def labels_table(

@@ -14,6 +14,7 @@ from math import ceil, inf
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.random import Generator
 from numpy.typing import NDArray
 from sklearn.model_selection import (
@@ -215,7 +216,9 @@ def make_split(
         fold = np.full(len(dataset), LEARN, dtype=np.int16)
         fold[free] = TEST
         try:
-            training = _training_rows(dataset, free, test_size, seed)
+            training = free[~_given_test_rows(dataset)[free]]
+            if dataset.is_test is None and test_size:
+                training = np.setdiff1d(free, _part(dataset, free, test_size, seed))
             fold[training] = _folds(dataset, training, n_folds or 1, holdout, seed + 1)
         except ValueError as error:
             into = f"{n_folds} folds" if holdout is None else f"a hold-out part of {holdout}"
@@ -243,19 +246,19 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
         test_size: Share of test rows that will be drawn; None if test rows were given.
         n_folds: Number of folds; classes too rare for so many folds do not count.
     """
-    is_test = np.zeros(len(dataset), dtype=bool) if dataset.is_test is None else dataset.is_test
-    n_rows = float((~is_test).sum()) * (1 - (test_size or 0.0))
+    is_learned = ~_given_test_rows(dataset)
+    n_rows = float(is_learned.sum()) * (1 - (test_size or 0.0))
     share = min(max(_HELD_OUT_ROWS, n_rows / 10), 4 * _HELD_OUT_ROWS) / max(n_rows, 1.0)
     if share > _MOST_HELD_OUT:
         return None
     part = share * (1 - (test_size or 0.0))
     rarest = inf
     if dataset.classes:
-        counts = np.bincount(dataset.y[~is_test].astype(np.intp), minlength=len(dataset.classes))
+        counts = np.bincount(dataset.y[is_learned].astype(np.intp), minlength=len(dataset.classes))
         needed, _ = _needed(dataset, n_folds, test_size)
         is_rare = np.isin(np.arange(len(counts)), _scarce_classes(dataset, needed))
         rarest = min(counts[~is_rare | (len(counts) <= _TWO)], default=inf)
-    n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[~is_test]))
+    n_groups = inf if dataset.groups is None else len(np.unique(dataset.groups[is_learned]))
     has_enough = part * rarest >= _HELD_OUT_RAREST and part * n_groups >= _HELD_OUT_GROUPS
     return float(f"{share:.3g}") if has_enough else None
 
@@ -312,11 +315,12 @@ def _dealt_again(
 ) -> Folds:
     """Return folds of some rows after dealing their groups in another way, shape (rows,).
 
-    `StratifiedGroupKFold` cannot do so: it deals by class, and randomly only for equal groups.
+    `StratifiedGroupKFold` cannot do so: it deals by class, and randomly only for equal groups. Of
+    several draws, the one whose parts have the most even strata is taken.
     """
     strata, groups = dataset.strata[rows], dataset.groups
     assert groups is not None  # noqa: S101 - the caller's duty
-    former = _as_partition(split.fold[rows])
+    shares = np.bincount(strata) / len(strata)
     found: list[tuple[float, Folds]] = []
     for draw in range(seed, seed + _DRAWS):
         shared = {"random_state": draw % 2**32}
@@ -328,26 +332,14 @@ def _dealt_again(
         fold = np.full(len(rows), LEARN, dtype=np.int16)
         for number, (_, held_out) in enumerate(splitter.split(strata, strata, groups[rows])):
             fold[held_out] = number
-        if not np.array_equal(_as_partition(fold), former):
-            found.append((_unevenness(fold, strata), fold))
+        parts = [np.bincount(strata[fold == k], minlength=len(shares)) for k in np.unique(fold)]
+        unevenness = max(float(np.abs(part / part.sum() - shares).max()) for part in parts)
+        # Parts are compared by their first rows, because their numbers mean nothing.
+        if not np.array_equal(pd.factorize(fold)[0], pd.factorize(split.fold[rows])[0]):
+            found.append((unevenness, fold))
     if not found:
         raise BadInput("the groups can be dealt to the folds in one way only")
     return min(found, key=lambda one: one[0])[1]
-
-
-def _as_partition(fold: Folds) -> Rows:
-    """Number parts by their first rows, so that equal partitions become equal arrays."""
-    _, first, inverse = np.unique(fold, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse]
-
-
-def _unevenness(fold: Folds, strata: Strata) -> float:
-    """Return the largest difference between a stratum's share of a part and of all rows."""
-    shares = np.bincount(strata) / len(strata)
-    of_parts = [
-        np.bincount(strata[fold == part], minlength=len(shares)) for part in np.unique(fold)
-    ]
-    return max(float(np.abs(counts / counts.sum() - shares).max()) for counts in of_parts)
 
 
 def import_split(split: Split, store: ArtifactStore) -> str:
@@ -400,13 +392,6 @@ def _splitter(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> Iterator
         yield from grouped.split(y, y, dataset.groups[rows])
 
 
-def _training_rows(dataset: Dataset, rows: Rows, test_size: float | None, seed: int) -> Rows:
-    if dataset.is_test is not None:
-        return rows[~dataset.is_test[rows]]
-    assert test_size is not None  # noqa: S101 - the caller's duty
-    return np.setdiff1d(rows, _part(dataset, rows, test_size, seed)) if test_size else rows
-
-
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
     """Draw a stratified share of rows; with groups, as near to the share as equal parts allow."""
     if dataset.groups is None:
@@ -449,7 +434,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
     """Raise unless enough rows or groups are left to deal, with at least two classes."""
     units, of = _units(dataset)
-    rows = free if dataset.is_test is None else free[~dataset.is_test[free]]
+    rows = free[~_given_test_rows(dataset)[free]]
     n_units = len(np.unique(units[rows]))
     if not dataset.classes and n_units < needed:
         raise BadInput(f"{n_units} {of} are fewer than {parts} need ({needed})")
@@ -479,6 +464,11 @@ def _needed(dataset: Dataset, n_folds: int | None, test_size: float | None) -> t
     return (n_folds or 2) + is_drawn, parts + " and the test part" * is_drawn
 
 
+def _given_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
+    """Return whether each row was given as a test row, shape (n,)."""
+    return np.zeros(len(dataset), dtype=bool) if dataset.is_test is None else dataset.is_test
+
+
 def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
     """Return each row's unit, which stays in one part, shape (n,), and a word for units."""
     if dataset.groups is None:
@@ -488,8 +478,8 @@ def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
 
 def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
     """Return the number of training rows or groups of each class, shape (c,)."""
-    is_training = slice(None) if dataset.is_test is None else ~dataset.is_test
-    y, units = dataset.y[is_training].astype(np.int64), _units(dataset)[0][is_training]
+    is_learned = ~_given_test_rows(dataset)
+    y, units = dataset.y[is_learned].astype(np.int64), _units(dataset)[0][is_learned]
     n_units = int(units.max(initial=0)) + 1
     return np.bincount(np.unique(y * n_units + units) // n_units, minlength=len(dataset.classes))
 
@@ -505,9 +495,7 @@ def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
     if not len(classes):
         return rows
     units, _ = _units(dataset)
-    is_kept_back = np.isin(dataset.y, classes)
-    if dataset.is_test is not None:
-        is_kept_back &= ~dataset.is_test
+    is_kept_back = np.isin(dataset.y, classes) & ~_given_test_rows(dataset)
     return rows[~np.isin(units[rows], units[is_kept_back])]
 
 
@@ -515,10 +503,8 @@ def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
     """Return the sorted classes without training rows in some fold; empty for two classes."""
     unlearned: Strata = np.empty(0, dtype=np.int32)
     if len(dataset.classes) > _TWO:
-        is_given = False if dataset.is_test is None else dataset.is_test
-        is_training = fold != TEST
-        wanted = np.unique(dataset.y[~np.broadcast_to(is_given, fold.shape)]).astype(np.int32)
+        wanted = np.unique(dataset.y[~_given_test_rows(dataset)]).astype(np.int32)
         for part in np.unique(fold[fold >= 0]):
-            missing = np.setdiff1d(wanted, dataset.y[is_training & (fold != part)])
+            missing = np.setdiff1d(wanted, dataset.y[(fold != TEST) & (fold != part)])
             unlearned = np.union1d(unlearned, missing)
     return unlearned

@@ -94,10 +94,6 @@ _MORE = {
 """Columns that refine codes: a concept, or else the text of the source."""
 
 
-def _is_omop(folder: Location) -> bool:
-    return bool(folder.tables([clinical.table for clinical in _CLINICAL]))
-
-
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
     """Yield events of each table: columns subject_id, time, code, numeric_value."""
     found = folder.tables(_TABLES)
@@ -124,19 +120,26 @@ def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]
     number = _VALUE
     if clinical.numbers and number not in clinical.numbers:
         tables = list(tables)  # all parts of a table must use the same column
-        number = _amount(tables, clinical.numbers)
+        amounts = (
+            name
+            for name in clinical.numbers
+            for table in tables
+            if name in table and (pd.to_numeric(table[name], errors="coerce").fillna(0) != 0).any()
+        )
+        number = next(amounts, "")
     for table in tables:
         need_column(concept, table.columns, location.url)
-        yield _events(table, clinical, number, location.url)
-
-
-def _amount(tables: Sequence[pd.DataFrame], columns: Sequence[str]) -> str:
-    """Return the first column with a non-zero number in any part of a table, or an empty text."""
-    for name in columns:
-        parts = (pd.to_numeric(t[name], errors="coerce") for t in tables if name in t)
-        if any((part.fillna(0) != 0).any() for part in parts):
-            return name
-    return ""
+        value = pd.to_numeric(table[number], errors="coerce") if number in table else np.nan
+        more = {name: pd.Series(pd.NA, table.index, dtype="string") for name in _MORE}
+        for name, (of_concept, text) in _MORE.items():
+            if text in table:
+                more[name] = table[text].astype("string")
+            if of_concept in table:
+                concepts = _whole(table[of_concept], location.url).fillna(0)
+                more[name] = more[name].mask(concepts != 0, concepts.astype("string"))
+        codes = _codes(table, clinical.of, location.url)
+        times = _times(table, clinical.date, location.url)
+        yield event_frame(table["person_id"], times, codes, value, **more)
 
 
 def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
@@ -176,45 +179,20 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
                 codes = _codes(table, of, location.url)
                 known = codes != f"{of.upper()}//0"
                 yield event_frame(table["person_id"], None, codes)[known]
-        yield event_frame(table["person_id"], _births(table, location.url), "MEDS_BIRTH").dropna(
-            subset="time"
-        )
-
-
-def _births(table: pd.DataFrame, where: str) -> pd.Series:
-    """Return times of birth; if only the year is known, its first day."""
-    if "year_of_birth" not in table:
-        return _times(table, "birth_date", where, required=False)
-    part = {
-        name: _whole(table[f"{name}_of_birth"], where)
-        if f"{name}_of_birth" in table
-        else pd.Series(pd.NA, index=table.index, dtype="Int64")
-        for name in ("year", "month", "day")
-    }
-    built = part["year"].astype("string")
-    for name in ("month", "day"):
-        built += "-" + part[name].fillna(1).astype("string").str.zfill(2)
-    births = utc_times(built.rename("year_of_birth"), where, at_end_of_day=False)
-    if "birth_datetime" in table:
-        exact = utc_times(table["birth_datetime"], where, at_end_of_day=False)
-        births = exact.fillna(births)
-    return births
-
-
-def _events(table: pd.DataFrame, clinical: _Clinical, number: str, where: str) -> pd.DataFrame:
-    codes = _codes(table, clinical.of, where)
-    value = pd.Series(np.nan, index=table.index)
-    if number in table:
-        value = pd.to_numeric(table[number], errors="coerce")
-    more = {name: pd.Series(pd.NA, table.index, dtype="string") for name in _MORE}
-    for name, (concept, text) in _MORE.items():
-        if text in table:
-            more[name] = table[text].astype("string")
-        if concept in table:
-            concepts = _whole(table[concept], where).fillna(0)
-            more[name] = more[name].mask(concepts != 0, concepts.astype("string"))
-    times = _times(table, clinical.date, where)
-    return event_frame(table["person_id"], times, codes, value, **more)
+        if "year_of_birth" not in table:
+            births = _times(table, "birth_date", location.url, required=False)
+        else:  # if only the year is known, its first day
+            built = _whole(table["year_of_birth"], location.url).astype("string")
+            for name in ("month_of_birth", "day_of_birth"):
+                part = table.get(name, pd.Series(1, index=table.index))
+                part = _whole(part, location.url).fillna(1).astype("string")
+                built += "-" + part.str.zfill(2)
+            built = built.rename("year_of_birth")
+            births = utc_times(built, location.url, at_end_of_day=False)
+            if "birth_datetime" in table:
+                exact = utc_times(table["birth_datetime"], location.url, at_end_of_day=False)
+                births = exact.fillna(births)
+        yield event_frame(table["person_id"], births, "MEDS_BIRTH").dropna(subset="time")
 
 
 def _codes(table: pd.DataFrame, of: str, where: str) -> pd.Series:
@@ -349,7 +327,9 @@ OMOP = Format(
     name="omop",
     description="tables of the OMOP common data model",
     kind="events",
-    recognises=lambda given: given.is_folder and _is_omop(given.location),
+    recognises=lambda given: (
+        given.is_folder and bool(given.location.tables([c.table for c in _CLINICAL]))
+    ),
     read=lambda folder, _: _read(folder),
     folder_holds="tables of OMOP such as condition_occurrence",
     tables=frozenset({*_TABLES, *_CODE_TABLES}),

@@ -4,7 +4,8 @@ A table is a file, or a folder of Parquet or CSV files with the same columns. A 
 MEDS folder.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -53,14 +54,20 @@ def _read_meds_codes(
             table = pq.read_table(opened)
     except Exception as error:  # any kind: file systems come from many libraries
         return None, [f"{file.url} cannot be read, so codes have no descriptions: {error}"]
-    texts = _texts(table, "code")
+    texts = _values(table, "code", is_text)
     if texts is None:
         return None, [f"{file.url} has no column code of texts and is ignored"]
     descriptions: dict[str, str] = {}
-    for code, text in zip(texts, _texts(table, "description") or (), strict=False):
+    for code, text in zip(texts, _values(table, "description", is_text) or (), strict=False):
         if code is not None and text:
             descriptions.setdefault(code, text)
-    parents, notes = _meds_parents(table, texts, file.url)
+    parents, notes = dict[str, set[str]](), list[str]()
+    lists = _values(table, "parent_codes", _is_list_of_texts)
+    if lists is None and "parent_codes" in table.column_names:
+        notes.append(f"parent_codes of {file.url} is no column of lists of texts, and is ignored")
+    for code, given in zip(texts, lists or (), strict=False):
+        if code is not None and given:
+            parents.setdefault(code, set()).update(filter(None, given))
     for code in {*codes} - (known := {*texts}):
         base, _, text = code.rpartition("//")  # the text or unit of an event
         if base in known:
@@ -69,36 +76,20 @@ def _read_meds_codes(
     return code_table(codes, descriptions, parents, file.url), notes
 
 
-def _meds_parents(
-    table: pa.Table, codes: Sequence[str | None], where: str
-) -> tuple[dict[str, set[str]], list[str]]:
-    parents: dict[str, set[str]] = {}
-    if table.column_names.count("parent_codes") != 1:
-        return parents, []
-    column = table.column("parent_codes")
-    if pa.types.is_null(column.type):
-        return parents, []
-    if not _is_list_of_texts(column.type):
-        kind = f"of type {column.type}, not lists of texts"
-        return parents, [f"parent_codes of {where} is {kind}, and is ignored"]
-    for code, given in zip(codes, column.to_pylist(), strict=True):
-        if code is not None and given:
-            parents.setdefault(code, set()).update(filter(None, given))
-    return parents, []
-
-
-def _texts(table: pa.Table, name: str) -> list[str | None] | None:
+def _values(
+    table: pa.Table, name: str, is_known: Callable[[pa.DataType], bool]
+) -> list[Any] | None:
+    """Return the values of a column; None if it is missing, repeated or of another type."""
     if table.column_names.count(name) != 1:
         return None
     column = table.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return column.to_pylist() if is_text(column.type) else None
+    return column.to_pylist() if is_known(column.type) else None
 
 
 def _is_list_of_texts(kind: pa.DataType) -> bool:
-    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_list_view(kind)
-    return bool(is_list and is_text(kind.value_type))
+    return pa.types.is_null(kind) or is_text(getattr(kind, "value_type", pa.null()))
 
 
 MEDS = Format(
