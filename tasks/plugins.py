@@ -16,7 +16,7 @@ from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.storage.keys import content_digest
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.fitting.versions import module_text, modules_behind
 from prefect_tune.tasks.objective.declaration import METRICS
 

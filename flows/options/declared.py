@@ -31,7 +31,7 @@ from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.source import GAPS, Source
 from prefect_tune.tasks.objective.declaration import METRICS, QuantityBound
 

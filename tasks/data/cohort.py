@@ -12,8 +12,10 @@ stratified fifth of the patients held out, labels in `labels/case`, the truth in
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from math import nan
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import parse_qsl
@@ -48,10 +50,6 @@ class CohortSpec:
         noise_codes: Uninformative codes of 1 to 4 orders.
         first: Number of patients to keep, the first ones; None for all. A larger number keeps the
             same patients and adds others.
-
-    Raises:
-        UnknownName: If the family is not one of the four.
-        BadInput: If a value is out of bounds.
     """
 
     n_patients: int = 3000
@@ -62,23 +60,6 @@ class CohortSpec:
     rare_cover: float = 0.0
     noise_codes: int = 0
     first: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            raise UnknownName("family of a cohort", self.family, FAMILIES)
-        within = {
-            "n_patients": (30, 10_000_000),
-            "seed": (0, 2**63),
-            "strength": (0, 10),
-            "main_codes": (0, 1000),
-            "rare_cover": (0, 100),
-            "noise_codes": (0, 10_000_000),
-            "first": (30, self.n_patients),
-        }
-        for name, (low, high) in within.items():
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise BadInput(f"{name}={value} of a cohort must be from {low} to {high}")
 
 
 COHORTS: Mapping[str, CohortSpec] = {
@@ -103,25 +84,37 @@ def cohort_named(text: str) -> CohortSpec:
         raise UnknownName("cohort", name, COHORTS)
     changes: dict[str, Any] = {}
     for option, value in parse_qsl(query, keep_blank_values=True):
-        if option not in _PARSERS:
-            raise UnknownName("option of a cohort", option, _PARSERS)
         if option in changes:
             raise BadInput(f"cohort:{text} has the option {option} twice; give it once")
-        parse, what = _PARSERS[option]
-        try:
-            changes[option] = parse(value)
-        except ValueError as error:
-            raise BadInput(f"{option}={value} of cohort:{name}: {option} must be {what}") from error
-    return replace(COHORTS[name], **changes)
+        if option == "family":
+            if value not in FAMILIES:
+                raise UnknownName("family of a cohort", value, FAMILIES)
+            changes[option] = value
+            continue
+        if option not in _BOUNDS:
+            raise UnknownName("option of a cohort", option, ["family", *_BOUNDS])
+        kind, low, high = _BOUNDS[option]
+        with suppress(ValueError):
+            changes[option] = kind(value)
+        if not low <= changes.get(option, nan) <= high:
+            what = f"{'a whole number' if kind is int else 'a number'} from {low} to {high}"
+            raise BadInput(f"{option}={value} of cohort:{name}: {option} must be {what}")
+    spec = replace(COHORTS[name], **changes)
+    if spec.first is not None and spec.first > spec.n_patients:
+        raise BadInput(f"first={spec.first} of cohort:{name} is above its n_patients")
+    return spec
 
 
-_OF_TYPES: Mapping[Any, tuple[Callable[[str], Any], str]] = {
-    int: (int, "a whole number"),
-    int | None: (int, "a whole number"),
-    Family: (str, "a name"),
+_BOUNDS: Mapping[str, tuple[type[int] | type[float], int, int]] = {
+    "n_patients": (int, 30, 10_000_000),
+    "seed": (int, 0, 2**63),
+    "strength": (float, 0, 10),
+    "main_codes": (int, 0, 1000),
+    "rare_cover": (float, 0, 100),
+    "noise_codes": (int, 0, 10_000_000),
+    "first": (int, 30, 10_000_000),
 }
-_PARSERS = {f.name: _OF_TYPES.get(f.type, (float, "a number")) for f in fields(CohortSpec)}
-"""For each option, the function that parses its value, and a name of the values for messages."""
+"""Type, least and largest value of each option that is a number."""
 
 
 LEAK = "AFTER//FAILURE"

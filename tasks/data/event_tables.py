@@ -79,7 +79,6 @@ _MOST_TEXTS, _MOST_OF_CODE = 20_000, 100
 _MOST_SEEN = 1_000_000
 """Most different texts that are counted, to bound the memory; later ones count as rare."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
-_PIECE = 1_000_000
 
 
 def read_event_tables(location: Location, texts: Collection[str]) -> Iterator[pd.DataFrame]:
@@ -102,15 +101,17 @@ def read_events(location: Location) -> Iterator[pd.DataFrame]:
 def _typed_columns(shard: Location) -> dict[str, str]:
     """Return the columns of a Parquet file by our names if all their types are usual."""
     schema = parquet_schema(shard)
+    if len(set(schema.names)) < len(schema.names):
+        return {}
     found: dict[str, str] = {}
     for name, is_usual in _USUAL_TYPES.items():
         column = next(_named_so(schema.names, SYNONYMS[name]), None)
-        kind = None if column is None else schema.field(schema.names.index(column)).type
+        kind = pa.null() if column is None else schema.field(column).type
         if column is not None and is_usual(kind):
             found[name] = column
-        elif name not in _OPTIONAL or (kind is not None and kind != pa.null()):
+        elif name not in _OPTIONAL or kind != pa.null():
             return {}
-    return found if len(set(schema.names)) == len(schema.names) else {}
+    return found
 
 
 def event_frame(
@@ -192,9 +193,9 @@ class _Gathered:
         self._are_midnights_dates = are_midnights_dates
         self.are_midnights = self.are_dates = True
         self.n = 0
-        self._numbers, self._other_ids = _Column(np.int64), list[pd.Series]()
-        self._time, self._value = _Column("datetime64[us]"), _Column(np.float64)
-        self._code, self._vocabulary = _Column(np.int32), dict[tuple[str, str, str], int]()
+        self._ids, self._times = list[pd.Series](), list[NDArray[np.datetime64]]()
+        self._values, self._codes = list[NDArray[np.float64]](), list[NDArray[np.int32]]()
+        self._vocabulary = dict[tuple[str, str, str], int]()
         self._n_beside, self._comma = 0, ""
         self._dates: list[NDArray[np.int64]] = []
 
@@ -205,18 +206,14 @@ class _Gathered:
         self.are_dates &= bool((times.is_date | ~has_time).all())
         is_date = times.is_midnight if self._are_midnights_dates else times.is_date
         self._dates.append(self.n + np.flatnonzero(is_date & has_time))
-        self._time.add(times.utc.to_numpy())
-        ids = as_ids(named["subject_id"], where)
-        if ids.dtype == np.int64 and not self._other_ids:
-            self._numbers.add(ids.to_numpy())
-        else:
-            self._other_ids.append(ids)
+        self._times.append(times.utc.to_numpy())
+        self._ids.append(as_ids(named["subject_id"], where))
         number, names = _factorized(named["code"])
         known = self._vocabulary
         position = [known.setdefault((name, "", ""), len(known)) for name in names]
         code = np.array(position, dtype=np.int32)[number]
-        self._value.add(self._refined(named, code))
-        self._code.add(code)
+        self._values.append(self._refined(named, code))
+        self._codes.append(code)
         self.n += len(named)
 
     def _refined(self, named: pd.DataFrame, code: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -289,61 +286,34 @@ class _Gathered:
 
     def events(self, where: str, trained: Collection[str] | None) -> tuple[pd.DataFrame, list[str]]:
         """Return all events in canonical form and notes, and release the memory."""
-        numbers = self._numbers.take()
-        ids = joined_ids([*([pd.Series(numbers)] if len(numbers) else []), *self._other_ids])
-        del numbers
-        time = self._time.take()
+        ids, time = joined_ids(self._ids), _released(self._times)
+        self._ids.clear()
         if self._are_midnights_dates is None and self.are_midnights:
             time += _TO_END_OF_DAY
         else:
             time[np.concatenate(self._dates)] += _TO_END_OF_DAY
         order: Any = event_order(ids, time)
         order = slice(None) if order is None else order
-        columns: dict[str, Any] = {"subject_id": ids.iloc[order].reset_index(drop=True)}
-        del ids
-        columns["time"] = time[order]
-        del time
-        codes = self._code.take()
-        count = np.zeros(len(self._vocabulary), dtype=np.int64)
-        for start in range(0, len(codes), _PIECE):
-            count += np.bincount(codes[start : start + _PIECE], minlength=len(count))
-        names, notes = self._names(count, where, trained)
+        count = sum(np.bincount(part, minlength=len(self._vocabulary)) for part in self._codes)
+        names, notes = self._names(np.asarray(count), where, trained)
         used = sorted({names[position] for position in np.flatnonzero(count).tolist()})
         categories = pd.Index(used, dtype=object)
-        rank = categories.get_indexer(names).astype(np.int32)
-        columns["code"] = pd.Categorical.from_codes(rank[codes[order]], categories=categories)
-        del codes
-        columns["value"] = self._value.take()[order]
+        rank = categories.get_indexer(pd.Index(names, dtype=object)).astype(np.int32)
+        code = pd.Categorical.from_codes(rank[_released(self._codes)[order]], categories=categories)
+        columns = {
+            "subject_id": ids.iloc[order].reset_index(drop=True),
+            "time": time[order],
+            "code": code,
+            "value": _released(self._values)[order],
+        }
         return pd.DataFrame(columns, copy=False), notes
 
 
-class _Column:
-    """Values of one type in a few arrays; the memory of many small ones would not be freed."""
-
-    def __init__(self, dtype: Any) -> None:
-        self._dtype, self._n, self._n_free = dtype, 0, 0
-        self._arrays: list[NDArray[Any]] = []
-
-    def add(self, values: NDArray[Any]) -> None:
-        while len(values):
-            if not self._n_free:
-                self._n_free = max(self._n, len(values))
-                self._arrays.append(np.empty(self._n_free, self._dtype))
-            array = self._arrays[-1]
-            now, values = values[: self._n_free], values[self._n_free :]
-            start = len(array) - self._n_free
-            array[start : start + len(now)] = now
-            self._n, self._n_free = self._n + len(now), self._n_free - len(now)
-
-    def take(self) -> NDArray[Any]:
-        """Return all values, and drop each array as soon as it is copied."""
-        made, end = np.empty(self._n, self._dtype), self._n
-        while self._arrays:
-            array = self._arrays.pop()
-            array = array[: len(array) - self._n_free]
-            made[end - len(array) : end] = array
-            end, self._n_free = end - len(array), 0
-        return made
+def _released(arrays: list[NDArray[Any]]) -> NDArray[Any]:
+    """Join arrays, and release their memory."""
+    made = np.concatenate(arrays)
+    arrays.clear()
+    return made
 
 
 def labels_table(
@@ -388,10 +358,9 @@ def labels_table(
         )
     need_scalars(table[target], where)
     times = utc_times(named["prediction_time"], where, at_end_of_day=False)
-    if times.isna().any():
-        raise BadInput(f"{where} has {times.isna().sum()} labels without a time")
-    if named["subject_id"].isna().any():
-        raise BadInput(f"{where} has {named['subject_id'].isna().sum()} labels without a patient")
+    for what, column in (("time", times), ("patient", named["subject_id"])):
+        if column.isna().any():
+            raise BadInput(f"{where} has {column.isna().sum()} labels without a {what}")
     subject_id = as_ids(named["subject_id"], where)
     rows = pd.DataFrame({"subject_id": subject_id, "prediction_time": times})
     return rows, table[target]

@@ -235,7 +235,8 @@ def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp
     order = None
     if (patient[1:] < patient[:-1]).any():
         order = np.argsort(patient, kind="stable")  # much faster than by times too
-        patient, micros = patient[order], micros[order]
+        patient = patient[order]
+        micros = micros[order]
     is_early = micros[1:] < micros[:-1]
     is_early &= patient[1:] == patient[:-1]
     if is_early.any():

@@ -24,8 +24,7 @@ from prefect_tune.tasks.data.event_tables import (
     read_event_tables,
 )
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.formats.format import Format, Given
-from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognise
 from prefect_tune.tasks.data.ids import as_ids, like_ids
 from prefect_tune.tasks.data.label_faults import fault_notes, label_faults
 from prefect_tune.tasks.data.location import Location

@@ -18,8 +18,7 @@ from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.columns import category_texts, features_of, like_training
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.formats.format import Given
-from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.notation import DECIMAL, decimal_mark, is_texts
 from prefect_tune.tasks.data.row_ids import value_ids

@@ -11,8 +11,7 @@ from prefect_tune.deployments.report.study_page import _sections
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.wording.text import LossWords
 from prefect_tune.optimizers import METHODS, Method, UnknownName
-from prefect_tune.tasks.data.formats.format import Format
-from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.data.formats.format import FORMATS, Format
 from prefect_tune.tasks.objective.metric import metric_named
 
 OF_FIT = {"data", "target"}

@@ -1,5 +1,5 @@
 """Data formats, each one declaration.
 
-`format` is the class of the declarations in `tables`, `omop` and `synthea`. `registry` finds
-formats by name, and recognises the format of a file or folder.
+`format` has the class of the declarations, finds formats by name, and recognises the format of a
+file or folder. `tables`, `omop` and `synthea` declare formats.
 """

@@ -1,16 +1,23 @@
-"""A data format: its name, how to recognise it, and how to read it."""
+"""Data formats: their declarations, the formats that `--format` knows by name, and recognition.
+
+Cheap to import, because help and completion list the names: formats are imported on demand.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from itertools import chain
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-import pandas as pd
+from prefect_tune.optimizers.plugins import Registry
+from prefect_tune.tasks.bad_input import BadInput
 
-from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.table_files import column_names
+if TYPE_CHECKING:
+    import pandas as pd
 
-CodeTable = tuple[pd.DataFrame | None, list[str]]
+    from prefect_tune.tasks.data.location import Location
+
+CodeTable: TypeAlias = "tuple[pd.DataFrame | None, list[str]]"
 """A frame with columns code, description and parents, or None; and notes for the user."""
 
 
@@ -24,7 +31,7 @@ class Given:
         labels: Table of labels, if named.
     """
 
-    location: Location
+    location: "Location"
     target: str | None = None
     labels: str | None = None
 
@@ -34,7 +41,7 @@ class Given:
         return self.location.is_folder()
 
     @cached_property
-    def table(self) -> Location | None:
+    def table(self) -> "Location | None":
         """The file, or the first part of a folder with one table; None if the folder has none.
 
         Parts are in the folder itself, or in folders such as `site=A`. CSV files directly in the
@@ -49,7 +56,7 @@ class Given:
             if part.url.removeprefix(location.url).strip("/").count("/") == len(part.folders)
         ]
         if parts and not parts[0].is_parquet() and not parts[0].folders:
-            names = {frozenset(column_names(part)) for part in parts}
+            names = {frozenset(_column_names(part)) for part in parts}
             return parts[0] if len(names) == 1 else None
         return parts[0] if parts else None
 
@@ -58,7 +65,7 @@ class Given:
         """Names of the columns of `table`, with those in names of folders."""
         if self.table is None:
             return []
-        return [*column_names(self.table), *(name for name, _ in self.table.folders)]
+        return [*_column_names(self.table), *(name for name, _ in self.table.folders)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,26 +93,93 @@ class Format:
     description: str
     kind: Literal["table", "events"]
     recognises: Callable[[Given], bool]
-    read: Callable[[Location, Sequence[str]], Iterable[pd.DataFrame]]
+    read: "Callable[[Location, Sequence[str]], Iterable[pd.DataFrame]]"
     subfolder: str = ""
     splits: str = ""
     folder_holds: str = ""
-    check: Callable[[Location], None] | None = None
+    check: "Callable[[Location], None] | None" = None
     tables: frozenset[str] = frozenset()
-    read_codes: Callable[[Location, Sequence[str]], CodeTable] | None = None
+    read_codes: "Callable[[Location, Sequence[str]], CodeTable] | None" = None
 
-    def root(self, location: Location) -> Location:
+    def root(self, location: "Location") -> "Location":
         """Return the file, or the folder that contains its files."""
         return location.below(self.subfolder) if self.subfolder else location
 
-    def frames(self, location: Location, texts: Sequence[str] = ()) -> Iterable[pd.DataFrame]:
+    def frames(self, location: "Location", texts: Sequence[str] = ()) -> "Iterable[pd.DataFrame]":
         """Return the frames of a file or folder, with some columns read as texts."""
         return self.read(self.root(location), texts)
 
-    def code_table(self, location: Location, codes: Sequence[str]) -> CodeTable:
+    def code_table(self, location: "Location", codes: Sequence[str]) -> CodeTable:
         """Return descriptions and ancestors of codes, and notes for the user.
 
         Raises:
             BadInput: If parents form a loop or a table cannot be read.
         """
         return (None, []) if self.read_codes is None else self.read_codes(location, codes)
+
+
+def _column_names(location: "Location") -> list[str]:
+    from prefect_tune.tasks.data.table_files import column_names  # noqa: PLC0415 - heavy
+
+    return column_names(location)
+
+
+_FOLDER = "prefect_tune.tasks.data.formats"
+
+FORMATS: Registry[Format] = Registry(
+    "format",
+    f"{_FOLDER}.format:Format",
+    {
+        "table": f"{_FOLDER}.tables:TABLE",
+        "events": f"{_FOLDER}.tables:EVENTS",
+        "synthea": f"{_FOLDER}.synthea:SYNTHEA",
+        "omop": f"{_FOLDER}.omop:OMOP",
+        "meds": f"{_FOLDER}.tables:MEDS",
+    },
+)
+"""Formats by name, the most general first."""
+
+
+def recognise(
+    given: Given, chosen: str | None = None, kind: Literal["table", "events"] | None = None
+) -> Format:
+    """Return the format of a file or folder.
+
+    Formats of other distributions come last, so installing one never changes how data are read.
+
+    Args:
+        given: The data.
+        chosen: Name of the format that the user chose, if any.
+        kind: The only kind of format to consider if none is chosen.
+
+    Raises:
+        BadInput: If the data does not exist, or has no known format.
+        UnknownName: If the chosen format does not exist.
+    """
+    found = None if chosen is None else FORMATS.named(chosen)
+    location = given.location
+    if not location.exists():
+        raise BadInput(f"there is no file or folder {location.url}")
+    if given.is_folder:
+        location.parts()  # refuses tables whose files also hold deleted rows
+    if found is not None:
+        if found.folder_holds and not given.is_folder:
+            raise BadInput(f"{location.url} is a file; {found.description} is a folder")
+        if found.check is not None:
+            found.check(location)
+        return found
+    asked = []
+    plugins = (one for one in FORMATS.usable() if one.name not in FORMATS.own)
+    for candidate in chain([*FORMATS.without_plugins()][::-1], plugins):
+        if kind in (None, candidate.kind) and candidate.recognises(given):
+            return candidate
+        asked.append(candidate)
+    if not given.is_folder:
+        from prefect_tune.tasks.data.location import SUFFIX_NAMES  # noqa: PLC0415 - heavy
+
+        raise BadInput(f"{location.url} has an unsupported file type; use {SUFFIX_NAMES}")
+    holds = ", ".join(f.folder_holds for f in asked if f.folder_holds)
+    raise BadInput(
+        f"{location.url} is a folder without {holds}, or Parquet or CSV files of one table; "
+        "name a file, or say what it is with --format"
+    )

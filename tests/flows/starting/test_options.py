@@ -36,7 +36,7 @@ from prefect_tune.flows.wording.text import format_bytes, parse_bytes, parse_sec
 from prefect_tune.optimizers import METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.formats.registry import FORMATS
+from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.problem import Problem

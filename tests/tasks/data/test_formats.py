@@ -30,8 +30,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats import omop
-from prefect_tune.tasks.data.formats.format import Format, Given
-from prefect_tune.tasks.data.formats.registry import FORMATS, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
