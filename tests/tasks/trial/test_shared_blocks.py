@@ -18,7 +18,7 @@ from prefect_tune.tasks.catalogue.event_blocks import Block
 from prefect_tune.tasks.catalogue.event_windows import LEVELS, EventWindows
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.recipe import effective_value
+from prefect_tune.tasks.fitting.recipe import TRANSFORMS
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import shared_blocks
 from prefect_tune.tasks.trial.node import summary_of_rows
@@ -232,6 +232,6 @@ def test_levels_of_parents_are_others_where_codes_have_parents(has_parents) -> N
         X = replace(X, code_table=PARENTS.assign(parents=[[]] * len(PARENTS)))
     y = np.arange(len(X)) % 2
     summary = summary_of_rows(Dataset("d", "events", X, y, (False, True)), 9)
-    effective = [effective_value("levels_there", level, summary) for level in LEVELS]
+    effective = [TRANSFORMS["levels_there"](level, summary) for level in LEVELS]
     others = ["code", "prefixes", "both", "code", "both"]
     assert effective == (list(LEVELS) if has_parents else others)
