@@ -3,14 +3,7 @@
 import csv
 import io
 import re
-from codecs import (
-    BOM_UTF8,
-    BOM_UTF16_BE,
-    BOM_UTF16_LE,
-    BOM_UTF32_BE,
-    BOM_UTF32_LE,
-    getincrementaldecoder,
-)
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE, BOM_UTF32_BE, BOM_UTF32_LE
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice, pairwise
@@ -26,8 +19,6 @@ _BOMS = (
     (BOM_UTF16_BE, "utf-16"),
 )
 _ROWS = 100
-_WITH_POINT = rb" *[-+]?\d*\.(?:\d{1,2}|\d{4,})(?:[eE][-+]?\d+)? *"
-"""Numbers whose point cannot be for thousands."""
 _SEPARATORS = {"\t": "tabs", ",": "commas", ";": "semicolons", "|": "pipes"}
 """In order of preference: first tabs, because column names contain none, then commas."""
 _QUOTED = r"(?m)(?:^|[\t,;|])'"
@@ -49,24 +40,12 @@ def as_utf8(content: bytes) -> tuple[bytes, str]:
             if encoding == "utf-8-sig":
                 return content[len(mark) :], "utf-8"
             return content.decode(encoding, errors="replace").encode(), encoding
-    if content.isascii() or _is_utf8(content):
+    if content.isascii():
         return content, "utf-8"
-    try:
-        return content.decode("cp1252").encode(), "cp1252"
-    except UnicodeDecodeError:
-        return content.decode("latin-1").encode(), "latin-1"
-
-
-def _is_utf8(content: bytes) -> bool:
-    """Return whether bytes are UTF-8, without a second copy of all of them."""
-    decoder = getincrementaldecoder("utf-8")()
-    try:
-        for start in range(0, len(content), HEAD_BYTES):
-            decoder.decode(content[start : start + HEAD_BYTES])
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True
+    for encoding in ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            return content.decode(encoding).encode(), encoding
+    return content.decode("latin-1").encode(), "latin-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +58,7 @@ class Dialect:
         has_blanks: Whether blanks may follow separators; they are no part of fields.
         names: Names of the columns.
         above: Number of lines above the line of names.
+        start: Number of lines above the first row.
         skipped: Lines that are neither names nor rows, counted from 0.
     """
 
@@ -87,6 +67,7 @@ class Dialect:
     has_blanks: bool = False
     names: tuple[str, ...] = ()
     above: int = 0
+    start: int = 1
     skipped: tuple[int, ...] = ()
 
     @classmethod
@@ -110,6 +91,7 @@ class Dialect:
             f"{separator} " in text,
             tuple(name.strip() or f"Unnamed: {i}" for i, name in enumerate(names)),
             above,
+            rows[1][0] if len(rows) > 1 else above + 1,
             (*range(above), *skipped),
         )
 
@@ -125,24 +107,6 @@ class Dialect:
         }
         found = [text for text, is_so in facts.items() if is_so]
         return f"read with {' and '.join(found)}" if found else ""
-
-
-def has_points(content: bytes, separator: str) -> bool:
-    """Return whether a field in the beginning of a table is a number with a decimal point."""
-    return _is_field(content[:HEAD_BYTES], separator, _WITH_POINT)
-
-
-def has_padded_codes(content: bytes, separator: str) -> bool:
-    """Return whether any field consists of digits and is padded with zeros, as in 007."""
-    return _is_field(content, separator, rb"0\d+")
-
-
-def _is_field(content: bytes, separator: str, pattern: bytes) -> bool:
-    """Return whether any field below the column names matches a pattern."""
-    mark = re.escape(separator.encode())
-    end = rb'(?=["\r\n' + mark + rb"]|\Z)"
-    starts = (mark, b"\n", b'"', rb"\r")  # separately, because a search for one byte is fast
-    return any(re.search(start + pattern + end, content) for start in starts)
 
 
 def footer(content: bytes, separator: str, n_names: int) -> list[bytes]:

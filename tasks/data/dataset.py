@@ -17,7 +17,8 @@ from prefect_tune.storage.keys import canonical_json, content_digest, dataset_re
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.data.code_table import DESCRIPTIONS
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.row_reader import TRUTHS, RowReader
+from prefect_tune.tasks.data.notation import TRUTHS
+from prefect_tune.tasks.data.row_reader import RowReader
 
 _STRATA = 10
 _ROWS_PER_STRATUM = 20

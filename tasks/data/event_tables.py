@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.events import event_order
-from prefect_tune.tasks.data.ids import as_ids, joined_ids
+from prefect_tune.tasks.data.events import as_ids, event_order, joined_ids
 from prefect_tune.tasks.data.location import Location, shards
 from prefect_tune.tasks.data.notation import Notation
+from prefect_tune.tasks.data.row_times import Times, utc_times
 from prefect_tune.tasks.data.source import GAPS
 from prefect_tune.tasks.data.table_files import (
     NOTES,
@@ -27,7 +27,6 @@ from prefect_tune.tasks.data.table_files import (
     read_pieces,
     read_table,
 )
-from prefect_tune.tasks.data.timestamps import Times, utc_times
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),

@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.code_table import PARENTS, as_frames, from_frames
-from prefect_tune.tasks.data.ids import like_ids
+from prefect_tune.tasks.data.row_reader import EXACT, without_point_zero
 
 _BIRTH = "MEDS_BIRTH"
 
@@ -243,3 +244,58 @@ def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp
         by_time = np.lexsort((micros, patient))
         order = by_time if order is None else order[by_time]
     return order
+
+
+_WHOLE_ID = r"0|-?[1-9]\d{0,19}"
+"""Pattern of texts that stand for whole numbers; `007` and `+7` remain texts, unlike `7`."""
+
+
+def as_ids(column: pd.Series, where: str) -> pd.Series:
+    """Return ids without gaps: int64 or uint64 if all are whole numbers or such texts, else texts.
+
+    An id is therefore the same in a CSV file, which has no types, and in a Parquet file.
+
+    Raises:
+        BadInput: If ids are floats that are not whole, or too large to be exact.
+    """
+    if pd.api.types.is_float_dtype(column):
+        numbers = column.to_numpy(dtype=np.float64)
+        bad = numbers[(numbers % 1 != 0) | (np.abs(numbers) > EXACT)]
+        if len(bad):
+            raise BadInput(
+                f"{where} has patient ids as floats, which loses digits, for "
+                f"instance {bad[0]!r}; write whole numbers or texts"
+            )
+        return pd.Series(numbers.astype(np.int64), index=column.index)
+    if pd.api.types.is_unsigned_integer_dtype(column) and len(column):
+        return column.astype(np.int64 if column.max() <= np.iinfo(np.int64).max else np.uint64)
+    if pd.api.types.is_integer_dtype(column):
+        return column.astype(np.int64)
+    number, uniques = pd.factorize(column.astype(object).map(str))
+    texts = without_point_zero(pd.Series(uniques, dtype=object))
+    values: NDArray[Any] = texts.to_numpy()
+    if len(texts) and texts.astype("string").str.fullmatch(_WHOLE_ID).all():
+        numbers = [int(text) for text in texts]
+        for kind in (np.uint64, np.int64):
+            if np.iinfo(kind).min <= min(numbers) and max(numbers) <= np.iinfo(kind).max:
+                values = np.array(numbers, dtype=kind)
+    return pd.Series(values[number], index=column.index)
+
+
+def joined_ids(columns: Sequence[pd.Series]) -> pd.Series:
+    """Join the ids of several tables, as texts if any table has texts."""
+    if len({column.dtype for column in columns}) > 1:
+        columns = [column.map(str) for column in columns]
+        return as_ids(pd.concat(columns, ignore_index=True), "")
+    return pd.concat(columns, ignore_index=True)
+
+
+def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
+    """Return ids in the type of the `known` ones (17 and "17" are one patient); other ids stay."""
+    if ids.dtype == known.dtype:
+        return ids
+    by_text: dict[str, Any] = {str(one): one for one in known.unique()}
+    texts = ids.map(str)
+    if texts.isin(list(by_text)).all():
+        return texts.map(by_text).astype(known.dtype)
+    return pd.Series([by_text.get(text, text) for text in texts], index=ids.index, dtype=object)

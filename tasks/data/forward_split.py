@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.equal_rows import equal_test_rows
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.row_ids import FixedTestRows, fixed_test_rows
+from prefect_tune.tasks.data.row_ids import FixedTestRows, equal_test_rows, fixed_test_rows
 from prefect_tune.tasks.data.row_times import time_text
 from prefect_tune.tasks.data.split import (
     LEARN,

@@ -8,7 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from decimal import Decimal
+from math import inf, isfinite, isinf, nan
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -49,8 +50,10 @@ _BODIES = {
 _GROUP_MARKS = {".": re.compile("[,' ]"), ",": re.compile("[.' ]")}
 _EITHER = re.compile(r"[1-9]\d{0,2}[.,]\d{3}")
 """Numbers in which the mark is for thousands or for decimals."""
-_PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+PLAIN = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 """Numbers as programs write them."""
+TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
+"""Spellings of truth values, and their numbers."""
 _PADDED = re.compile(r"0\d+")
 _VERSIONS = 50
 """Most values of a column that may hold versions, such as 1.9 and 1.10."""
@@ -64,13 +67,6 @@ class _Parts(NamedTuple):
     unit: str
     body: str
     exponent: str
-
-    def value(self, decimal: str) -> float:
-        """Return the number; infinity if its marks do not suit the decimal mark."""
-        if not _BODIES[decimal].fullmatch(self.body):
-            return inf
-        digits = _GROUP_MARKS[decimal].sub("", self.body).replace(decimal, ".")
-        return self.sign * float(digits + self.exponent)
 
 
 def _parts(text: str) -> _Parts | None:
@@ -114,18 +110,19 @@ class Notation:
         [1234.5, 4382.0, 172.5, inf, inf]
         """
         parts, decimal = _parts(text), self.decimal
-        if parts is None or not self._has_unit(parts):
+        if parts is None or parts.unit not in {"", self.unit}:
+            return inf
+        if self.unit == "%" and not parts.unit and parts.body != "0":
             return inf
         if decimal == "," and "," not in parts.body and parts.body.count(".") == 1:
             if not _EITHER.fullmatch(parts.body):
                 decimal = "."  # as programs write numbers
             elif not self.has_groups:
                 return inf
-        return parts.value(decimal)
-
-    def _has_unit(self, parts: _Parts) -> bool:
-        is_bare = not parts.unit and (self.unit != "%" or parts.body == "0")
-        return parts.unit == self.unit or is_bare
+        if not _BODIES[decimal].fullmatch(parts.body):
+            return inf
+        digits = _GROUP_MARKS[decimal].sub("", parts.body).replace(decimal, ".")
+        return parts.sign * float(digits + parts.exponent)
 
     @property
     def text(self) -> str:
@@ -142,6 +139,24 @@ class Notation:
         shown = longest.translate(_SAME)
         how = f"read as numbers{self.text}, such as {shown!r} = {self.number(longest):.12g}"
         return how if longest else ""
+
+
+def as_number(value: Any, notations: Sequence[Notation] = ()) -> float:
+    """Return a value as a number; infinity if it is none, and NaN if it is an infinite number.
+
+    A text is a number of one of the notations, unless they read it differently. Without notations,
+    it is a truth value or a number as programs write it.
+    """
+    if isinstance(value, str):
+        if notations:
+            numbers = {number for one in notations if isfinite(number := one.number(value))}
+            return numbers.pop() if len(numbers) == 1 else inf
+        text = value.strip()
+        return TRUTHS[text] if text in TRUTHS else float(text) if PLAIN.fullmatch(text) else inf
+    if isinstance(value, Number | Decimal | np.bool_) and not isinstance(value, complex):
+        number = float(value)  # type: ignore[arg-type]
+        return nan if isinf(number) else number
+    return inf
 
 
 @dataclass(frozen=True)
@@ -185,31 +200,21 @@ def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:
         decimal: Decimal mark in the rest of the table, if it is known.
     """
     found = {text: parts for text in texts if (parts := _parts(text)) is not None}
-    bodies = [parts.body for parts in found.values()]
     units = Counter(parts.unit for parts in found.values() if parts.unit)
-    is_other = _are_codes(bodies) if not units else 1 < len(units) > len(found) / _LEAST_OF_UNIT
-    if not found or len(found) < LEAST_SHARE * len(texts) or is_other:
+    n_least = LEAST_SHARE * len(texts)
+    is_other = _are_codes(found) if not units else 1 < len(units) > len(found) / _LEAST_OF_UNIT
+    if not found or len(found) < n_least or is_other:
         return None
-    return _of_two_units(found, [*units]) or _with_decimal(texts, found, "".join(units), decimal)
-
-
-def _of_two_units(found: Mapping[str, _Parts], units: Sequence[str]) -> NoNumbers | None:
     if len(units) > 1:
-        example = next(text for text, parts in found.items() if parts.unit == units[1])
-        named = ", ".join(map(repr, units[:_SHOWN_UNITS]))
+        second = [*units][1]
+        named = ", ".join(map(repr, [*units][:_SHOWN_UNITS]))
+        example = next(text for text, parts in found.items() if parts.unit == second)
         return NoNumbers(f"numbers in several units ({named})", example)
     bare = (text for text, parts in found.items() if not parts.unit and parts.body != "0")
     if "%" in units and (example := next(bare, "")):
         return NoNumbers("percentages and numbers without a percent sign", example)
-    return None
-
-
-def _with_decimal(
-    texts: Sequence[str], found: Mapping[str, _Parts], unit: str, decimal: str
-) -> Found:
-    """Return numbers of one unit with the decimal mark that they decide, or else the given one."""
     suits = {
-        mark: [text for text, parts in found.items() if body.fullmatch(parts.body)]
+        mark: {text for text, parts in found.items() if body.fullmatch(parts.body)}
         for mark, body in _BODIES.items()
     }
     is_decided = suits["."] != suits[","]
@@ -220,26 +225,27 @@ def _with_decimal(
             "numbers whose comma may be for thousands or for decimals (--decimal decides it)", comma
         )
     decimal = decimal or "."
-    other, numbers = "," if decimal == "." else ".", set(suits[decimal])
-    if len(numbers) < LEAST_SHARE * len(texts):
-        mixed = [text for text in suits[other] if text not in numbers]
-        if len(numbers) + len(mixed) < LEAST_SHARE * len(texts):
+    other, numbers = "," if decimal == "." else ".", suits[decimal]
+    if len(numbers) < n_least:
+        if len(numbers | suits[other]) < n_least:
             return None
-        return NoNumbers("numbers with decimal points and with decimal commas", mixed[0])
-    notation = Notation(decimal, unit, any(other in found[text].body for text in numbers))
-    is_plain = decimal == "." and all(_PLAIN.fullmatch(text.strip()) for text in numbers)
+        mixed = next(text for text in found if text in suits[other] - numbers)
+        return NoNumbers("numbers with decimal points and with decimal commas", mixed)
+    notation = Notation(decimal, "".join(units), any(other in found[t].body for t in numbers))
+    is_plain = decimal == "." and all(PLAIN.fullmatch(text.strip()) for text in numbers)
     strays = tuple(text for text in texts if text not in numbers)
     return WrittenNumbers(notation, is_plain, is_decided, strays)
 
 
-def _are_codes(bodies: Sequence[str]) -> bool:
+def _are_codes(found: Mapping[str, _Parts]) -> bool:
     """Return whether numbers without a unit are codes, versions or telephone numbers."""
+    bodies = [parts.body for parts in found.values()]
     if all(map(str.isdigit, bodies)):
         n_long = sum(len(body) > _EXACT_DIGITS for body in bodies)
         return n_long > (1 - LEAST_SHARE) * len(bodies) or any(map(_PADDED.fullmatch, bodies))
     if len({len(body) for body in bodies}) == 1 and bodies[0].count(" ") > 1:
         return True
-    decimals = {body.partition(".")[2] for body in bodies if _PLAIN.fullmatch(body)} - {""}
+    decimals = {body.partition(".")[2] for body in bodies if PLAIN.fullmatch(body)} - {""}
     are_padded = any(len(digits) > 1 and digits.endswith("0") for digits in decimals)
     return are_padded and len(bodies) <= _VERSIONS and len({*map(len, decimals)}) > 1
 
@@ -272,11 +278,8 @@ def numbers_in(column: pd.Series, decimal: str = "") -> Found:
 
 def as_numbers(column: pd.Series, notation: Notation) -> pd.Series:
     """Return a column of numbers and their texts as numbers; gaps stay."""
-
-    def number(value: Any) -> float:
-        return notation.number(value) if isinstance(value, str) else float(value)
-
-    return column.astype(object).map(number, na_action="ignore").astype("Float64")
+    numbers = column.astype(object).map(lambda value: as_number(value, (notation,)), "ignore")
+    return numbers.astype("Float64")
 
 
 def decimal_mark(frame: pd.DataFrame) -> str:

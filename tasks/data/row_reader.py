@@ -5,12 +5,12 @@ reader is the first step of an exported model, so it needs only numpy, pandas an
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cache, partial
 from numbers import Number
 from typing import Any, Literal, Self
 
@@ -20,17 +20,14 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from prefect_tune.tasks.data.notation import Notation, is_texts
+from prefect_tune.tasks.data.notation import PLAIN, TRUTHS, Notation, as_number, is_texts
 from prefect_tune.tasks.data.source import GAPS
 
 Kind = Literal["number", "category", "date", "duration", "text"]
 Values = NDArray[np.float64]
 
-_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 MOST = 1e32
 """Numbers beyond this one are gaps: they stand for no data, and overflow 32-bit floats."""
-TRUTHS = {"True": 1.0, "true": 1.0, "TRUE": 1.0, "False": 0.0, "false": 0.0, "FALSE": 0.0}
-"""Spellings of truth values, and their numbers."""
 _ISO = (
     r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?)?"
 )
@@ -38,6 +35,7 @@ _DURATION = (
     r"[+-]?(?:\d+ days?(?:,? [+-]?\d{1,2}:\d{2}:\d{2}(?:\.\d+)?)?|\d+:\d{2}:\d{2}(?:\.\d+)?)"
 )
 _WHOLE, _DECIMAL = r"[+-]?\d+(?:\.0)?", r"[+-]?\d+\.\d+"
+_WITH_POINT_ZERO = r"-?(?:0|[1-9]\d{0,14})\.0"
 _DAY_SECONDS = 86_400
 _DATE_PARTS: Mapping[str, Callable[[Any], Any]] = {
     "year": lambda days: days.year,
@@ -125,14 +123,6 @@ class LearnedColumn:
             self.kind, "texts"
         )
 
-    def number(self, value: Any) -> float:
-        """Return a value as a number; infinity if it is none, or not one in the notations."""
-        if not self.notations or not isinstance(value, str):
-            number = read_number(value)
-            return np.nan if isinstance(value, Number) and np.isinf(number) else number
-        numbers = {n for one in self.notations if np.isfinite(n := one.number(value))}
-        return numbers.pop() if len(numbers) == 1 else np.inf
-
 
 class RowReader(TransformerMixin, BaseEstimator):
     """Turns a user's rows into the columns that models of a study learn from.
@@ -170,19 +160,14 @@ class RowReader(TransformerMixin, BaseEstimator):
     @classmethod
     def from_json(cls, document: Mapping[str, Any], X: pd.DataFrame) -> Self:
         """Return the inverse of `to_json`, with the categories of the training rows."""
-        columns = [
-            LearnedColumn(**{**column, "notations": tuple(Notation(**n) for n in notations)})
-            for column in document["columns"]
-            for notations in [column["notations"]]
-        ]
+        from msgspec import convert  # noqa: PLC0415 - exported models need no stored documents
+
         known = {name: tuple(X[name].cat.categories) for name in X.select_dtypes("category")}
-        return cls(
-            tuple(
-                LearnedColumn(c.name, "category", known=known[c.name]) if c.name in known else c
-                for c in columns
-            ),
-            tuple(document["missing"]),
-        )
+        columns = [
+            convert({**column, "known": known.get(column["name"], ())}, LearnedColumn)
+            for column in document["columns"]
+        ]
+        return cls(tuple(columns), tuple(document["missing"]))
 
     def with_notations(self, other: Self | None) -> Self:
         """Return a reader with the notations of this and another reader; without other, of none."""
@@ -276,13 +261,13 @@ class RowReader(TransformerMixin, BaseEstimator):
                 raise ValueError(f"the data has no column {column.name!r}")
             for part in parts:
                 given = plain_column(frame[part.name].reset_index(drop=True))
-                made, is_bad = _READ[part.kind](given, part, frozenset(("", *self.missing)))
+                made, is_bad = _READ[part.kind](given, part, self.missing)
                 read |= made
                 rows = np.flatnonzero(is_bad).tolist()
                 cells += [
                     UnreadableCell(row, part.name, given.iloc[row], part.expected) for row in rows
                 ]
-        return pd.DataFrame(read, index=pd.RangeIndex(len(frame))), cells
+        return pd.DataFrame(read, pd.RangeIndex(len(frame)), copy=False), cells
 
 
 def as_pandas(values: Any) -> Any:
@@ -304,7 +289,7 @@ def as_pandas(values: Any) -> Any:
     return values
 
 
-_EXACT = 2**53
+EXACT = 2**53
 """Whole numbers up to this one have a float of their own."""
 
 
@@ -322,7 +307,7 @@ def plain_column(column: pd.Series) -> pd.Series:
         found = pd.api.types.infer_dtype(column, skipna=True)
         if found == "date":
             column = column.astype("datetime64[us]")
-        elif found == "integer" and (column.dropna().abs() <= _EXACT).all():
+        elif found == "integer" and (column.dropna().abs() <= EXACT).all():
             column = pd.to_numeric(column.where(column.notna(), None))
     is_date = pd.api.types.is_datetime64_any_dtype(column.dtype)
     return column.dt.as_unit("us") if is_date else column
@@ -337,65 +322,52 @@ Read = tuple[dict[str, Any], NDArray[np.bool_]]
 """Features by name, and whether each row's cell cannot be read."""
 
 
-def is_gap(column: pd.Series, missing: Sequence[str] | frozenset[str]) -> NDArray[np.bool_]:
+def is_gap(column: pd.Series, missing: Collection[str]) -> NDArray[np.bool_]:
     """Return whether each cell is a gap: empty or in `missing`, where "9" matches numbers too."""
-    empty = column.isna().to_numpy(dtype=bool, copy=True)
+    kind, empty = column.dtype, column.isna().to_numpy(dtype=bool, copy=True)
     texts = {"", *missing}
-    numbers = {float(text) for text in texts if _NUMBER.fullmatch(text)}
-    if pd.api.types.is_numeric_dtype(column.dtype):
+    numbers = {float(text) for text in texts if PLAIN.fullmatch(text)}
+    if pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_bool_dtype(kind):
         if numbers:
             values = column.to_numpy(dtype=np.float64, na_value=np.nan)
             empty |= np.isin(values, list(numbers))
-    elif column.dtype == np.dtype(object) or (numbers and not _is_time(column)):
-        cells = column.astype(object).to_numpy()
-        empty |= np.fromiter((_is_gap(cell, texts, numbers) for cell in cells), bool, len(cells))
-    elif is_texts(column):  # a column of one type, for which pandas is faster
+    elif isinstance(kind, pd.StringDtype | pd.CategoricalDtype) and not numbers:
         empty |= column.isin(list(texts)).to_numpy(dtype=bool, na_value=False)
+    elif is_texts(column) or isinstance(kind, pd.CategoricalDtype):
+
+        def is_named(cell: Any) -> bool:
+            if isinstance(cell, str):
+                is_number = bool(numbers) and PLAIN.fullmatch(cell) is not None
+                return cell in texts or (is_number and float(cell) in numbers)
+            is_number = isinstance(cell, Number | Decimal) and not isinstance(cell, bool | np.bool_)
+            return is_number and cell in numbers
+
+        cells = column.astype(object)
+        empty |= np.fromiter(map(is_named, cells), bool, len(cells))
     return empty
 
 
-def _is_time(column: pd.Series) -> bool:
-    return isinstance(column.dtype, np.dtype) and column.dtype.kind in "mM"
+def without_gaps(column: pd.Series, missing: Collection[str]) -> pd.Series:
+    """Return a column whose gaps are empty cells."""
+    gap = is_gap(column, missing)
+    return column.mask(gap) if gap.any() else column
 
 
-def _is_gap(cell: Any, texts: set[str], numbers: set[float]) -> bool:
-    if isinstance(cell, str):
-        is_number = bool(numbers) and _NUMBER.fullmatch(cell) is not None
-        return cell in texts or (is_number and float(cell) in numbers)
-    if not numbers or isinstance(cell, bool | np.bool_):
-        return False
-    return isinstance(cell, Number | Decimal) and cell in numbers
-
-
-def _numbers(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
-    if pd.api.types.is_numeric_dtype(column.dtype):
+def _numbers(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:
+    """Read numbers, or durations in seconds; cells that become infinite are unreadable."""
+    gap, kind, is_duration = is_gap(column, missing), column.dtype, learned.kind == "duration"
+    values, is_bad = np.full(len(column), np.nan), np.zeros(len(column), dtype=bool)
+    if is_duration and pd.api.types.is_timedelta64_dtype(kind):
+        values = column.dt.total_seconds().to_numpy(dtype=np.float64, copy=True)
+    elif pd.api.types.is_numeric_dtype(kind):
         values = column.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
-        values[is_gap(column, missing) | (np.abs(values) > MOST)] = np.nan
-        return {learned.name: values}, np.zeros(len(values), dtype=bool)
-    made, is_bad = _each(column, learned, missing, learned.number)
-    made[learned.name][np.abs(made[learned.name]) > MOST] = np.nan
-    return made, is_bad
-
-
-def read_number(value: Any) -> float:
-    """Return a value as a number; infinity if it is not a number."""
-    if isinstance(value, str):
-        text = value.strip()
-        if text in TRUTHS:
-            return TRUTHS[text]
-        return float(text) if _NUMBER.fullmatch(text) else np.inf
-    if isinstance(value, Number | Decimal | np.bool_) and not isinstance(value, complex):
-        return float(value)  # type: ignore[arg-type]
-    return np.inf
-
-
-def _seconds(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
-    if pd.api.types.is_timedelta64_dtype(column.dtype):
-        seconds = column.dt.total_seconds().to_numpy(dtype=np.float64)
-        return {learned.name: seconds}, np.zeros(len(column), dtype=bool)
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        return _numbers(column, learned, missing)
-    return _each(column, learned, missing, seconds_of)
+    else:
+        read = seconds_of if is_duration else partial(as_number, notations=learned.notations)
+        there = column.astype(object).to_numpy()[~gap]
+        values[~gap] = np.fromiter(map(read, there), np.float64, len(there))
+        is_bad = np.isinf(values)
+    values[gap | (np.abs(values) > MOST)] = np.nan
+    return {learned.name: values}, is_bad
 
 
 def seconds_of(value: Any) -> float:
@@ -412,35 +384,18 @@ def seconds_of(value: Any) -> float:
     return np.inf
 
 
-def _each(
-    column: pd.Series,
-    learned: LearnedColumn,
-    missing: frozenset[str],
-    convert: Callable[[Any], float],
-) -> Read:
-    """Convert cell by cell; cells that become infinite are unreadable."""
-    gap = is_gap(column, missing)
-    values = np.full(len(column), np.nan)
-    there = column.astype(object).to_numpy()[~gap]
-    values[~gap] = np.fromiter(map(convert, there), np.float64, len(there))
-    is_bad = np.isinf(values)
-    values[is_bad] = np.nan
-    return {learned.name: values}, is_bad
-
-
-def _categories(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
-    gap, category = is_gap(column, missing), _Categories(learned.known)
-    there = with_exact_floats(column).astype(object)[~gap]
+def _categories(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:
+    gap, category = is_gap(column, missing), _category_finder(learned.known)
+    there = with_exact_floats(column)[~gap]
     if column.dtype == object:
-        texts = [category.of(value) for value in there]
+        number, texts = pd.factorize(there.map(category).astype(object))
     else:  # of one type, so equal values are the same value
-        numbers, values = pd.factorize(there)
-        named = np.array([category.of(value) for value in values], dtype=object)
-        texts = named[numbers].tolist() if len(named) else []
+        number, values = pd.factorize(there)
+        texts = [category(value) for value in values]
     names = sorted(set(texts))
-    rank = {name: position for position, name in enumerate(names)}
+    place = {name: position for position, name in enumerate(names)}
     codes = np.full(len(column), -1, dtype=np.int32)
-    codes[~gap] = [rank[text] for text in texts]
+    codes[~gap] = np.array([place[text] for text in texts], dtype=np.int32)[number]
     made = pd.Categorical.from_codes(codes, categories=pd.Index(names, dtype=object))
     return {learned.name: made}, np.zeros(len(column), dtype=bool)
 
@@ -453,36 +408,59 @@ def with_exact_floats(column: pd.Series) -> pd.Series:
     return column
 
 
-class _Categories:
-    """Finds the categories of a column for values that are written differently.
+def category_texts(column: pd.Series) -> pd.Series:
+    """Return category values as texts, with gaps kept; if all are whole, 1.0 becomes `1`."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return column.astype(str).astype(object).where(column.notna(), None)
+    if pd.api.types.is_float_dtype(column):
+        there = column.dropna()
+        if bool(((there % 1 == 0) & (there.abs() < EXACT)).all()):
+            column = column.astype("Int64")
+    values = with_exact_floats(column).astype(object)
+    texts = values.where(values.notna(), None).map(str, na_action="ignore")
+    return without_point_zero(texts)
+
+
+def without_point_zero(texts: pd.Series) -> pd.Series:
+    """Drop the `.0` that a table with gaps adds to all whole numbers.
+
+    If any code lacks this ending, all codes stay: `250.0` and `250` may be different codes.
+    """
+    there = texts.dropna().astype("string")
+    if len(there) and bool(there.str.fullmatch(_WITH_POINT_ZERO).all()):
+        return texts.map(lambda text: text.removesuffix(".0"), na_action="ignore")
+    return texts
+
+
+def _category_finder(known: Sequence[str]) -> Callable[[Any], str]:
+    """Return a function that finds the category of a value which is written differently.
 
     A file with a gap writes 1 as 1.0, pandas reads 00501 as 501, and other programs write true for
     True, or a date with its midnight. If a single known category has the same meaning as such a
-    value, the value becomes that category.
+    value, the value becomes that category. An unknown value stays as it is written.
     """
+    texts = frozenset(known)
 
-    def __init__(self, known: Sequence[str]) -> None:
-        self._known = frozenset(known)
-
-    def of(self, value: Any) -> str:
-        """Return the category of a value; an unknown value stays as it is written."""
-        text = str(value)
-        if text in self._known:
-            return text
-        meaning = _meaning(value)
-        same = self._by_meaning.get(meaning, [])
-        if not isinstance(value, str):  # as a text, 250.0 may be another code than 250.00
-            same = [*same, *self._by_meaning.get(("decimal", meaning), [])]
-        return same[0] if len(same) == 1 else text
-
-    @cached_property
-    def _by_meaning(self) -> Mapping[Any, list[str]]:
+    @cache
+    def by_meaning() -> Mapping[Any, list[str]]:
         found: dict[Any, list[str]] = {}
-        for text in self._known:
+        for text in texts:
             is_decimal = re.fullmatch(_DECIMAL, text) and not re.fullmatch(_WHOLE, text)
             meaning = ("decimal", float(text)) if is_decimal else _meaning(text)
             found.setdefault(meaning, []).append(text)
         return found
+
+    def category(value: Any) -> str:
+        text = str(value)
+        if text in texts:
+            return text
+        meaning = _meaning(value)
+        same = by_meaning().get(meaning, [])
+        if not isinstance(value, str):  # as a text, 250.0 may be another code than 250.00
+            same = [*same, *by_meaning().get(("decimal", meaning), [])]
+        return same[0] if len(same) == 1 else text
+
+    return category
 
 
 def _meaning(value: Any) -> Any:
@@ -492,7 +470,7 @@ def _meaning(value: Any) -> Any:
     """
     text = value.strip() if isinstance(value, str) else ""
     is_number = text in TRUTHS or re.fullmatch(_WHOLE, text) if text else True
-    if is_number and np.isfinite(number := read_number(value)):
+    if is_number and np.isfinite(number := as_number(value)):
         return number
     if isinstance(value, date | np.datetime64) or re.fullmatch(_ISO, text):
         with suppress(ValueError):
@@ -501,7 +479,7 @@ def _meaning(value: Any) -> Any:
     return str(value)
 
 
-def _dates(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+def _dates(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:
     times, is_bad = utc_of(column, learned.format, missing)
     index = pd.DatetimeIndex(times)
     micros = times.to_numpy().view(np.int64).astype(np.float64)
@@ -516,7 +494,7 @@ def _dates(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -
 
 
 def utc_of(
-    column: pd.Series, written: str, missing: Sequence[str] | frozenset[str]
+    column: pd.Series, written: str, missing: Collection[str]
 ) -> tuple["pd.Series[Any]", NDArray[np.bool_]]:
     """Return dates in UTC to the microsecond, and whether each cell is unreadable.
 
@@ -525,7 +503,7 @@ def utc_of(
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     if isinstance(column.dtype, np.dtype | pd.DatetimeTZDtype) and column.dtype.kind == "M":
-        return _naive_utc(column), np.zeros(len(column), dtype=bool)
+        return naive_utc(column), np.zeros(len(column), dtype=bool)
     gap, cells = is_gap(column, missing), column.astype(object)
     times = pd.Series(np.full(len(column), "NaT", dtype="datetime64[us]"))
     is_text = cells.map(lambda value: isinstance(value, str)).to_numpy(dtype=bool)
@@ -537,17 +515,18 @@ def utc_of(
         if written:
             other = pd.to_datetime(texts, format=written, utc=True, errors="coerce")
             found = found.fillna(other)
-        times[rows] = _naive_utc(found)
+        times[rows] = naive_utc(found)
     if (rows := is_date & ~gap).any():
-        times[rows] = _naive_utc(pd.to_datetime(cells[rows], utc=True, errors="coerce"))
+        times[rows] = naive_utc(pd.to_datetime(cells[rows], utc=True, errors="coerce"))
     return times, ~gap & times.isna().to_numpy()
 
 
-def _naive_utc(times: "pd.Series[Any]") -> "pd.Series[Any]":
+def naive_utc(times: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return times in UTC to the microsecond, without their time zone."""
     return pd.to_datetime(times, utc=True).dt.tz_localize(None).astype("datetime64[us]")
 
 
-def _words(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -> Read:
+def _words(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:
     gap = is_gap(column, missing)
     texts = ["" if empty else str(cell) for cell, empty in zip(column, gap, strict=True)]
     n_words = np.array([len(text.split()) for text in texts], dtype=np.float64)
@@ -559,10 +538,10 @@ def _words(column: pd.Series, learned: LearnedColumn, missing: frozenset[str]) -
     return {learned.features[0]: n_words, **features}, np.zeros(len(column), dtype=bool)
 
 
-_READ: Mapping[Kind, Callable[["pd.Series[Any]", LearnedColumn, frozenset[str]], Read]] = {
+_READ: Mapping[Kind, Callable[["pd.Series[Any]", LearnedColumn, Collection[str]], Read]] = {
     "number": _numbers,
     "category": _categories,
     "date": _dates,
-    "duration": _seconds,
+    "duration": _numbers,
     "text": _words,
 }

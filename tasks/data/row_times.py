@@ -1,10 +1,13 @@
-"""Times of the rows of a table: dates, years, seconds since 1970, or numbers that give an order.
+"""Times of rows of tables, and of events and labels.
 
-Folds that look forward in time need them. The column of the times is not a feature.
+Folds that look forward in time need the times of rows: dates, years, seconds since 1970, or numbers
+that give an order. The column of the times is not a feature.
 """
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.columns import DATE_FORMATS
-from prefect_tune.tasks.data.row_reader import is_gap, utc_of
+from prefect_tune.tasks.data.row_reader import is_gap, naive_utc, utc_of
 from prefect_tune.tasks.data.source import GAPS
 
 RowTimes = NDArray[np.datetime64] | NDArray[np.float64]
@@ -114,19 +117,13 @@ def _of_texts(column: pd.Series, where: str) -> tuple[RowTimes, str]:
     distinct = column.drop_duplicates().reset_index(drop=True)
     probed = distinct.iloc[:_PROBED]
     formats = _FORMATS if utc_of(probed, "", ())[1].any() else ("",)
-    bad_by_format = {written: int(utc_of(probed, written, ())[1].sum()) for written in formats}
-    fewest = min(bad_by_format.values())
-    read = {
-        written: utc_of(distinct, written, ())
-        for written, n_bad in bad_by_format.items()
-        if n_bad == fewest
-    }
-    fewest = min(int(is_bad.sum()) for _, is_bad in read.values())
-    best = [(times, is_bad) for times, is_bad in read.values() if int(is_bad.sum()) == fewest]
-    times, is_bad = best[0]
+    n_bad = {written: int(utc_of(probed, written, ())[1].sum()) for written in formats}
+    least = min(n_bad.values())
+    read = [utc_of(distinct, written, ()) for written in formats if n_bad[written] == least]
+    times, is_bad = min(read, key=lambda one: int(one[1].sum()))
     if is_bad.any():
         raise _no_times(column, column.isin(distinct[is_bad]).to_numpy(dtype=bool), where)
-    if any(not other.equals(times) for other, _ in best[1:]):
+    if any(not other.equals(times) for other, is_bad in read if not is_bad.any()):
         raise BadInput(
             f"in column {column.name!r} of {where}, day and month may be in either order, as in "
             f"{distinct.iloc[0]!r}",
@@ -150,3 +147,69 @@ def _no_times(column: pd.Series, is_bad: NDArray[np.bool_], where: str) -> BadIn
         remedy="write times as ISO 8601 does (2024-05-01 or 2024-05-01T12:30:00), as years, or as "
         "seconds since 1970",
     )
+
+
+_DATE = r"\d{4}-?\d{2}-?\d{2}"
+_CLOCK = r"\d{2}(?::?\d{2}(?::?\d{2}(?:\.\d+)?)?)?"
+_MIDNIGHT_CLOCK = r"00(?::?00(?::?00(?:\.0+)?)?)?"
+_ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of a column, with their precision.
+
+    Attributes:
+        utc: The times in UTC; gaps stay.
+        is_date: Whether each is a date without a time.
+        is_midnight: Whether each is at midnight in its recorded time zone; true for dates.
+    """
+
+    utc: pd.Series
+    is_date: pd.Series
+    is_midnight: pd.Series
+
+    @classmethod
+    def of(cls, column: pd.Series, where: str) -> Self:
+        """Read times, or texts in ISO 8601; UTC by default. BadInput if one does not parse."""
+        example = "times are dates as ISO 8601 writes them: 2024-05-01 or 2024-05-01T12:30:00"
+        if pd.api.types.is_numeric_dtype(column) and column.notna().any():
+            raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")
+        if pd.api.types.is_datetime64_any_dtype(column):
+            noted = column.dt.tz_localize(None)
+            is_date = pd.Series(data=False, index=column.index)
+            return cls(naive_utc(column), is_date, noted == noted.dt.normalize())
+        texts = column.astype("string").str.strip()
+        is_known = _matches(texts, f"{_DATE}(?:[T ]{_CLOCK}{_ZONE})?")
+        times = pd.to_datetime(texts.where(is_known), utc=True, errors="coerce", format="ISO8601")
+        bad = column[times.isna() & column.notna()]
+        if len(bad):
+            raise BadInput(
+                f"{where} has {len(bad)} times that do not parse in its column {column.name!r}, "
+                f"for instance {str(bad.iloc[0])!r}; {example}"
+            )
+        is_date = _matches(texts, _DATE)
+        is_midnight = is_date | _matches(texts, f"{_DATE}[T ]{_MIDNIGHT_CLOCK}{_ZONE}")
+        return cls(naive_utc(times), is_date, is_midnight)
+
+
+def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
+    """Convert times, or texts in ISO 8601, to UTC, the default time zone; gaps stay.
+
+    A date without a time becomes the start of its day. With `at_end_of_day`, it becomes the end, so
+    that events do not leak into predictions of their day.
+
+    Raises:
+        BadInput: If a time does not parse.
+    """
+    times = Times.of(column, where)
+    return end_of_day(times.utc, times.is_date) if at_end_of_day else times.utc
+
+
+def end_of_day(times: pd.Series, is_date: pd.Series) -> pd.Series:
+    """Move times that are dates to the last microsecond of their day."""
+    return times.mask(is_date, times + pd.Timedelta(days=1) - pd.Timedelta(1, "us"))
+
+
+def _matches(texts: pd.Series, pattern: str) -> pd.Series:
+    return texts.str.fullmatch(pattern).fillna(value=False).astype(bool)

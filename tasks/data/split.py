@@ -31,7 +31,7 @@ from prefect_tune.storage.keys import content_digest, split_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.equal_rows import copied_rows
+from prefect_tune.tasks.data.row_ids import copied_rows
 
 Groups = NDArray[np.int64] | None
 """Group of each row, shape (n,), if rows of a group stay together; otherwise None."""

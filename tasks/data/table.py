@@ -47,9 +47,10 @@ def target_of(
         note = f"target {target.name} has {target.nunique()} different numbers"
         notes.append(f"{note}, so it is predicted as one; --metric error treats them as classes")
     if predicts != "numbers":
-        uniques, codes = np.unique(_labels(target), return_inverse=True)
-        notes += _alike_classes(uniques, str(target.name))
-        return codes.astype(np.int32), tuple(label.item() for label in uniques), notes
+        codes, values = pd.factorize(target)
+        classes, order = np.unique(_labels(pd.Series(values)), return_inverse=True)
+        notes += _alike_classes(classes, str(target.name))
+        return order[codes].astype(np.int32), tuple(label.item() for label in classes), notes
     if not is_numeric:
         raise BadInput(
             f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which cannot be "

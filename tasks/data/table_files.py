@@ -7,7 +7,8 @@ import json
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from math import isnan
+from contextlib import suppress
+from math import isfinite
 from typing import Any
 
 import arff
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from prefect_tune.tasks.bad_input import BadInput
@@ -23,18 +25,18 @@ from prefect_tune.tasks.data.csv_dialect import (
     Dialect,
     as_utf8,
     footer,
-    has_padded_codes,
-    has_points,
 )
 from prefect_tune.tasks.data.location import CSV, SUFFIX_NAMES, TSV, Location
 from prefect_tune.tasks.data.notation import (
     DECIMAL,
+    TRUTHS,
     WrittenNumbers,
+    as_number,
     as_numbers,
     decimal_mark,
     numbers_in,
 )
-from prefect_tune.tasks.data.row_reader import joined_name
+from prefect_tune.tasks.data.row_reader import joined_name, without_gaps
 from prefect_tune.tasks.data.source import GAPS
 
 NOTES, INDEX = "notes", "index of a DataFrame"
@@ -45,6 +47,11 @@ _GROUPS = r"[-+]?[1-9]\d{0,2}\.\d{3}"
 """Pattern of numbers whose point may separate thousands."""
 POSTGRES_NULL = r"\N"
 """Text that PostgreSQL's COPY writes for a gap; it counts as missing by default."""
+_WITH_POINT = r"[-+]?\d*\.(?:\d{1,2}|\d{4,})(?:[eE][-+]?\d+)?"
+"""Pattern of numbers whose point cannot separate thousands."""
+_PROBED = 10_000
+"""Rows in which such numbers are looked for."""
+_BLOCK_BYTES = 2**23
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
 _NULLABLE: Mapping[pa.DataType, Any] = {
     pa.int8(): pd.Int8Dtype(),
@@ -88,20 +95,22 @@ def read_table(
         if location.is_parquet():
             frame = _read_parquet(location, only, of_rows=of_rows)
         elif location.has_suffix(CSV):
-            frame = _read_csv(location, location.content(), texts, only)
+            frame = _read_csv(location, texts, only)
             frame = frame if of_rows else _with_numbers(frame, texts)
         else:
             frame = _read_arff(location)
-    except pd.errors.ParserWarning as error:
-        raise BadInput(
-            f"{location.url} has rows with more fields than its first line has names",
-            remedy="give each column a name, and delete lines above the line of names",
-        ) from error
-    except pd.errors.ParserError as error:
-        raise BadInput(f"{location.url} cannot be read: {_parser_reason(error)}") from error
     except Exception as error:
-        raise BadInput(f"{location.url} cannot be read: {error}") from error
-    return _without_numbers(with_flat_names(frame, location.url), location.gaps)
+        raise BadInput(f"{location.url} cannot be read: {_reason(error)}") from error
+    return _without_gaps(with_flat_names(frame, location.url), location.gaps)
+
+
+def _without_gaps(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
+    """Return a table in which texts and numbers that stand for gaps, such as -999, are gaps."""
+    for name in frame.columns:
+        given = frame[name]
+        if (column := without_gaps(given, gaps)) is not given:
+            frame[name] = column
+    return frame
 
 
 def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -240,7 +249,7 @@ def _parquet_pieces(
                 column = frame[name].astype("category")
                 gaps = column.cat.categories.intersection(list(location.gaps))
                 frame[name] = column.cat.remove_categories(gaps)
-            yield _without_numbers(frame, location.gaps)
+            yield _without_gaps(frame, location.gaps)
 
 
 def column_names(location: Location) -> list[str]:
@@ -248,7 +257,7 @@ def column_names(location: Location) -> list[str]:
     try:
         if location.is_parquet():
             schema = parquet_schema(location)
-            unnamed = set(filter(_is_unnamed, _index_levels(schema)))
+            unnamed = [*filter(_is_unnamed, _index_of(schema))]
             return [flat_name(name) for name in schema.names if name not in unnamed]
         if location.has_suffix(CSV):
             head, _ = as_utf8(location.head(HEAD_BYTES))
@@ -263,19 +272,14 @@ def columns_called(location: Location, names: Collection[str]) -> list[str]:
     return [name for name in column_names(location) if name.lower() in names]
 
 
-def _index_levels(schema: pa.Schema) -> list[str]:
-    """Return the columns with the index of the DataFrame that was saved as the table."""
-    return [level for level in _index_of(schema) if isinstance(level, str)]
-
-
 def _index_of(schema: pa.Schema) -> list[Any]:
-    """Return the levels of the saved index: names of columns, and descriptions of ranges."""
+    """Return the levels of the index that was saved: names of columns, descriptions of ranges."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
     return list(about.get("index_columns", ()))
 
 
-def _is_unnamed(level: str) -> bool:
-    return level.startswith("__index_level_")
+def _is_unnamed(level: Any) -> bool:
+    return isinstance(level, str) and level.startswith("__index_level_")
 
 
 def _read_parquet(
@@ -286,11 +290,15 @@ def _read_parquet(
         names = source.schema_arrow.names
         columns = None if only is None else [n for n in names if n.lower() in only]
         table = source.read(columns=columns)
-    levels = [name for name in _index_levels(table.schema) if name in table.schema.names]
-    gone = [*filter(_is_unnamed, levels)]
-    frame = _as_pandas(table.drop_columns(gone), location.gaps, as_times=of_rows)
-    frame.attrs[INDEX] = [flat_name(name) for name in levels if of_rows and name not in gone]
-    for level in _index_of(table.schema):
+    levels = _index_of(table.schema)
+    frame = _as_pandas(
+        table.drop_columns([n for n in table.schema.names if n in levels and _is_unnamed(n)]),
+        as_times=of_rows,
+    )
+    frame.attrs[INDEX] = [
+        flat_name(name) for name in levels if of_rows and isinstance(name, str) and name in frame
+    ]
+    for level in levels:
         if of_rows and isinstance(level, dict) and level["name"] and level["name"] not in frame:
             rows = range(level["start"], level["stop"], level["step"])
             if len(rows) == len(frame):  # another program may have changed the rows
@@ -299,48 +307,31 @@ def _read_parquet(
     return frame
 
 
-def _as_pandas(table: pa.Table, gaps: Sequence[str], *, as_times: bool) -> pd.DataFrame:
-    """Return a Parquet table as a DataFrame; texts that stand for gaps become gaps."""
-    nested: dict[int, list[Any]] = {}
-    decimals: list[int] = []
+def _as_pandas(table: pa.Table, *, as_times: bool = False) -> pd.DataFrame:
+    """Return a table of Arrow as a DataFrame."""
+    special: dict[int, Any] = {}
     for position, field in enumerate(table.schema):
         column = table.column(position)
         if pa.types.is_nested(field.type):  # pyarrow converts some nested types, but not all
-            nested[position] = column.to_pylist()
+            special[position] = pd.Series(column.to_pylist(), dtype=object).array
             column = pa.nulls(table.num_rows)
-        elif pa.types.is_decimal(field.type):
-            decimals.append(position)
         elif pa.types.is_time(field.type):
             whole = column.cast(pa.int32() if field.type.bit_width == 32 else pa.int64())
             column = whole.cast(pa.int64()).cast(pa.duration(field.type.unit))
-        else:
-            column = _with_gaps(column, gaps)
-        if column is not table.column(position):
-            table = table.set_column(position, field.name, column)
+        elif pa.types.is_string_view(field.type):  # pyarrow has few functions for it
+            column = column.cast(pa.large_string())
+        elif pa.types.is_decimal(field.type):  # pyarrow's own conversion is not exact
+            special[position] = column.to_pandas().astype(np.float64).array
+        table = table.set_column(position, field.name, column)
     frame: pd.DataFrame = table.to_pandas(
-        types_mapper=_NULLABLE.get, ignore_metadata=True, date_as_object=not as_times
+        types_mapper=_NULLABLE.get,
+        ignore_metadata=True,
+        date_as_object=not as_times,
+        split_blocks=True,
     )
-    for position in decimals:  # pyarrow's own conversion is not exact
-        frame.isetitem(position, frame.iloc[:, position].astype(np.float64).array)
-    for position, values in nested.items():
-        frame.isetitem(position, pd.Series(values, dtype=object).array)
+    for position, values in special.items():
+        frame.isetitem(position, values)
     return frame
-
-
-def _with_gaps(column: pa.ChunkedArray, gaps: Sequence[str]) -> pa.ChunkedArray:
-    kind = column.type
-    if pa.types.is_dictionary(kind) and is_text(kind.value_type):
-        texts = column.cast(kind.value_type)
-    elif pa.types.is_string_view(kind):  # pyarrow has few functions for it
-        column = texts = column.cast(pa.large_string())
-    elif is_text(kind):
-        texts = column
-    else:
-        return column
-    is_gap = pc.is_in(texts, pa.array(gaps, texts.type))
-    if not pc.any(is_gap).as_py():
-        return column
-    return pc.if_else(is_gap, pa.scalar(None, texts.type), texts)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -349,29 +340,13 @@ def is_text(kind: pa.DataType) -> bool:
     return any(test(kind) for test in tests)
 
 
-def _without_numbers(frame: pd.DataFrame, gaps: Sequence[str]) -> pd.DataFrame:
-    """Return a table in which numbers that stand for gaps, such as -999, are gaps."""
-    numbers = [number for gap in gaps if (number := _number(gap)) is not None]
-    if numbers:
-        for name in frame.select_dtypes("number", exclude="timedelta"):
-            is_gap = frame[name].isin(numbers).to_numpy()
-            if is_gap.any():
-                frame[name] = frame[name].mask(is_gap)
-    return frame
-
-
-def _number(text: str) -> int | float | None:
-    for kind in (int, float):
-        try:
-            number = kind(text)
-        except ValueError:
-            continue
-        return None if isnan(number) else number
-    return None
-
-
-def _parser_reason(error: pd.errors.ParserError) -> str:
-    """Return the reason and remedy for an error of the parser of pandas."""
+def _reason(error: Exception) -> str:
+    """Return the reason and remedy for an error of a parser."""
+    if isinstance(error, pd.errors.ParserWarning):
+        return (
+            "rows have more fields than the first line has names; give each column a name, and "
+            "delete lines above the line of names"
+        )
     text = str(error).rpartition("C error: ")[2].strip()
     if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text):
         n_names, line, n_fields = found.groups()
@@ -386,87 +361,143 @@ def _parser_reason(error: pd.errors.ParserError) -> str:
     return text
 
 
-def typed_columns(frame: pd.DataFrame, location: Location, texts: Collection[str]) -> pd.DataFrame:
-    """Return columns of texts with the types that they have in a CSV file."""
-    content = frame.to_csv(index=False, quoting=csv.QUOTE_ALL).encode()
-    return _read_csv(location, content, texts, None, may_have_footer=False)
-
-
 def _read_csv(
-    location: Location,
-    content: bytes,
-    texts: Collection[str],
-    only: Collection[str] | None,
-    *,
-    may_have_footer: bool = True,
+    location: Location, texts: Collection[str], only: Collection[str] | None
 ) -> pd.DataFrame:
-    _need_text(content)
+    content = location.content()
+    if not content or content.isspace():
+        raise ValueError("the file is empty")
+    if content.startswith(b"PAR1"):
+        raise ValueError("it is a Parquet file; let its name end in .parquet")
     content, encoding = as_utf8(content)
     dialect = Dialect.of(content)
-    names = list(dialect.names)
-    last = footer(content, dialect.separator, len(names)) if may_have_footer else []
-    content = content[: len(content) - sum(map(len, last))] if last else content
-    as_texts = set(map(flat_name, texts))
+    names = dialect.names
+    if last := footer(content, dialect.separator, len(names)):
+        content = content[: -sum(map(len, last))]
+    gaps = [*location.gaps, *([POSTGRES_NULL] if location.gaps == GAPS else [])]
     used = [i for i, name in enumerate(names) if only is None or name.lower() in only]
-    arguments: dict[str, Any] = dict(  # noqa: C408 - of a call
-        sep=dialect.separator,
-        quotechar=dialect.quote,
-        skipinitialspace=dialect.has_blanks,
-        skiprows=dialect.skipped or None,
-        low_memory=False,
-        index_col=False,
-        dtype_backend="numpy_nullable",
-        keep_default_na=False,
-        na_values=[*location.gaps, *([POSTGRES_NULL] if location.gaps == GAPS else [])],
-    )
+    columns = _csv_texts(content, dialect, gaps)
+    frame = typed_columns([columns[i] for i in used], [names[i] for i in used], location, texts)
+    found = dialect.note(encoding, expected="\t" if location.has_suffix(TSV) else ",")
+    notes = [f"{location.url} is {found}"] if found else []
+    if text := b"".join(last).decode(errors="replace").strip():
+        notes.append(f"lines at the end of {location.url} are skipped ({len(last)}): {text!r}")
+    frame.attrs[NOTES] = [*notes, *frame.attrs[NOTES]]
+    return frame
+
+
+def _csv_texts(content: bytes, dialect: Dialect, gaps: Sequence[str]) -> list[pa.ChunkedArray]:
+    """Return the texts of each column of a table in UTF-8, without gaps."""
+    names = [*map(str, range(len(dialect.names)))]
+    if len(dialect.skipped) == dialect.above:
+        with suppress(pa.ArrowInvalid):  # the slower parser reads rows with fewer fields
+            table = arrow_csv.read_csv(
+                pa.BufferReader(content),
+                arrow_csv.ReadOptions(
+                    column_names=names, skip_rows=dialect.start, block_size=_BLOCK_BYTES
+                ),
+                arrow_csv.ParseOptions(
+                    delimiter=dialect.separator,
+                    quote_char=dialect.quote,
+                    newlines_in_values=dialect.quote.encode() in content,
+                ),
+                arrow_csv.ConvertOptions(
+                    check_utf8=False,
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=gaps,
+                    strings_can_be_null=True,
+                ),
+            )
+            blank = (pc.any(pc.starts_with(column, " ")).as_py() for column in table.columns)
+            if not (dialect.has_blanks and any(blank)):
+                return list(table.columns)
     with warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)
         frame: pd.DataFrame = pd.read_csv(
             io.BytesIO(content),
-            **arguments,
+            sep=dialect.separator,
+            quotechar=dialect.quote,
+            skipinitialspace=dialect.has_blanks,
+            skiprows=dialect.skipped or None,
+            low_memory=False,
+            index_col=False,
             header=0,
-            dtype={i: str for i, name in enumerate(names) if flat_name(name) in as_texts},
-            usecols=None if only is None else used,
+            dtype=str,
+            keep_default_na=False,
+            na_values=gaps,
         )
-    frame.columns = pd.Index([names[i] for i in used])  # without blanks around them
-    expected = "\t" if location.has_suffix(TSV) else ","
-    found = dialect.note(encoding, expected=expected)
-    notes = [f"{location.url} is {found}"] if found else []
-    if text := b"".join(last).decode(errors="replace").strip():
-        notes.append(f"lines at the end of {location.url} are skipped ({len(last)}): {text!r}")
-    numbers, reread = frame.select_dtypes("number"), list[str]()
-    if has_padded_codes(content, dialect.separator):
-        reread += [str(name) for name in numbers if _is_whole(frame[name])]
+    return [
+        pa.chunked_array([pa.array(frame.iloc[:, i], pa.string(), from_pandas=True)])
+        for i in range(frame.shape[1])
+    ]
+
+
+def typed_columns(
+    columns: Sequence[pa.ChunkedArray],
+    names: Sequence[str],
+    location: Location,
+    as_texts: Collection[str],
+) -> pd.DataFrame:
+    """Return columns of texts as the truth values or numbers that they are in a CSV file.
+
+    Codes with leading zeros stay texts. If the decimal mark is a comma, so do numbers whose point
+    separates thousands. `attrs` have notes and the decimal mark.
+    """
+    kept, notes = set(map(flat_name, as_texts)), list[str]()
+    typed = [c if flat_name(n) in kept else _typed(c) for n, c in zip(names, columns, strict=True)]
+    for position, (name, texts) in enumerate(zip(names, columns, strict=True)):
+        if not pa.types.is_integer(typed[position].type) or not (example := _padded_code(texts)):
+            continue
+        typed[position] = texts
+        what = f"codes with leading zeros, such as {example}, and is read as text"
+        notes.append(f"column {name} of {location.url} holds {what}")
+    frame = _as_pandas(pa.table(dict(zip(map(str, range(len(typed))), typed, strict=True))))
     decimal = location.decimal or decimal_mark(frame)
-    if has_points(content, dialect.separator):
+    fractions = {i: c for i, c in enumerate(columns) if pa.types.is_floating(typed[i].type)}
+    if any(_holds(texts.slice(0, _PROBED), _WITH_POINT) for texts in columns):
         decimal = "" if decimal == "," else "."
-    if decimal == ",":
-        reread += [str(name) for name in numbers if _may_have_groups(frame[name])]
-    if reread:
-        positions = sorted(names.index(name) for name in set(reread))
-        codes = pd.read_csv(io.BytesIO(content), **arguments, dtype=str, usecols=positions)
-        codes.columns = pd.Index([names[i] for i in positions])
-        notes += _with_codes(frame, codes, location.url)
-    frame.attrs[NOTES], frame.attrs[DECIMAL] = notes, decimal
+    for position, texts in fractions.items():
+        if decimal == "," and _holds(texts, _GROUPS):
+            frame.isetitem(position, _as_pandas(pa.table({"": texts}))[""].array)
+    frame.columns = pd.Index(names)
+    frame.attrs = {NOTES: notes, DECIMAL: decimal}
     return frame
 
 
-def _with_codes(frame: pd.DataFrame, codes: pd.DataFrame, where: str) -> Iterator[str]:
-    """Replace numbers of a frame that are padded codes or have thousands; yield notes."""
-    for name in codes:
-        if example := _padded_code(codes[name].dropna()):
-            frame[name] = codes[name]
-            what = f"codes with leading zeros, such as {example}, and is read as text"
-            yield f"column {name} of {where} holds {what}"
-        elif codes[name].str.fullmatch(_GROUPS).any():
-            frame[name] = codes[name]
+def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return texts as truth values or numbers if all are, and no whole number loses digits."""
+    there = texts.drop_null()
+    first = there[0].as_py().strip() if len(there) else "0"
+    if first in TRUTHS and pc.all(pc.is_in(there, pa.array([*TRUTHS]))).as_py():
+        return texts.cast(pa.bool_())
+    is_whole = first.lstrip("+-").isdecimal()
+    if not is_whole and not isfinite(as_number(first)) and "inf" not in first.lower():
+        return texts
+    for kind in (pa.int64(), pa.uint64(), pa.float64())[0 if is_whole else 2 :]:
+        if kind == pa.float64() and is_whole and _holds(texts, r"\s*[-+]?\d{19,}\s*"):
+            return texts
+        for trim in (lambda column: column, _without_plus):
+            with suppress(pa.ArrowInvalid):
+                numbers = trim(texts).cast(kind)
+                return texts if pc.any(pc.is_nan(numbers)).as_py() else numbers
+    return texts
 
 
-def _need_text(content: bytes) -> None:
-    if not content.strip():
-        raise ValueError("the file is empty")
-    if content.startswith(b"PAR1"):
-        raise ValueError("it is a Parquet file; let its name end in .parquet")
+def _without_plus(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
+
+
+def _holds(texts: pa.ChunkedArray, pattern: str) -> bool:
+    """Return whether a text matches a pattern."""
+    return bool(pc.any(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py())
+
+
+def _padded_code(texts: pa.ChunkedArray) -> str:
+    """Return the first code with leading zeros; empty if none has, or if a text is not a code."""
+    may_be = texts.filter(pc.starts_with(texts, "0"))
+    padded = may_be.filter(pc.match_substring_regex(may_be, r"^0\d+$"))
+    are_codes = len(padded) and not pc.any(pc.match_substring_regex(texts, r"\D")).as_py()
+    return str(padded[0]) if are_codes else ""
 
 
 def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
@@ -479,26 +510,6 @@ def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
             frame.attrs[NOTES] = [*frame.attrs[NOTES], note]
             frame[name] = as_numbers(frame[name], found.notation)
     return frame
-
-
-def _may_have_groups(numbers: pd.Series) -> bool:
-    """Return whether all points may separate thousands: three digits follow each."""
-    found = numbers.dropna().to_numpy(dtype=np.float64)
-    thousands = found * 1_000
-    are_whole = np.isclose(thousands, thousands.round(), rtol=0, atol=1e-6)
-    return bool((np.abs(found) < 1_000).all() and are_whole.all())
-
-
-def _is_whole(numbers: pd.Series) -> bool:
-    """Return whether all numbers may be written with digits only."""
-    is_whole = pd.api.types.is_integer_dtype(numbers) or bool((numbers.dropna() % 1 == 0).all())
-    return is_whole and not bool((numbers < 0).any())
-
-
-def _padded_code(texts: pd.Series) -> str:
-    """Return the first zero-padded code; empty if no code is padded, or if a text is not a code."""
-    padded = texts[texts.str.match(r"0\d")]
-    return str(padded.iloc[0]) if len(padded) and texts.str.fullmatch(r"\d+").all() else ""
 
 
 _ATTRIBUTE = re.compile(
@@ -531,8 +542,7 @@ def _read_arff(location: Location) -> pd.DataFrame:
     for position, (name, kind) in enumerate(document["attributes"]):
         values = [row[position] for row in rows]
         if isinstance(kind, list) or kind == "STRING":
-            texts = pd.Series(values, dtype=object)
-            columns[name] = texts.where(~texts.isin(location.gaps), None)
+            columns[name] = pd.Series(values, dtype=object)
         else:
             columns[name] = pd.Series(values, dtype=np.float64)
         if dates[position]:

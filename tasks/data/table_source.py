@@ -16,13 +16,19 @@ from sklearn.utils.validation import column_or_1d
 from prefect_tune.storage.keys import content_digest
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
-from prefect_tune.tasks.data.columns import category_texts, features_of, like_training
+from prefect_tune.tasks.data.columns import NUMBERS, features_of, like_training
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.notation import DECIMAL, decimal_mark, is_texts
 from prefect_tune.tasks.data.row_ids import value_ids
-from prefect_tune.tasks.data.row_reader import RowReader, as_pandas, is_gap, plain_column
+from prefect_tune.tasks.data.row_reader import (
+    RowReader,
+    as_pandas,
+    category_texts,
+    plain_column,
+    without_gaps,
+)
 from prefect_tune.tasks.data.row_times import (
     RowTimes,
     check_times_differ,
@@ -100,39 +106,51 @@ def table_dataset(
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
     _check_roles(source)
-    frame, of_key, index_notes = _without_index(frame, source)
-    frame, notes = _with_target(frame, source.target, where, source)
-    frame.attrs[DECIMAL] = source.decimal_mark or decimal_mark(frame)
-    features = frame.drop(columns=[source.target, *of_key])
-    group = _taken(features, source.group, where, source)
+    options = (source.target, source.group, source.time, *source.drop, *source.categorical)
+    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*options, *source.aside}]
+    no_features = [name for name in index if name in (source.key or ())]
+    of_index = [name for name in index if name not in no_features]
+    frame, notes = _with_target(frame.drop(columns=of_index), where, source)
+    why = "the index of the DataFrame is left out, unless an option such as --group names it"
+    notes += [f"{name}: {why}" for name in of_index]
+    decimal = frame.attrs[DECIMAL] = source.decimal_mark or decimal_mark(frame)
+    target, group = frame[source.target], _group(frame, source, where)
     times, time_notes = _times(frame, source, where)
-    features = features.drop(columns=[name for name in (source.group, source.time) if name])
+    roles = (source.target, source.group, source.time, *no_features)
+    features = frame.drop(columns=[name for name in roles if name])
     dropped = [column for column in source.drop if column not in source.aside]
     X, reader, feature_notes = features_of(
         features, dropped, source.categorical, where, source.gaps, source.aside, source.texts
     )
-    notes += [*index_notes, *frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
-    target, is_test, tests = frame[source.target], None, list[pd.DataFrame]()
+    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
+    is_test, rows = None, frame
     if source.test is not None:
-        test, X, more_notes = _with_test_rows(X, reader, source, test_frame, frame.attrs[DECIMAL])
+        if test_frame is None:
+            test_frame = read_frame(source.test, reader.texts, source.format, source.gaps, decimal)
+        notes += test_frame.attrs.get(NOTES, ())
+        test, more_notes = _with_target(test_frame, source.test, source)
         notes += more_notes
-        tests = [test]
+        parts = (X, like_training(test, reader, source.test))
+        categories = dict.fromkeys(map(str, X.select_dtypes("category")), object)
+        X = canonical(pd.concat([part.astype(categories) for part in parts], ignore_index=True))
         is_test = np.repeat([False, True], [len(frame), len(test)])
+        rows = pd.concat([frame, test], ignore_index=True) if source.key else frame
         target = pd.concat([target, test[source.target]], ignore_index=True)
         if group is not None:
-            of_test = _taken(test, source.group, source.test, source)
-            group = pd.concat([group, of_test], ignore_index=True)
+            group = pd.concat([group, _group(test, source, source.test)], ignore_index=True)
         if times is not None:
             times = _joined_times(times, _times(test, source, source.test)[0], source)
-    y, classes, more_notes = target_of(target, where, source.predicts, frame.attrs[DECIMAL])
+    y, classes, more_notes = target_of(target, where, source.predicts, decimal)
     notes += more_notes
-    groups = None if group is None else groups_of(group, where)
-    ids = value_ids(group) if group is not None and source.keeps_ids else None
+    groups, ids = None, None
+    if group is not None:
+        groups = groups_of(group, where)
+        ids = value_ids(group) if source.keeps_ids else None
+        if is_test is not None:
+            check_apart(groups, is_test, f"values of {source.group}")
     if source.key:
-        ids, more_notes = _key_ids(pd.concat([frame, *tests], ignore_index=True), source, where)
+        ids, more_notes = _key_ids(rows, source, where)
         notes += more_notes
-    if groups is not None and is_test is not None:
-        check_apart(groups, is_test, f"values of {source.group}")
     X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
     if X.shape[1] == 0:
         raise BadInput(f"{where} has no column left to learn from")
@@ -144,22 +162,6 @@ def table_dataset(
     )  # fmt: skip
 
 
-def _without_index(
-    frame: pd.DataFrame, source: Source
-) -> tuple[pd.DataFrame, list[str], list[str]]:
-    """Drop the index of a saved DataFrame unless an option names it.
-
-    Returns:
-        The frame, the columns of the index that only the key has, and notes.
-    """
-    options = (source.target, source.group, source.time, *source.drop, *source.categorical)
-    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*options, *source.aside}]
-    of_key = [name for name in index if name in (source.key or ())]
-    gone = [name for name in index if name not in of_key]
-    left_out = "the index of the DataFrame is left out, unless an option such as --group names it"
-    return frame.drop(columns=gone), of_key, [f"{name}: {left_out}" for name in gone]
-
-
 def _key_ids(
     frame: pd.DataFrame, source: Source, where: str
 ) -> tuple[NDArray[np.uint64], list[str]]:
@@ -167,7 +169,7 @@ def _key_ids(
     ids, names = np.zeros(len(frame), dtype=np.uint64), list(source.key or ())
     for name in names:
         need_column(name, frame.columns, where)
-        column = _without_gaps(frame[name], source)
+        column = without_gaps(frame[name], source.gaps)
         if column.isna().any():
             row = int(column.isna().argmax()) + 1
             raise BadInput(f"row {row} of {where} has no {name!r}, which is part of its --key")
@@ -198,26 +200,26 @@ def _times(frame: pd.DataFrame, source: Source, where: str) -> tuple[RowTimes | 
 
 def _joined_times(times: RowTimes, of_test: RowTimes | None, source: Source) -> RowTimes:
     assert of_test is not None and source.time is not None  # noqa: S101, PT018 - so called
-    if times.dtype.kind != of_test.dtype.kind:
-        raise BadInput(
-            f"column {source.time!r} has dates in one of {source.data} and {source.test}, and "
-            "numbers in the other",
-            option="time",
-            value=source.time,
-            remedy="write both alike",
-        )
-    return np.concatenate([times, of_test])
+    if times.dtype.kind == of_test.dtype.kind:
+        return np.concatenate([times, of_test])
+    raise BadInput(
+        f"column {source.time!r} has dates in one of {source.data} and {source.test}, and numbers "
+        "in the other",
+        option="time",
+        value=source.time,
+        remedy="write both alike",
+    )
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
     """Return a note on texts in a DataFrame that count as missing without the user's request."""
     if source.na_values is not None or source.data != _WHERE:
         return []
-    found = {
-        str(name): texts
-        for name in frame.columns
-        if is_texts(frame[name]) and (texts := _texts_in(frame[name]) & set(source.gaps))
-    }
+    found = dict[str, set[str]]()
+    for name in filter(lambda name: is_texts(frame[name]), frame.columns):
+        texts = {cell for cell in frame[name] if isinstance(cell, str)}
+        if texts := texts.intersection(source.gaps):
+            found[str(name)] = texts
     if not found:
         return []
     named = ", ".join(sorted({repr(text) for values in found.values() for text in values}))
@@ -225,61 +227,36 @@ def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
     return [f"{named} in column {columns} counts as missing; --na-values says what does"]
 
 
-def _texts_in(column: pd.Series) -> set[str]:
-    return {cell for cell in column if isinstance(cell, str)}
-
-
 def _with_flat_names(source: Source) -> Source:
     """Return a source with the joined names of columns that have names of two levels."""
-
-    def flat(columns: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(flat_name, columns))
-
+    named = ("target", "group", "key", "time", "drop", "categorical", "aside")
+    given = {option: getattr(source, option) for option in named}
     return replace(
         source,
-        target=source.target and flat_name(source.target),
-        group=source.group and flat_name(source.group),
-        key=source.key and flat(source.key),
-        time=source.time and flat_name(source.time),
-        drop=flat(source.drop),
-        categorical=flat(source.categorical),
-        aside=flat(source.aside),
+        **{
+            option: flat_name(value) if isinstance(value, str) else tuple(map(flat_name, value))
+            for option, value in given.items()
+            if value
+        },
     )
 
 
-def _with_test_rows(
-    X: pd.DataFrame, reader: RowReader, source: Source, frame: pd.DataFrame | None, decimal: str
-) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    assert source.target is not None and source.test is not None  # noqa: S101, PT018 - so called
-    if frame is None:
-        frame = read_frame(source.test, reader.texts, source.format, source.gaps, decimal)
-    notes = [*frame.attrs.get(NOTES, ())]
-    frame, more_notes = _with_target(frame, source.target, source.test, source)
-    notes += more_notes
-    parts = (X, like_training(frame, reader, source.test))
-    categories = [str(name) for name in X.select_dtypes("category")]
-    both = [part.astype(dict.fromkeys(categories, object)) for part in parts]
-    return frame, canonical(pd.concat(both, ignore_index=True)), notes
-
-
-def _with_target(
-    frame: pd.DataFrame, target: str, where: str, source: Source
-) -> tuple[pd.DataFrame, list[str]]:
+def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.DataFrame, list[str]]:
     """Drop rows without a target if the user requests it; otherwise raise if any exist."""
+    target = str(source.target)
     need_column(target, frame.columns, where)
     need_scalars(frame[target], where)
     if where in {_WHERE, TEST_FRAME}:  # files have been read by the same rules
-        values = checked_column(_without_gaps(frame[target], source), f"the target {target!r}")
-        frame = frame.assign(**{target: values})
+        values = without_gaps(frame[target], source.gaps)
+        frame = frame.assign(**{target: checked_column(values, f"the target {target!r}")})
     if not len(frame):
         raise BadInput(f"{where} has no rows")
-    missing = int(frame[target].isna().sum())
     if not source.drop_missing_target:
         need_targets(frame[target], where)
-    if not missing:
+    if not (n_missing := int(frame[target].isna().sum())):
         return frame, []
     kept = frame.dropna(subset=[target]).reset_index(drop=True)
-    return kept, [f"{missing} rows without {target} are left out"]
+    return kept, [f"{n_missing} rows without {target} are left out"]
 
 
 def _check_roles(source: Source) -> None:
@@ -305,16 +282,11 @@ def _check_roles(source: Source) -> None:
                 )
 
 
-def _taken(frame: pd.DataFrame, column: str | None, where: str, source: Source) -> pd.Series | None:
-    if column is None:
+def _group(frame: pd.DataFrame, source: Source, where: str) -> pd.Series | None:
+    if source.group is None:
         return None
-    need_column(column, frame.columns, where)
-    return _without_gaps(frame[column], source)
-
-
-def _without_gaps(column: pd.Series, source: Source) -> pd.Series:
-    gap = is_gap(column, source.gaps)
-    return column.mask(gap) if gap.any() else column
+    need_column(source.group, frame.columns, where)
+    return without_gaps(frame[source.group], source.gaps)
 
 
 FRAME = "dataframe:"
@@ -324,8 +296,6 @@ TEST_FRAME = "the DataFrame of test rows"
 _WHERE = "the DataFrame"
 _TARGET = "target"
 _DIGITS = 16
-_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
-"""Types that pandas infers for objects that are numbers."""
 
 
 def checked_frame(frame: pd.DataFrame, where: str = _WHERE) -> pd.DataFrame:
@@ -365,10 +335,10 @@ def checked_column(column: pd.Series, what: str) -> pd.Series:
     if column.dtype != object:
         return column
     found = pd.api.types.infer_dtype(column, skipna=True)
-    if found in _NUMBERS:
-        return pd.to_numeric(column.where(column.notna(), None))
     if found == "boolean":
         return column.astype("boolean")
+    if found in NUMBERS:
+        return pd.to_numeric(column.where(column.notna(), None))
     types = sorted({type(value).__name__ for value in column.dropna()})
     if len(types) > 1 and found.startswith("mixed"):
         raise BadInput(

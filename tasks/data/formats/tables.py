@@ -143,8 +143,14 @@ def _add_folder_columns(
         BadInput: If a file has another value in such a column.
     """
     named = dict.fromkeys(name for file in files for name, _ in file.folders)
-    values = pd.DataFrame([dict(file.folders) for file in files], columns=list(named))
-    typed = typed_columns(values, location, texts)
+    texts_of = [[dict(file.folders).get(name, "") for file in files] for name in named]
+    values = [
+        pa.chunked_array(
+            [[None if text in location.gaps else text for text in column]], pa.string()
+        )
+        for column in texts_of
+    ]
+    typed = typed_columns(values, list(named), location, texts)
     for row, (file, frame) in enumerate(zip(files, frames, strict=True)):
         for name, text in file.folders:
             value = typed[name].iloc[row]
