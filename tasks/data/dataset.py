@@ -171,39 +171,32 @@ class Dataset:
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     """Store a data set unless it is stored already, and return its digest.
 
-    Copies of earlier versions (Parquet, no descriptions of codes) are rewritten, as are copies
-    whose descriptions have changed: descriptions are not in the digest. Notations of numbers are
-    not either, so the reader of a copy reads the notations of all data sets with the same values.
+    The digest contains neither descriptions of codes nor notations of numbers. A copy with other
+    descriptions is rewritten. The reader of a copy reads the notations of all data sets with the
+    same values.
     """
-    digest = dataset.digest()
+    digest, reader = dataset.digest(), dataset.row_reader
     record, records = dataset_record(digest), store.records
     about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
     parts: dict[str, Any] = {"about": about, "y": dataset.y}
-    for name in ("groups", "is_test", "times", "ids"):
+    for name in ("groups", "is_test", "times", "ids", "aside"):
         if (values := getattr(dataset, name)) is not None:
             parts[name] = values
-    if isinstance(dataset.X, EventRows):
-        parts |= dataset.X.parts()
-    else:
-        parts["X"] = dataset.X
-    if dataset.aside is not None:
-        parts["aside"] = dataset.aside
+    parts |= dataset.X.parts() if isinstance(dataset.X, EventRows) else {"X": dataset.X}
     is_kept = records.is_whole(record)
-    reader = dataset.row_reader
-    stored = load_dataset(store, digest).row_reader if is_kept else None
-    if reader is not None and stored is not None:
+    if is_kept and reader is not None:
+        stored = load_dataset(store, digest).row_reader
+        assert stored is not None  # noqa: S101 - equal content is a table too
         reader = stored.with_notations(reader)
         is_kept = reader.to_json() == stored.to_json()
     if reader is not None and not reader.is_plain:
         parts["reader"] = reader.to_json()
-    if is_kept and (is_kept := parts.keys() <= records.parts(record).keys()):
-        described = parts.get(DESCRIPTIONS)
-        is_kept = described is None or canonical(described).equals(
+    if is_kept and (described := parts.get(DESCRIPTIONS)) is not None:
+        is_kept = DESCRIPTIONS in records.parts(record) and canonical(described).equals(
             records.get(record, [DESCRIPTIONS])[DESCRIPTIONS]
         )
     if not is_kept:
-        parts = {name: canonical(part) for name, part in parts.items()}
-        records.put(record, parts, mappable=True)
+        records.put(record, {name: canonical(part) for name, part in parts.items()}, mappable=True)
         load_dataset.cache_clear()
     return digest
 
@@ -223,12 +216,8 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
         X=parts["X"] if about["kind"] == "table" else EventRows.from_parts(parts),
         y=parts["y"],
         classes=tuple(about["classes"]),
-        groups=parts.get("groups"),
-        is_test=parts.get("is_test"),
-        times=parts.get("times"),
-        ids=parts.get("ids"),
-        aside=parts.get("aside"),
         reader=RowReader.from_json(parts["reader"], parts["X"]) if "reader" in parts else None,
+        **{name: parts.get(name) for name in ("groups", "is_test", "times", "ids", "aside")},
     )
 
 

@@ -48,7 +48,7 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
             f"{source.data} is {found.description}, so the classes come from a table of their own: "
             "name it with --labels FILE or FOLDER (columns patient, prediction time and class)"
         )
-    refuse_columns(source)
+    _refuse_columns(source)
     rows, target, reading_notes = _labels(source, source.labels)
     is_test = None
     if source.test is not None:
@@ -64,7 +64,11 @@ def read_events_source(source: Source, found: Format, location: Location) -> Dat
     table, ignored = found.code_table(location, events["code"].unique().tolist())
     name = location.stem or "data"
     dataset = events_dataset(source, name, events, rows, target, is_test, table)
-    notes = [*dataset.notes, *reading_notes, *_unread(source, found, location), *notes, *ignored]
+    notes = [*dataset.notes, *reading_notes, *notes, *ignored]
+    used = [_labels_location(source, one) for one in (source.labels, source.test) if one]
+    if found.tables and (unread := location.unread_tables(found.tables, used)):
+        what = f"tables of {location.url} that are not read as {found.name}"
+        notes.append(f"{what}: {shown_columns(unread)}")
     return replace(dataset, format=found.name, notes=tuple(dict.fromkeys(notes)))
 
 
@@ -106,14 +110,6 @@ def explained_labels(source: Source) -> pd.DataFrame:
     return label_faults(EventRows.build(events, rows), target)
 
 
-def _unread(source: Source, found: Format, location: Location) -> list[str]:
-    labels = [_labels_location(source, one) for one in (source.labels, source.test) if one]
-    unread = location.unread_tables(found.tables, labels) if found.tables else []
-    if not unread:
-        return []
-    return [f"tables of {location.url} that are not read as {found.name}: {shown_columns(unread)}"]
-
-
 def read_event_rows(
     data: str, labels: str, found: Format, location: Location, training: EventRows
 ) -> tuple[EventRows, list[str]]:
@@ -149,15 +145,13 @@ def read_event_rows(
     return made, [*notes, *ignored]
 
 
-def refuse_columns(source: Source) -> None:
+def _refuse_columns(source: Source) -> None:
     """Raise `BadInput` if an option that names a column of a table is used with events."""
-    named = {"group": source.group, "drop": source.drop, "categorical": source.categorical}
-    for option, value in named.items():
-        if value:
-            why = "rows of a patient always stay in one fold" if option == "group" else ""
+    for option in ("group", "drop", "categorical"):
+        if getattr(source, option):
+            why = "; rows of a patient always stay in one fold" if option == "group" else ""
             raise BadInput(
-                f"--{option} names a column of a table, and {source.data} holds events"
-                + (f"; {why}" if why else "")
+                f"--{option} names a column of a table, and {source.data} holds events{why}"
             )
 
 
@@ -349,7 +343,7 @@ def _read_cohort(source: Source) -> Dataset:
         raise BadInput(
             f"{source.data} is generated, so --test does not apply; hold rows out with --test-size"
         )
-    refuse_columns(source)
+    _refuse_columns(source)
     name = source.data.removeprefix(_COHORT)
     cohort = generate(cohort_named(name))
     events, _ = events_table([cohort.events], source.data)

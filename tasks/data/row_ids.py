@@ -28,8 +28,8 @@ from prefect_tune.tasks.data.row_reader import category_texts
 Hashes = NDArray[np.uint64]
 """Hashes, shape (n,)."""
 
-_POINT_ZERO = re.compile(r"(-?\d+)\.0+")
-_AT_MIDNIGHT = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?")
+_NOT_PLAIN = re.compile(r"^(-?\d+)\.0+$|^(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?$")
+"""Whole numbers with decimals, and dates at midnight; ids are of what they mean."""
 _ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
 _NO_VALUE = 0x7FF8000000000000
@@ -169,13 +169,8 @@ def fixed_test_rows(
 def value_ids(column: pd.Series) -> Hashes:
     """Return the hash of each group or patient, shape (n,); 7 and 7.0 are equal, 07 is not."""
     number, values = pd.factorize(category_texts(column))
-    return np.array([_hash(_plain(str(value))) for value in values], dtype=np.uint64)[number]
-
-
-def _plain(text: str) -> str:
-    if found := _POINT_ZERO.fullmatch(text) or _AT_MIDNIGHT.fullmatch(text):
-        return found[1]
-    return text
+    plain = [_NOT_PLAIN.sub(lambda found: found[1] or found[2], str(value)) for value in values]
+    return np.array([_hash(text) for text in plain], dtype=np.uint64)[number]
 
 
 def _hash(text: str) -> int:
@@ -247,7 +242,7 @@ def copied_rows(dataset: Dataset) -> NDArray[np.intp] | None:
     if is_rare or len(first) < _DISTINCT_SHARE * len(ids):
         return None
     hashes = [column_hashes(dataset, str(name), None)[first] for name in dataset.X]
-    hashes.append(_target_bits(dataset, None)[first])
+    hashes.append(value_bits(pd.Series(dataset.y), None)[first])
     row = np.sum(hashes, axis=0, dtype=np.uint64)
     is_near = np.any([_are_repeated(row - one) for one in hashes], axis=0)
     has_own_value = ~np.all([_are_repeated(one) for one in hashes], axis=0)
@@ -278,14 +273,9 @@ def equal_test_rows(
 
 def _ids(dataset: Dataset, precision: int | None) -> Hashes:
     names = map(str, dataset.X.columns) if isinstance(dataset.X, pd.DataFrame) else ()
-    return content_ids(dataset, names, precision) ^ _target_bits(dataset, precision)
-
-
-def _target_bits(dataset: Dataset, precision: int | None) -> Hashes:
-    return value_bits(pd.Series(dataset.y), precision)
+    return content_ids(dataset, names, precision) ^ value_bits(pd.Series(dataset.y), precision)
 
 
 def _are_repeated(ids: Hashes) -> NDArray[np.bool_]:
     """Return whether each id occurs more than once, shape (n,)."""
-    _, number, counts = np.unique(ids, return_inverse=True, return_counts=True)
-    return counts[number] > 1
+    return pd.Series(ids).duplicated(keep=False).to_numpy()

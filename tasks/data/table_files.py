@@ -53,16 +53,9 @@ _PROBED = 10_000
 """Rows in which such numbers are looked for."""
 _BLOCK_BYTES = 2**23
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
+_WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "boolean")
 _NULLABLE: Mapping[pa.DataType, Any] = {
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-    pa.uint8(): pd.UInt8Dtype(),
-    pa.uint16(): pd.UInt16Dtype(),
-    pa.uint32(): pd.UInt32Dtype(),
-    pa.uint64(): pd.UInt64Dtype(),
-    pa.bool_(): pd.BooleanDtype(),
+    pa.from_numpy_dtype(kind.numpy_dtype): kind for kind in map(pd.api.types.pandas_dtype, _WHOLE)
 }
 """Types that stay whole despite gaps, because floats lose digits beyond 2^53."""
 
@@ -537,21 +530,14 @@ def _read_arff(location: Location) -> pd.DataFrame:
         rows = document["data"]
     except arff.BadLayout:  # the rows are sparse: omitted values are zero or the first category
         document = arff.loads(text, return_type=arff.LOD)
-        rows = [_dense(row, document["attributes"]) for row in document["data"]]
+        kinds = [kind for _, kind in document["attributes"]]
+        omitted = {i: kind[0] if isinstance(kind, list) else 0 for i, kind in enumerate(kinds)}
+        rows = [omitted | row for row in document["data"]]
     columns: dict[str, pd.Series] = {}
     for position, (name, kind) in enumerate(document["attributes"]):
         values = [row[position] for row in rows]
-        if isinstance(kind, list) or kind == "STRING":
-            columns[name] = pd.Series(values, dtype=object)
-        else:
-            columns[name] = pd.Series(values, dtype=np.float64)
+        is_text = isinstance(kind, list) or kind == "STRING"
+        columns[name] = pd.Series(values, dtype=object if is_text else np.float64)
         if dates[position]:
             columns[name] = pd.to_datetime(columns[name], format=dates[position])
     return pd.DataFrame(columns)
-
-
-def _dense(row: Mapping[int, Any], attributes: Sequence[tuple[str, Any]]) -> list[Any]:
-    return [
-        row.get(position, kind[0] if isinstance(kind, list) else 0)
-        for position, (_, kind) in enumerate(attributes)
-    ]

@@ -266,16 +266,10 @@ def _check_roles(source: Source) -> None:
             "never fresh, so use only one of them"
         )
     used: dict[str, str] = {}
-    named = {
-        "target": [source.target],
-        "group": [source.group],
-        "time": [source.time],
-        "drop": source.drop,
-        "categorical": source.categorical,
-    }
-    for option, columns in named.items():
-        for column in columns:
-            if column is not None and used.setdefault(column, option) != option:
+    for option in ("target", "group", "time", "drop", "categorical"):
+        named = getattr(source, option) or ()
+        for column in [named] if isinstance(named, str) else named:
+            if used.setdefault(column, option) != option:
                 raise BadInput(
                     f"column {column!r} is named by --{used[column]} and by --{option}; name it "
                     "once"
