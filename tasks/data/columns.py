@@ -55,23 +55,10 @@ _TEXT_WORDS = 2
 _PROBED = 1_000
 """Values inspected to distinguish texts from names, and lists from single values."""
 _DATE_LIKE = re.compile(r"\d{1,4}[-./ ](?:\d{1,2}|[A-Za-z]{3})[-./ ]\d{1,4}(?:[T ].*)?")
-DATE_FORMATS = tuple(
-    f"{day}{clock}"
-    for day in (
-        "%Y/%m/%d",
-        "%d.%m.%Y",
-        "%d/%m/%Y",
-        "%m/%d/%Y",
-        "%d-%m-%Y",
-        "%m-%d-%Y",
-        "%d.%m.%y",
-        "%m/%d/%y",
-        "%d/%m/%y",
-        "%d-%b-%Y",
-        "%d %b %Y",
-    )
-    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
-)
+_LONG_YEARS = ("%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y")
+_OTHER_DAYS = ("%d.%m.%y", "%m/%d/%y", "%d/%m/%y", "%d-%b-%Y", "%d %b %Y")
+_CLOCKS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p")
+DATE_FORMATS = tuple(day + clock for day in (*_LONG_YEARS, *_OTHER_DAYS) for clock in _CLOCKS)
 """Formats of dates in texts, apart from ISO 8601."""
 
 
@@ -100,11 +87,8 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         The features in canonical form, the reader of such rows, and notes for the user.
 
     Raises:
-        BadInput: If a column is duplicated or missing, or if none is left.
+        BadInput: If a named column is missing, or if none is left.
     """
-    doubled = frame.columns[frame.columns.duplicated()]
-    if len(doubled):
-        raise BadInput(f"{where} has two columns called {doubled[0]!r}; rename one")
     for named in (*drop, *categorical):
         need_column(named, frame.columns, where)
     frame = frame.drop(columns=list(drop))
@@ -136,10 +120,10 @@ def features_of(  # noqa: PLR0917 - what options say of columns
         raise BadInput(f"{where} has no column left to learn from{why}")
     reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing))
     features = Counter(name for column in reader.columns for name in column.features)
-    if doubled_features := [name for name, n in features.items() if n > 1]:
+    if doubled := [name for name, n in features.items() if n > 1]:
         raise BadInput(
-            f"{where} has a column {doubled_features[0]!r}, which is the name of a part of another "
-            "column's dates or texts; rename it"
+            f"{where} has a column {doubled[0]!r}, which is the name of a part of another column's "
+            "dates or texts; rename it"
         )
     X, _ = reader.read(frame)
     notes += [f"left out: {shown_columns(names)} ({why})" for why, names in left_out.items()]
@@ -226,14 +210,13 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
     formats = [written for written, is_date in are_dates.items() if is_date.all()]
     if len(formats) == 1:
         return _date(column, formats[0]), []
-    numbers, is_plain = numbers_in(column, decimal), False
+    numbers = numbers_in(column, decimal)
     if isinstance(numbers, WrittenNumbers) and not numbers.strays:
-        is_plain = numbers.is_plain
-        if not (is_plain and found == "categorical"):
-            notations = () if is_plain else (numbers.notation,)
+        notations = () if numbers.is_plain else (numbers.notation,)
+        if notations or found != "categorical":
             return LearnedColumn(name, "number", notations=notations), []
     share, strays = len(values) / len(column), getattr(numbers, "strays", ())
-    learned: LearnedColumn | str = _category(column)
+    learned: LearnedColumn | str = ""
     if found == "string" and len(values) > TEXT_VALUES and share > TEXT_SHARE:
         _refuse_strays(values, strays)
         if np.mean([len(text.split()) for text in values.iloc[:_PROBED]]) >= _TEXT_WORDS:
@@ -242,7 +225,7 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
             return f"{numbers.within(column)}; --categorical keeps them as texts", []
         elif share > _IDENTIFIER_SHARE:
             learned = "a different text in almost every row; --categorical keeps it"
-    notes = list[str]()
+    learned, notes = learned or _category(column), list[str]()
     if isinstance(numbers, NoNumbers):
         notes = [f"column {name} holds {numbers.within(column)}, so it is not read as numbers"]
     if isinstance(learned, str) or learned.kind == "category":
