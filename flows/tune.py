@@ -34,7 +34,7 @@ from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.tasks.bad_input import BadInput, errors_for_caller, for_caller
 from prefect_tune.tasks.data.row_reader import as_pandas
-from prefect_tune.tasks.data.table_source import (
+from prefect_tune.tasks.data.tables import (
     TEST_FRAME,
     checked_frame,
     frame_dataset,

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import Dataset, Label, label_text, load_dataset
 from prefect_tune.tasks.data.row_ids import (
     common_columns,
@@ -24,6 +23,7 @@ from prefect_tune.tasks.data.row_ids import (
     row_ids,
     settled_columns,
 )
+from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
 from prefect_tune.tasks.final_model import predicted, reason_of
 from prefect_tune.tasks.objective.comparison import (

@@ -23,7 +23,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset
+from prefect_tune.tasks.data.tables import checked_frame, frame_dataset
 
 Form = Callable[["TypedTable", Path], "Path | pd.DataFrame"]
 WORDS = np.array(["red", "grün", "blue; dark", "a, b", 'say "no"', "tall|short"])

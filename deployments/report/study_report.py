@@ -29,7 +29,7 @@ from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.series import Series
-from prefect_tune.tasks.data.table_source import FRAME
+from prefect_tune.tasks.data.tables import FRAME
 
 _COLUMNS = (
     "trial", "configuration", "loss", "cost_seconds", "state", "fidelity", "subset", "folds",

@@ -19,11 +19,11 @@ from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.catalogue.spaces import algorithms_of, check_libraries
-from prefect_tune.tasks.data.columns import read_rows, unseen_values
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
+from prefect_tune.tasks.data.schema import read_rows, unseen_values
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 

@@ -29,7 +29,7 @@ from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import FRAME
+from prefect_tune.tasks.data.tables import FRAME
 from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )

@@ -13,11 +13,7 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.method import counted
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.events import as_ids, event_order, joined_ids
-from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.notation import Notation
-from prefect_tune.tasks.data.row_times import Times, utc_times
-from prefect_tune.tasks.data.source import GAPS
-from prefect_tune.tasks.data.table_files import (
+from prefect_tune.tasks.data.files import (
     NOTES,
     columns_called,
     is_text,
@@ -27,6 +23,10 @@ from prefect_tune.tasks.data.table_files import (
     read_pieces,
     read_table,
 )
+from prefect_tune.tasks.data.location import Location, shards
+from prefect_tune.tasks.data.notation import Notation
+from prefect_tune.tasks.data.row_times import Times, utc_times
+from prefect_tune.tasks.data.source import GAPS
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),

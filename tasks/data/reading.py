@@ -24,18 +24,18 @@ from prefect_tune.tasks.data.event_tables import (
     read_event_tables,
 )
 from prefect_tune.tasks.data.events import EventRows, as_ids, like_ids
+from prefect_tune.tasks.data.files import NOTES, joined, read_table
 from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import GAPS, Source
-from prefect_tune.tasks.data.table import need_targets, target_of
-from prefect_tune.tasks.data.table_files import NOTES, joined, read_table
-from prefect_tune.tasks.data.table_source import (
+from prefect_tune.tasks.data.tables import (
     FRAME,
     check_apart,
     groups_of,
     read_frame,
     table_dataset,
 )
+from prefect_tune.tasks.data.target import need_targets, target_of
 
 _WINDOW_DAYS = (30, 365, 1095)
 """Longest windows of the sets of the space `events`."""

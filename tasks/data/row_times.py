@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.columns import DATE_FORMATS
 from prefect_tune.tasks.data.row_reader import is_gap, naive_utc, utc_of
+from prefect_tune.tasks.data.schema import DATE_FORMATS
 from prefect_tune.tasks.data.source import GAPS
 
 RowTimes = NDArray[np.datetime64] | NDArray[np.float64]

@@ -119,7 +119,7 @@ class Format:
 
 
 def _column_names(location: "Location") -> list[str]:
-    from prefect_tune.tasks.data.table_files import column_names  # noqa: PLC0415 - heavy
+    from prefect_tune.tasks.data.files import column_names  # noqa: PLC0415 - heavy
 
     return column_names(location)
 

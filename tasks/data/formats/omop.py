@@ -22,16 +22,16 @@ from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.code_table import code_table
 from prefect_tune.tasks.data.csv_dialect import HEAD_BYTES, Dialect, as_utf8
 from prefect_tune.tasks.data.event_tables import event_frame
-from prefect_tune.tasks.data.formats.format import CodeTable, Format
-from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.row_times import Times, end_of_day, utc_times
-from prefect_tune.tasks.data.table_files import (
+from prefect_tune.tasks.data.files import (
     NOTES,
     column_names,
     columns_called,
     read_pieces,
     read_table,
 )
+from prefect_tune.tasks.data.formats.format import CodeTable, Format
+from prefect_tune.tasks.data.location import Location, shards
+from prefect_tune.tasks.data.row_times import Times, end_of_day, utc_times
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.code_table import code_table
 from prefect_tune.tasks.data.event_tables import has_event_columns, read_events
+from prefect_tune.tasks.data.files import NOTES, is_text, read_table, typed_columns
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.table_files import NOTES, is_text, read_table, typed_columns
 
 
 def _is_log(given: Given) -> bool:

@@ -14,7 +14,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import events_dataset
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import table_dataset
+from prefect_tune.tasks.data.tables import table_dataset
 
 SOURCE = Source("t", target="target")
 

@@ -24,7 +24,7 @@ from prefect_tune.optimizers import Budget
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.series import Champion, Changes, Series, SeriesRun, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data import columns
+from prefect_tune.tasks.data import schema
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
 
@@ -417,7 +417,7 @@ def n_words(prepared: PreparedStudy) -> dict[str, int]:
 
 def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) -> None:
     """On many rows a text has fewer hashed words, and each of them is part of a row's id."""
-    monkeypatch.setattr(columns, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
+    monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
     whole = texts(150, "note")
     whole[:110].to_csv("train.csv", index=False)
     first = night()
@@ -433,7 +433,7 @@ def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) ->
 
 
 def test_texts_that_come_later_share_what_is_left(night, monkeypatch) -> None:
-    monkeypatch.setattr(columns, "_HASHED_CELLS", 8_000)
+    monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)
     whole = texts(150, "first", "second", "third")
     whole[:110].drop(columns=["first", "second", "third"]).to_csv("train.csv", index=False)
     end(night())

@@ -23,9 +23,9 @@ from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, Ca
 from prefect_tune.tasks.catalogue.construction import EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import Member, store_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer

@@ -15,10 +15,10 @@ import pytest
 from inputs import events, table, written
 
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.files import NOTES, column_names, read_table
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_files import NOTES, column_names, read_table
 
 
 def read(folder: Path, content: str | bytes, name: str = "t.csv", **options) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from inputs import write_meds, write_omop_log, written
 
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data import event_tables, table_files
+from prefect_tune.tasks.data import event_tables, files
 from prefect_tune.tasks.data.event_tables import events_table, read_events
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_source
@@ -66,7 +66,7 @@ def arrangements() -> dict[str, pd.DataFrame]:
 @pytest.mark.parametrize("name", arrangements())
 @pytest.mark.parametrize("piece", [7, 10_000])
 def test_events_read_in_pieces_equal_the_whole_in_order(tmp_path, monkeypatch, name, piece) -> None:
-    monkeypatch.setattr(table_files, "_PIECE_ROWS", piece)
+    monkeypatch.setattr(files, "_PIECE_ROWS", piece)
     frame = arrangements()[name]
     location = shards_of(frame, tmp_path, 3, row_group_size=50)
     events, notes = events_table(read_events(location), "log")
@@ -75,7 +75,7 @@ def test_events_read_in_pieces_equal_the_whole_in_order(tmp_path, monkeypatch, n
 
 
 def test_a_typed_file_is_read_by_pieces_and_others_whole(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(table_files, "_PIECE_ROWS", 100)
+    monkeypatch.setattr(files, "_PIECE_ROWS", 100)
     pieces = list(read_events(shards_of(log(), tmp_path, 1)))
     assert max(map(len, pieces)) <= 100
     assert all(isinstance(piece["code"].dtype, pd.CategoricalDtype) for piece in pieces)
@@ -86,7 +86,7 @@ def test_a_typed_file_is_read_by_pieces_and_others_whole(tmp_path, monkeypatch) 
 
 @pytest.mark.parametrize("missing", [None, "NA"])
 def test_gaps_of_all_pieces_are_counted(tmp_path, monkeypatch, missing) -> None:
-    monkeypatch.setattr(table_files, "_PIECE_ROWS", 100)
+    monkeypatch.setattr(files, "_PIECE_ROWS", 100)
     frame = log()
     frame.loc[[5, 250, 499], "code"] = missing
     with pytest.raises(BadInput, match="3 events without code"):
@@ -153,7 +153,7 @@ def merged(frame: pd.DataFrame) -> pd.DataFrame:
 def test_texts_and_several_units_become_part_of_the_code(
     tmp_path, monkeypatch, change, suffix
 ) -> None:
-    monkeypatch.setattr(table_files, "_PIECE_ROWS", 7)
+    monkeypatch.setattr(files, "_PIECE_ROWS", 7)
     location = Location.at(written(change(results()), tmp_path / f"log.{suffix}"))
     events, notes = events_table(read_events(location), "log")
     assert events["code"].cat.categories.tolist() == [

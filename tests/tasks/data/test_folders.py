@@ -11,7 +11,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import read_frame
+from prefect_tune.tasks.data.tables import read_frame
 
 
 def read(folder: Path, **options) -> Dataset:

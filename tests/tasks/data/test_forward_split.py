@@ -32,7 +32,7 @@ from prefect_tune.tasks.data.split import (
     import_split,
     load_split,
 )
-from prefect_tune.tasks.data.table_source import frame_dataset
+from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.problem import open_store
 
 DAY = 86_400.0

@@ -7,12 +7,12 @@ from inputs import table, written
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.columns import features_of, like_training, read_rows
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.notation import Notation, WrittenNumbers, written_numbers
 from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.schema import features_of, like_training, read_rows
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset
+from prefect_tune.tasks.data.tables import checked_frame, frame_dataset
 
 
 def of_texts(texts: list[str], **options) -> Dataset:

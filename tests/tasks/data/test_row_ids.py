@@ -27,7 +27,7 @@ from prefect_tune.tasks.data.row_ids import (
 )
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST
-from prefect_tune.tasks.data.table_source import frame_dataset
+from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.problem import open_store
 
 COLUMNS = ("a", "b", "c", "colour", "count")

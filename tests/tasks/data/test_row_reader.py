@@ -16,11 +16,11 @@ from row_forms import FORMS, FRAME
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.columns import features_of, like_training
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.row_reader import LearnedColumn, RowReader, UnreadableRows, is_gap
+from prefect_tune.tasks.data.schema import features_of, like_training
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import checked_frame, frame_dataset, read_frame
+from prefect_tune.tasks.data.tables import checked_frame, frame_dataset, read_frame
 
 
 def learned() -> tuple[pd.DataFrame, RowReader]:

@@ -15,7 +15,7 @@ from prefect_tune.tasks.data.event_tables import labels_table
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.row_times import row_times, time_text
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.data.table_source import frame_dataset
+from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.problem import open_store
 
 DATES = ["2020-01-02", "2021-03-04"]

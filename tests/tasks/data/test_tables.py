@@ -21,15 +21,15 @@ from sklearn.exceptions import DataConversionWarning
 from prefect_tune.optimizers import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.columns import like_training
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.data.files import NOTES, column_names, read_table
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.row_reader import as_pandas
+from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import GAPS, Source
-from prefect_tune.tasks.data.table_files import NOTES, column_names, read_table
-from prefect_tune.tasks.data.table_source import (
+from prefect_tune.tasks.data.tables import (
     checked_frame,
     frame_dataset,
     frame_name,

@@ -26,7 +26,7 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST, Split
-from prefect_tune.tasks.data.table_source import frame_dataset
+from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.objective.constraints import (
     HeldOutRows,
     check_constraints,

@@ -16,8 +16,15 @@ from sklearn.utils.validation import column_or_1d
 from prefect_tune.storage.keys import content_digest
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
-from prefect_tune.tasks.data.columns import NUMBERS, features_of, like_training
 from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.files import (
+    INDEX,
+    NOTES,
+    flat_name,
+    joined,
+    need_scalars,
+    with_flat_names,
+)
 from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.notation import DECIMAL, decimal_mark, is_texts
@@ -35,16 +42,9 @@ from prefect_tune.tasks.data.row_times import (
     row_times,
     time_text,
 )
+from prefect_tune.tasks.data.schema import NUMBERS, features_of, like_training
 from prefect_tune.tasks.data.source import GAPS, Source
-from prefect_tune.tasks.data.table import need_targets, target_of
-from prefect_tune.tasks.data.table_files import (
-    INDEX,
-    NOTES,
-    flat_name,
-    joined,
-    need_scalars,
-    with_flat_names,
-)
+from prefect_tune.tasks.data.target import need_targets, target_of
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
