@@ -6,6 +6,7 @@ import io
 import json
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
@@ -112,19 +113,16 @@ def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     Raises:
         BadInput: If two columns have the same name.
     """
-    given = list(frame.columns)
-    names = [flat_name(name) for name in given]
-    seen: dict[str, Any] = {}
-    for name, former in zip(names, given, strict=True):
-        if name in seen:
-            both = f" ({seen[name]} and {former})" if str(former) != str(seen[name]) else ""
-            raise BadInput(f"{where} has two columns called {name!r}{both}; rename one")
-        seen[name] = former
-    changed = [name for name in names if name != str(seen[name])]
+    given = [*frame.columns]
+    names = [*map(flat_name, given)]
+    if doubled := [name for name, n in Counter(names).items() if n > 1]:
+        both = " and ".join(str(former) for former in given if flat_name(former) == doubled[0])
+        raise BadInput(f"{where} has two columns called {doubled[0]!r} ({both}); rename one")
+    changed = [(old, new) for old, new in zip(given, names, strict=True) if new != str(old)]
     frame.columns = pd.Index(names).astype(str)
     if changed:
-        note = f"{where} has column names of two levels, joined by _: {seen[changed[0]]}"
-        frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), f"{note} is {changed[0]}"]
+        note = f"{where} has column names of two levels, joined by _: {changed[0][0]}"
+        frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), f"{note} is {changed[0][1]}"]
     return frame
 
 
@@ -152,13 +150,8 @@ def joined(frames: Iterable[pd.DataFrame]) -> pd.DataFrame:
     parts = [*frames]
     notes = [note for part in parts for note in part.attrs.get(NOTES, ())]
     names = list(dict.fromkeys(name for part in parts for name in part))
-    if len(parts) > 1:
-        empty = [set(part.columns[part.isna().all()]) for part in parts]
-        filled = {n for part, gone in zip(parts, empty, strict=True) for n in part if n not in gone}
-        parts = [
-            part.drop(columns=list(gone & filled)) for part, gone in zip(parts, empty, strict=True)
-        ]
-    frame = pd.concat(parts, ignore_index=True)[names]
+    filled = parts if len(parts) == 1 else [part.dropna(axis=1, how="all") for part in parts]
+    frame = pd.concat(filled, ignore_index=True).reindex(columns=names)
     decimals = {part.attrs[DECIMAL] for part in parts if DECIMAL in part.attrs} - {""}
     frame.attrs[NOTES] = list(dict.fromkeys(notes))
     frame.attrs[INDEX] = [name for part in parts[:1] for name in part.attrs.get(INDEX, ())]

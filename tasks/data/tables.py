@@ -138,8 +138,17 @@ def table_dataset(
         target = pd.concat([target, test[source.target]], ignore_index=True)
         if group is not None:
             group = pd.concat([group, _group(test, source, source.test)], ignore_index=True)
-        if times is not None:
-            times = _joined_times(times, _times(test, source, source.test)[0], source)
+        test_times, _ = _times(test, source, source.test)
+        if times is not None and test_times is not None:
+            if times.dtype.kind != test_times.dtype.kind:
+                raise BadInput(
+                    f"column {source.time!r} has dates in one of {where} and {source.test}, and "
+                    "numbers in the other",
+                    option="time",
+                    value=source.time,
+                    remedy="write both alike",
+                )
+            times = np.concatenate([times, test_times])
     y, classes, more_notes = target_of(target, where, source.predicts, decimal)
     notes += more_notes
     groups, ids = None, None
@@ -196,19 +205,6 @@ def _times(frame: pd.DataFrame, source: Source, where: str) -> tuple[RowTimes | 
     check_times_differ(times, source.time, where)
     first, last = time_text(times.min()), time_text(times.max())
     return times, [f"times in column {source.time}: {first} to {last}, read as {how}"]
-
-
-def _joined_times(times: RowTimes, of_test: RowTimes | None, source: Source) -> RowTimes:
-    assert of_test is not None and source.time is not None  # noqa: S101, PT018 - so called
-    if times.dtype.kind == of_test.dtype.kind:
-        return np.concatenate([times, of_test])
-    raise BadInput(
-        f"column {source.time!r} has dates in one of {source.data} and {source.test}, and numbers "
-        "in the other",
-        option="time",
-        value=source.time,
-        remedy="write both alike",
-    )
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:

@@ -35,7 +35,14 @@ def target_of(
         BadInput: If a target is missing or infinite, if all targets are equal, or if a text is no
             number as most others are.
     """
-    _check_target(target, where)
+    need_targets(target, where)
+    if not len(target):
+        raise BadInput(f"{where} has no rows")
+    if target.nunique() < 2:
+        only = target.iloc[0].item() if isinstance(target.iloc[0], np.generic) else target.iloc[0]
+        raise BadInput(
+            f"target {target.name!r} of {where} is {only!r} in all rows; there is nothing to learn"
+        )
     target, notes = number_texts(target, where, predicts, decimal)
     is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
     if is_numeric and np.isinf(target.to_numpy(dtype=np.float64)).any():
@@ -113,20 +120,6 @@ def need_targets(target: pd.Series, where: str) -> None:
         raise BadInput(
             f"{missing} of {len(target)} rows of {where} have no {target.name!r}, such as row "
             f"{int(target.isna().argmax()) + 1}; leave them out with --drop-missing-target"
-        )
-
-
-def _check_target(target: pd.Series, where: str) -> None:
-    """Raise unless every row has a target, and at least two targets differ."""
-    name = target.name
-    need_targets(target, where)
-    if not len(target):
-        raise BadInput(f"{where} has no rows")
-    if target.nunique() < 2:
-        constant = target.iloc[0]
-        constant = constant.item() if isinstance(constant, np.generic) else constant
-        raise BadInput(
-            f"target {name!r} of {where} is {constant!r} in all rows; there is nothing to learn"
         )
 
 
