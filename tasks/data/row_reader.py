@@ -388,7 +388,8 @@ def _categories(column: pd.Series, learned: LearnedColumn, missing: Collection[s
     gap, category = is_gap(column, missing), _category_finder(learned.known)
     there = with_exact_floats(column)[~gap]
     if column.dtype == object:
-        number, texts = pd.factorize(there.map(category).astype(object))
+        number, values = pd.factorize(there.map(category).astype(object))
+        texts = [*values]
     else:  # of one type, so equal values are the same value
         number, values = pd.factorize(there)
         texts = [category(value) for value in values]
