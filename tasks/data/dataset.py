@@ -20,6 +20,7 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.notation import TRUTHS
 from prefect_tune.tasks.data.row_reader import RowReader
 
+_OPTIONAL = ("groups", "is_test", "times", "ids", "aside")
 _STRATA = 10
 _ROWS_PER_STRATUM = 20
 
@@ -179,7 +180,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     record, records = dataset_record(digest), store.records
     about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
     parts: dict[str, Any] = {"about": about, "y": dataset.y}
-    for name in ("groups", "is_test", "times", "ids", "aside"):
+    for name in _OPTIONAL:
         if (values := getattr(dataset, name)) is not None:
             parts[name] = values
     parts |= dataset.X.parts() if isinstance(dataset.X, EventRows) else {"X": dataset.X}
@@ -210,6 +211,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
     """
     parts: Mapping[str, Any] = store.records.get(dataset_record(digest))
     about = parts["about"]
+    given: dict[str, Any] = {name: parts.get(name) for name in _OPTIONAL}
     return Dataset(
         name=about["name"],
         kind=about["kind"],
@@ -217,7 +219,7 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
         y=parts["y"],
         classes=tuple(about["classes"]),
         reader=RowReader.from_json(parts["reader"], parts["X"]) if "reader" in parts else None,
-        **{name: parts.get(name) for name in ("groups", "is_test", "times", "ids", "aside")},
+        **given,
     )
 
 

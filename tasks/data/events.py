@@ -275,10 +275,10 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
     texts = without_point_zero(pd.Series(uniques, dtype=object))
     values: NDArray[Any] = texts.to_numpy()
     if len(texts) and texts.astype("string").str.fullmatch(_WHOLE_ID).all():
-        numbers = [int(text) for text in texts]
+        whole = [int(text) for text in texts]
         for kind in (np.uint64, np.int64):
-            if np.iinfo(kind).min <= min(numbers) and max(numbers) <= np.iinfo(kind).max:
-                values = np.array(numbers, dtype=kind)
+            if np.iinfo(kind).min <= min(whole) and max(whole) <= np.iinfo(kind).max:
+                values = np.array(whole, dtype=kind)
     return pd.Series(values[number], index=column.index)
 
 

@@ -56,7 +56,8 @@ _BLOCK_BYTES = 2**23
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
 _WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "boolean")
 _NULLABLE: Mapping[pa.DataType, Any] = {
-    pa.from_numpy_dtype(kind.numpy_dtype): kind for kind in map(pd.api.types.pandas_dtype, _WHOLE)
+    pa.from_numpy_dtype(name.lower().replace("boolean", "bool")): pd.api.types.pandas_dtype(name)
+    for name in _WHOLE
 }
 """Types that stay whole despite gaps, because floats lose digits beyond 2^53."""
 
@@ -462,9 +463,9 @@ def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     for kind in (pa.int64(), pa.uint64(), pa.float64())[0 if is_whole else 2 :]:
         if kind == pa.float64() and is_whole and _holds(texts, r"\s*[-+]?\d{19,}\s*"):
             return texts
-        for trim in (lambda column: column, _without_plus):
+        for is_trimmed in (False, True):
             with suppress(pa.ArrowInvalid):
-                numbers = trim(texts).cast(kind)
+                numbers = (_without_plus(texts) if is_trimmed else texts).cast(kind)
                 return texts if pc.any(pc.is_nan(numbers)).as_py() else numbers
     return texts
 

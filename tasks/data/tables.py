@@ -212,10 +212,10 @@ def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
     if source.na_values is not None or source.data != _WHERE:
         return []
     found = dict[str, set[str]]()
-    for name in filter(lambda name: is_texts(frame[name]), frame.columns):
-        texts = {cell for cell in frame[name] if isinstance(cell, str)}
-        if texts := texts.intersection(source.gaps):
-            found[str(name)] = texts
+    for name, column in frame.items():
+        texts = {cell for cell in column if isinstance(cell, str)} if is_texts(column) else set()
+        if gaps := texts.intersection(source.gaps):
+            found[str(name)] = gaps
     if not found:
         return []
     named = ", ".join(sorted({repr(text) for values in found.values() for text in values}))
@@ -227,14 +227,12 @@ def _with_flat_names(source: Source) -> Source:
     """Return a source with the joined names of columns that have names of two levels."""
     named = ("target", "group", "key", "time", "drop", "categorical", "aside")
     given = {option: getattr(source, option) for option in named}
-    return replace(
-        source,
-        **{
-            option: flat_name(value) if isinstance(value, str) else tuple(map(flat_name, value))
-            for option, value in given.items()
-            if value
-        },
-    )
+    changed: dict[str, Any] = {
+        option: flat_name(value) if isinstance(value, str) else tuple(map(flat_name, value))
+        for option, value in given.items()
+        if value
+    }
+    return replace(source, **changed)
 
 
 def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.DataFrame, list[str]]:
