@@ -18,7 +18,7 @@ from prefect_tune.optimizers.methods.declarations import (
     SMAC,
     TPE,
 )
-from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
+from prefect_tune.optimizers.methods.fabolas.rules import EI, ES, FABOLAS, MTBO
 from prefect_tune.optimizers.plugins import Registry, loaded
 
 if TYPE_CHECKING:

@@ -27,12 +27,10 @@ class Basis:
 
     Attributes:
         functions: phi, from s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
-        slopes: d phi / ds, from s to shape (n, r).
         trend: Diagonal of S0, the covariance of a curve that all inputs share, shape (r,).
     """
 
     functions: Callable[[Array], Array]
-    slopes: Callable[[Array], Array]
     trend: tuple[float, ...]
 
 

@@ -164,12 +164,13 @@ class GaussianProcess:
         return prior - self.half(a).T @ self.half(b)
 
     def joint(self, inputs: Array) -> tuple[Array, Array]:
-        """Return joint standardised means, (m, t), and covariance, (m, m), of the function."""
+        """Return joint means, (m, t), and covariance, (m, m), in units of the targets' scale."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         prior = self.kernel.covariance(self.kernel_theta, inputs, inputs)
         constant, centred = self.centred()
-        return constant + half.T @ centred, prior - half.T @ half
+        mean = constant + half.T @ centred + (self.offset + _given(self.mean, inputs)) / self.scale
+        return mean, prior - half.T @ half
 
     def of_target(self, number: int) -> Self:
         """Return the process of one of its targets, with the same theta and factorisation."""
@@ -182,15 +183,6 @@ class GaussianProcess:
             scale=self.scale[place],
             whitened=sides,
         )
-
-    def appended(self, inputs: Array, targets: Array) -> Self:
-        """Return the process with m more observations, at the same theta and scale; O(n^2) each."""
-        inputs = np.asarray(inputs, dtype=np.float64)
-        targets = np.asarray(targets, dtype=np.float64)
-        _check(inputs, targets, self.theta, self.kernel, self.noise)
-        columns = targets.reshape(len(inputs), -1)
-        standardised = (columns - _given(self.mean, inputs) - self.offset) / self.scale
-        return self._extended(inputs, standardised)
 
     def imagining(self, inputs: Array) -> Self:
         """Return the process as if rows, (m, d), had returned their means (kriging believer)."""

@@ -34,10 +34,10 @@ METHODS_OF_PATHS: dict[str, Case] = {
 METHODS_OF_PROCESSES: dict[str, Case] = {
     "jopt": Case("jopt", planted=FEW_WORLDS, tier="slow"),
     "esmbo": Case("esmbo", planted=FEW_WORLDS, tier="slow"),
-    "ei": Case("ei", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="slow"),
-    "es": Case("es", {"inference": "map", "n_first": 3}, planted=OF_PROCESSES, tier="full"),
-    "mtbo": Case("mtbo", {"inference": "map", "n_first": 3}, planted=IN_PARTS, tier="full"),
-    "fabolas": Case("fabolas", {"n_first": 3, "subset_folds": 0}, planted=IN_PARTS, tier="slow"),
+    "ei": Case("ei", {"n_first": 3}, planted=OF_PROCESSES, tier="slow"),
+    "es": Case("es", {"n_first": 3}, planted=OF_PROCESSES, tier="full"),
+    "mtbo": Case("mtbo", {"n_first": 3}, planted=IN_PARTS, tier="full"),
+    "fabolas": Case("fabolas", {"n_first": 3}, planted=IN_PARTS, tier="slow"),
     "bapi": Case("bapi", {"p": 0.34, "n_first": 9}, EPOCHS, Planted(4, 20.0), tier="slow"),
 }
 OF_FULL_IN_BRIEF = _slow(
@@ -55,7 +55,6 @@ VARIANTS_OF_PATHS: dict[str, Case] = _slow({
 VARIANTS_OF_PROCESSES: dict[str, Case] = {
     "fabolas by default": Case("fabolas", tier="slow"),
     "fabolas of the paper": Case("fabolas", {"n_first": 3, "variant": "paper"}, tier="full"),
-    "fabolas of an ensemble": Case("fabolas", {"inference": "ensemble"}, tier="full"),
     "bapi by default": Case("bapi", objective=EPOCHS, tier="slow"),
     "bapi of the paper": Case("bapi", {"variant": "paper"}, EPOCHS, tier="full"),
 }

@@ -61,7 +61,7 @@ _UNRENDERED = {"admm"}
 _FITS = (
     "surrogates.gaussian_process.GaussianProcess.fit",
     "surrogates.random_forest.RandomForest.fit",
-    "methods.fabolas.inference.advanced",
+    "methods.fabolas.belief.EnsembleSampler",
 )
 
 

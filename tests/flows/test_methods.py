@@ -53,7 +53,7 @@ FOLDS: dict[str, Any] = {"option": {"fidelity": "folds"}}
 OPTIONS: dict[str, dict[str, Any]] = {
     "esmbo": {"space": "svm", "option": {"n_histories": N_HISTORIES}},
     "ers": {"space": "svm", "option": {"n_histories": N_HISTORIES}},
-    "fabolas": {"n": 900, "option": {"inference": "map"}},
+    "fabolas": {"n": 900},
     "bapi": {"space": "own", "epochs": EPOCHS, "seed": 2},
     "halving": FOLDS, "hyperband": FOLDS, "bohb": FOLDS,
 }  # fmt: skip

@@ -92,7 +92,7 @@ DOCUMENTS: dict[str, Any] = {
 OF_OTHERS = {
     "Choice",  # is read by its configuration
     "EqualRows",  # is read with the view of a study
-    "Prediction",  # is read with all of a memo, in `fabolas/test_decisions.py`
+    "Prediction",  # is read with all of a memo, in `fabolas/test_gate.py`
 }
 PARAMETERS = {"cls", "event"}
 """By which `from_document` is called where the class is not named."""

@@ -1,38 +1,43 @@
-"""The belief in losses and seconds, learned from the observations of a study."""
+"""The results, and the processes of losses and seconds learned from them (equation 6, section 3.4).
+
+By default, the parameters of a process are the most likely ones. `variant=paper` draws them by
+emcee's walkers (Foreman-Mackey et al. 2013), which start near the most likely ones at each ask.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import log
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from emcee import EnsembleSampler, State
 from numpy.random import Generator
-from numpy.typing import NDArray
 
-from prefect_tune.optimizers.methods.fabolas.inference import (
-    Group,
-    Inference,
-    Posterior,
-    Regression,
-    model_keys,
-)
-from prefect_tune.optimizers.methods.fabolas.observations import LossScale, SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, SearchRecipe
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.methods.fabolas.subsets import COST, Sizes, Strategy
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.kernel import (
     Constant,
     ConstantNoise,
     FallingNoise,
+    Noise,
     Parameter,
 )
+from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
 from prefect_tune.optimizers.surrogates.random_forest import LossMean, OlderMean
+from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.trials.prior import OlderTrials
+from prefect_tune.optimizers.trials.trial import Trial
 
 _ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
+_LEAST_SECONDS = 1e-3  # cached steps may take none
+_LARGEST_LOSS = 1e100  # its square is still a number
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
@@ -47,164 +52,254 @@ def pipeline_inputs(space: Space) -> PipelineInputs:
 
 
 @dataclass(frozen=True, slots=True)
-class SubsetBelief:
-    """Losses and seconds, learned from a set of observations.
+class Observations:
+    """Trials that have ended, in the order of asking.
 
-    Attributes:
-        cost_scale: Mean and deviation of ln seconds, the least observed, and the most expected.
+    Inputs have s as the last column, (n, width + 1). Failed trials have the worst finite loss, or
+    nan if there is none. `log_seconds` are ln seconds of one fold, shape (n,).
     """
 
-    samples: tuple[Posterior, ...]
-    costs: Posterior | None
+    trials: tuple[Trial, ...]
+    candidates: Candidates
+    inputs: Array
+    losses: Array
+    log_seconds: Array
+    older: OlderTrials
+
+    @classmethod
+    def of(cls, history: History, sizes: Sizes, inputs: PipelineInputs, n_folds: int) -> Self:
+        """Return the observations of a study with `n_folds` folds."""
+        trials = tuple(t for t in history if t.is_told)
+        candidates = inputs.encode(t.query.configuration for t in trials)
+        s = sizes.s([t.query.subset for t in trials])
+        worst = max((t.loss for t in trials if t.loss is not None), default=np.nan)
+        losses = [worst if t.loss is None else t.loss for t in trials]
+        seconds = np.array([_seconds(t) / (t.query.folds or n_folds) for t in trials])
+        return cls(
+            trials,
+            candidates,
+            inputs.at(candidates, s),
+            np.array(losses, dtype=np.float64),
+            np.log(np.maximum(seconds, _LEAST_SECONDS)),
+            history.older,
+        )
+
+    @property
+    def full(self) -> Self:
+        """The observations of all rows alone."""
+        rows = np.flatnonzero([t.query.is_full for t in self.trials])
+        return replace(
+            self,
+            trials=tuple(self.trials[i] for i in rows),
+            candidates=self.candidates[rows],
+            inputs=self.inputs[rows],
+            losses=self.losses[rows],
+            log_seconds=self.log_seconds[rows],
+        )
+
+
+def _seconds(trial: Trial) -> float:
+    if trial.evaluation is None:
+        return trial.cost_seconds
+    return trial.evaluation.cost_uncached_seconds or trial.evaluation.cost_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class LossScale:
+    """The scale on which losses are learned: errors as logarithms, other losses without outliers.
+
+    `floor` is the least loss before taking logarithms, None without logarithms; `cap` is the
+    largest loss.
+    """
+
+    floor: float | None
+    cap: float = _LARGEST_LOSS
+
+    @classmethod
+    def of(cls, losses: Array, objective: Objective, strategy: Strategy) -> Self:
+        """Return the scale of one or more losses, shape (n,); logarithms are of percents.
+
+        The floor is half a misclassified row. Losses that are not errors are capped at three
+        interquartile ranges above the median, but not in the paper.
+        """
+        if strategy.is_log:
+            return cls(50.0 / (objective.n_held_out or RULES.unknown_held_out))
+        low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
+        if strategy.is_published or high == low:
+            return cls(None)
+        return cls(None, min(float(middle + RULES.cap_ranges * (high - low)), _LARGEST_LOSS))
+
+    def learned(self, losses: Array) -> Array:
+        """Return losses as they are learned, shape (n,)."""
+        capped = np.clip(losses, -_LARGEST_LOSS, self.cap)
+        return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """Processes of losses on their scale, one for each draw of their parameters, and of seconds.
+
+    Attributes:
+        costs: Process of ln seconds of one fold; None if seconds do not matter.
+        n_folds: Folds of an evaluation with s above `one_fold_to`.
+    """
+
+    processes: tuple[GaussianProcess, ...]
+    costs: GaussianProcess | None
     scale: LossScale
-    cost_scale: tuple[float, float, float, float]
     basis: Basis
-    folds: tuple[int, int] = (1, 1)
-    small: float = 0.0
+    n_folds: int = 1
+    one_fold_to: float = -1.0
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return standardised means and deviations of the mixture, shape (n,)."""
-        each = [sample.predict(inputs) for sample in self.samples]
-        means = np.array([mean for mean, _ in each])
-        variances = np.array([variance for _, variance in each])
-        return means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+        """Return means and deviations of the mixture, shape (n,)."""
+        means, deviations = np.array([p.predict(inputs) for p in self.processes]).transpose(1, 0, 2)
+        return means.mean(axis=0), np.sqrt((deviations**2).mean(axis=0) + means.var(axis=0))
 
     def noise(self, inputs: Array) -> Array:
         """Return the mean variance of outcomes around the function, shape (n,)."""
-        return np.mean([sample.noise(inputs) for sample in self.samples], axis=0)
+        return self.spread**2 * np.mean([p.noise_variance(inputs) for p in self.processes], axis=0)
 
-    def outcome(self, row: Array) -> tuple[float, float]:
-        """Return mean and deviation of the outcome of one row, (1, d), before standardisation."""
-        mean, deviation = self.predict(row)
-        spread = np.sqrt(deviation**2 + self.noise(row))
-        return (
-            self.scale.mean + self.scale.deviation * float(mean[0]),
-            self.scale.deviation * float(spread[0]),
-        )
-
-    def knows(self, inputs: Array) -> NDArray[np.bool_]:
-        """Return which rows have a model, shape (n,)."""
-        known = self.samples[0].knows(inputs)
-        return known if self.costs is None else known & self.costs.knows(inputs)
+    @property
+    def spread(self) -> float:
+        """Standard deviation of all losses."""
+        return float(self.processes[0].scale[0])
 
     def seconds(self, inputs: Array) -> Array:
-        """Return predicted seconds, c of equation 7, clipped near those observed, shape (n,)."""
-        mean, deviation, least, most = self.cost_scale
+        """Return predicted seconds, c of equation 7, shape (n,); 0 if seconds do not matter."""
         if self.costs is None:
             return np.zeros(len(inputs))
-        log_seconds = mean + deviation * self.costs.predict(inputs)[0]
-        of_small, of_others = self.folds
-        folds = np.where(inputs[:, -1] <= self.small, of_small, of_others)
-        return folds * np.exp(np.clip(log_seconds, least - RULES.cheapest, most + RULES.dearest))
+        folds = np.where(inputs[:, -1] <= self.one_fold_to, 1, self.n_folds)
+        return folds * np.exp(self.costs.predict(inputs)[0])
 
-    def with_outcomes_drawn(self, inputs: Array, rng: Generator) -> "SubsetBelief":
-        """Return the belief with outcomes of pending rows, drawn by each sample."""
-        samples = self.samples if len(self.samples) > 1 else self.samples * RULES.outcomes
-        drawn = tuple(sample.with_outcomes_drawn(inputs, rng) for sample in samples)
-        return replace(self, samples=drawn)
+    def imagining(self, inputs: Array) -> "Belief":
+        """Return the belief as if pending rows had returned their predicted means."""
+        return replace(self, processes=tuple(p.imagining(inputs) for p in self.processes))
 
 
-class SubsetLearner:
-    """Learns beliefs of one space by a recipe; subsets up to `small` have `subset_folds` folds."""
+@dataclass(frozen=True, slots=True)
+class _Data:
+    inputs: Array
+    targets: Array
+    mean: LossMean | float
+
+    @property
+    def scale(self) -> float:
+        return float(self.targets.std()) or 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Regression:
+    """Processes of one kernel and noise, with fitted parameters, or with several drawn ones."""
+
+    kernel: FidelityKernel
+    noise: Noise
+    is_drawn: bool = False
+
+    def learned(self, data: _Data, last: Mapping[str, Any] | None, rng: Generator) -> Any:
+        """Return the parameters as JSON values; a fit starts from the `last` ones."""
+        n, start = len(data.inputs), np.array(last["thetas"][0]) if last else None
+        if last and not self.is_drawn and RULES.fitted_always < n < last["n"] + RULES.fitted_after:
+            return last
+        process = GaussianProcess.fit(
+            self.kernel,
+            data.inputs,
+            data.targets,
+            rng=rng,
+            mean=data.mean,
+            noise=self.noise,
+            scale=data.scale,
+            warm_start=start,
+            n_restarts=int(start is None),
+            max_iterations=RULES.fit_iterations,
+        )
+        thetas = self._drawn(process, rng) if self.is_drawn else [process.theta]
+        return {"thetas": [[round(float(x), 6) for x in theta] for theta in thetas], "n": n}
+
+    def _drawn(self, process: GaussianProcess, rng: Generator) -> Array:
+        parameters = (*self.kernel.parameters, *self.noise.parameters)
+        n_walkers = 2 * (len(parameters) + 1)
+        prior = np.array([[q.draw(rng) for q in parameters] for _ in range(n_walkers)])
+        walkers = process.theta + rng.random((n_walkers, 1)) * (prior - process.theta)
+
+        def log_density(theta: Array) -> float:
+            inputs, targets = process.inputs, process.standardised
+            return log_posterior_value(
+                self.kernel, theta, inputs, targets, noise=self.noise, has_constant=False
+            )
+
+        sampler = EnsembleSampler(n_walkers, len(parameters), log_density)
+        random_state = np.random.RandomState(rng.integers(2**32)).get_state()
+        state = State(walkers, random_state=random_state)
+        last = sampler.run_mcmc(state, RULES.sweeps, skip_initial_state_check=True, store=False)
+        drawn: Array = last.coords[: RULES.draws]
+        return drawn
+
+    def given(self, data: _Data, kept: Mapping[str, Any]) -> tuple[GaussianProcess, ...]:
+        """Return a process for each draw, from kept parameters and current observations."""
+        return tuple(
+            GaussianProcess.given(
+                self.kernel,
+                np.array(theta),
+                data.inputs,
+                data.targets,
+                mean=data.mean,
+                noise=self.noise,
+                scale=data.scale,
+            )
+            for theta in kept["thetas"]
+        )
+
+
+class Learner:
+    """Learns the beliefs of one space by a strategy."""
 
     def __init__(
-        self,
-        inputs: PipelineInputs,
-        recipe: SearchRecipe,
-        objective: Objective,
-        *,
-        inference: Inference,
-        n_samples: int,
-        subset_folds: int | None = None,
-        small: float = 0.0,
+        self, inputs: PipelineInputs, sizes: Sizes, objective: Objective, strategy: Strategy
     ) -> None:
-        self.inputs, self._recipe, self._objective = inputs, recipe, objective
-        n_folds = objective.n_folds or 1
-        self._folds, self._small = (subset_folds or n_folds, n_folds), small
-        self._older_mean = OlderMean(lambda known: inputs.of(inputs.encode(known)))
-        self._is_log = recipe.learns_logs(objective)
-        self._basis = recipe.log_basis if self._is_log else recipe.raw_basis
+        self._objective, self._strategy = objective, strategy
+        self._one_fold_to = float(sizes.s(strategy.one_fold_to)) if strategy.one_fold_to else -1.0
+        self._older = OlderMean(lambda known: inputs.of(inputs.encode(known)))
         within, s = inputs.within or Constant(_ONE), inputs.width
-        noise = FallingNoise(s) if recipe.has_falling_noise else ConstantNoise()
-        kernel = FidelityKernel(within, s, self._basis)
-        self._losses = Regression(kernel, noise, inference, n_samples)
-        # With few full evaluations, drawn parameters are cheap and keep the process uncertain.
-        full = FidelityKernel(within, s, FULL)
-        self._full = Regression(full, ConstantNoise(), "ensemble", n_samples)
-        self._costs = Regression(FidelityKernel(within, s, COST), ConstantNoise())
-        self._model_column = inputs.choice_column(inputs.candidates.space.steps[-1].name)
+        noise = ConstantNoise() if strategy.is_published else FallingNoise(s)
+        kernel = FidelityKernel(within, s, strategy.basis)
+        self._losses = _Regression(kernel, noise, strategy.is_drawn)
+        self._costs = _Regression(FidelityKernel(within, s, COST), ConstantNoise())
 
     def learn(
-        self,
-        seen: SubsetObservations,
-        kept: Mapping[str, Any],
-        rng: Generator,
-        *,
-        full_only: bool = False,
-    ) -> tuple[SubsetBelief, dict[str, Any]]:
+        self, seen: Observations, last: Mapping[str, Any], rng: Generator
+    ) -> tuple[Belief, dict[str, Any]]:
         """Return the belief, and its parameters for the next ask, as JSON values.
 
-        At least one observation has a loss. `kept` are the last parameters, if any. If `full_only`,
-        losses are learned from full evaluations alone, and costs stay as they are.
+        At least one observation has a loss. `last` are the last parameters, if any.
         """
-        losses, _, _, _ = self._loss_groups(seen, full_only=full_only)
-        name = "full" if full_only else "losses"
-        regression = self._full if full_only else self._losses
-        new = {**kept, name: regression.learned(losses, kept.get(name, {}), rng)}
-        if self._recipe.has_costs and (not full_only or "costs" not in kept):
-            costs, _, _ = self._cost_groups(seen)
-            new["costs"] = self._costs.learned(costs, kept.get("costs", {}), rng)
-        return self.recall(seen, new, full_only=full_only), new
+        losses, seconds, _ = self._data(seen)
+        kept = {"losses": self._losses.learned(losses, last.get("losses"), rng)}
+        if self._strategy.has_costs:
+            kept["costs"] = self._costs.learned(seconds, last.get("costs"), rng)
+        return self.recall(seen, kept), kept
 
-    def recall(
-        self, seen: SubsetObservations, kept: Mapping[str, Any], *, full_only: bool = False
-    ) -> SubsetBelief:
+    def recall(self, seen: Observations, kept: Mapping[str, Any]) -> Belief:
         """Return the belief with earlier parameters, conditioned on the current observations."""
-        groups, column, scale, mean = self._loss_groups(seen, full_only=full_only)
-        regression = self._full if full_only else self._losses
-        own = kept["full" if full_only else "losses"]
-        samples = regression.posteriors(groups, own, column, mean)
-        cost_groups, cost_column, cost_scale = self._cost_groups(seen)
-        costs = None
-        if self._recipe.has_costs:
-            (costs,) = self._costs.posteriors(cost_groups, kept["costs"], cost_column)
-        basis = FULL if full_only else self._basis
-        return SubsetBelief(samples, costs, scale, cost_scale, basis, self._folds, self._small)
+        losses, seconds, scale = self._data(seen)
+        return Belief(
+            self._losses.given(losses, kept["losses"]),
+            self._costs.given(seconds, kept["costs"])[0] if self._strategy.has_costs else None,
+            scale,
+            self._strategy.basis,
+            self._objective.n_folds or 1,
+            self._one_fold_to,
+        )
 
-    def _loss_groups(
-        self, seen: SubsetObservations, *, full_only: bool
-    ) -> tuple[dict[int, Group], int | None, LossScale, LossMean | None]:
-        known = seen[np.isfinite(seen.losses) & ((seen.s == 1) | (not full_only))]
-        scale = LossScale.of(known.losses, self._objective, is_log=self._is_log)
-        parts, column = self._parted(known)
-        mean = self._mean(seen, scale)
-        groups = {
-            k: Group(p.inputs, scale.learned(p.losses) - (mean(p.inputs) if mean else 0.0))
-            for k, p in parts.items()
-        }
-        return groups, column, scale, mean
-
-    def _mean(self, seen: SubsetObservations, scale: LossScale) -> LossMean | None:
-        # Older observations are of all rows.
-        of_losses = None if seen.older is None else self._older_mean.given(seen.older)
-        if of_losses is None:
-            return None
-        return lambda inputs: scale.learned(of_losses(inputs[:, :-1]))
-
-    def _cost_groups(
-        self, seen: SubsetObservations
-    ) -> tuple[dict[int, Group], int | None, tuple[float, float, float, float]]:
-        ln = seen.log_seconds
-        mean, deviation = float(ln.mean()), float(ln.std()) or 1.0
-        parts, column = self._parted(seen)
-        groups = {k: Group(p.inputs, (p.log_seconds - mean) / deviation) for k, p in parts.items()}
-        largest = max(t.query.subset for t in seen.trials)
-        most = float(ln.max()) - RULES.steepest * log(largest)
-        return groups, column, (mean, deviation, float(ln.min()), most)
-
-    def _parted(self, seen: SubsetObservations) -> tuple[dict[int, SubsetObservations], int | None]:
-        column = self._model_column if len(seen) > RULES.one_process else None
-        keys = model_keys(seen.inputs, column)
-        return {
-            int(key): seen[keys == key].thinned(RULES.one_process) for key in np.unique(keys)
-        }, column
+    def _data(self, seen: Observations) -> tuple[_Data, _Data, LossScale]:
+        """Losses and ln seconds to learn from: if too many, those on most rows, then the newest."""
+        order = np.lexsort((-np.arange(len(seen.trials)), -seen.inputs[:, -1]))
+        rows = np.sort(order[: RULES.most_learned])
+        inputs, ln = seen.inputs[rows], seen.log_seconds[rows]
+        scale = LossScale.of(seen.losses[rows], self._objective, self._strategy)
+        losses = scale.learned(seen.losses[rows])
+        older = self._older.given(seen.older)
+        mean: LossMean | float = float(losses.mean())
+        if older is not None:  # older observations are of all rows
+            mean = lambda inputs: scale.learned(older(inputs[:, :-1]))  # noqa: E731
+        return _Data(inputs, losses, mean), _Data(inputs, ln, float(ln.mean())), scale

@@ -1,24 +1,31 @@
 """Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
 
-Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, recipe
-Algorithm 1, line 1 (initial design)       first_design.ScatteredDesign; by default FirstDesign
-             line 3 (fit)                  belief.SubsetLearner.learn, inference.Regression
-             line 4 (equation 7)           turn.FabolasTurn.proposal, search.Search.run
-             c_overhead of equation 7      turn.FabolasTurn._overhead
-             line 6 (incumbent)            decisions.AnswerStanding, Fabolas.incumbent
+Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, subsets
+Algorithm 1, line 1 (initial design)       Sizes.first_shares, Fabolas._designed
+             line 3 (fit)                  belief.Learner.learn
+             line 4 (equation 7)           search.Search.run
+             c_overhead of equation 7      Fabolas._overhead
+             line 6 (incumbent)            Fabolas._standing, Fabolas.incumbent
 Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
-`variant=paper` has the paper's acquisition, bases, noise, drawn parameters, incumbent and initial
-design. The default has the information gain in closed form, a trend shared by all configurations,
-noise that falls with the size, and fitted parameters. Its incumbent pays kappa deviations, its
-design is halved, full evaluations verify predictions, and a gate may drop subsets. Both variants
-depart from the paper: priors differ (`belief`), random candidates replace DIRECT and CMA-ES, and
-confirmations end the budget. `rules` has the constants.
+`variant=paper` has the paper's acquisition, bases, noise, drawn parameters and incumbent. The
+default has the information gain in closed form, a trend shared by all configurations, noise that
+falls with the size, and fitted parameters. Its first design is halved, its incumbent pays a
+deviation, full evaluations verify predictions, and a gate may drop subsets.
+
+Both variants depart from the paper: sizes are powers of 1/2, priors differ (`belief`), random
+candidates replace DIRECT and CMA-ES, and configurations only move to larger sizes. After
+confirmations at the end of the budget, the incumbent is the best full evaluation. `rules` has the
+constants.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice, pairwise, takewhile
+from math import ceil, inf
+from operator import is_
+from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
@@ -27,55 +34,73 @@ from numpy.random import Generator
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.fabolas.belief import (
-    SubsetBelief,
-    SubsetLearner,
+    Belief,
+    Learner,
+    Observations,
     pipeline_inputs,
 )
-from prefect_tune.optimizers.methods.fabolas.decisions import (
-    AnswerStanding,
-    Gate,
+from prefect_tune.optimizers.methods.fabolas.gate import (
     Prediction,
     decisions_of,
+    is_open,
+    skills_of,
 )
-from prefect_tune.optimizers.methods.fabolas.declaration import EI, ES, FABOLAS, MTBO
-from prefect_tune.optimizers.methods.fabolas.first_design import (
-    BeginAlgorithm,
-    FirstDesign,
-    ScatteredDesign,
-)
-from prefect_tune.optimizers.methods.fabolas.observations import SubsetObservations
-from prefect_tune.optimizers.methods.fabolas.recipe import (
+from prefect_tune.optimizers.methods.fabolas.rules import EI, ES, FABOLAS, MTBO, RULES
+from prefect_tune.optimizers.methods.fabolas.search import Search
+from prefect_tune.optimizers.methods.fabolas.subsets import (
     FULL,
     LOG_LOSS,
     PAPER_LOSS,
     RAW_LOSS,
     TASKS,
-    SearchRecipe,
+    Acquisition,
     Sizes,
-    Subsets,
+    Strategy,
 )
-from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.turn import FabolasTurn, Proposal
-from prefect_tune.optimizers.methods.rungs import Promote, all_begun
+from prefect_tune.optimizers.methods.rungs import all_begun, promotable, ranked
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
     Query,
     default_configuration,
     is_allowed,
 )
-from prefect_tune.optimizers.space.sampling import (
-    SpaceExhausted,
-    new_configuration,
-    sample_configuration,
-)
+from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
+from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _BEGUN = Reason("first design", "a new configuration")
 _PROMOTED = Reason("first design", "among the best so far, on more rows")
-_UNLEARNED = Reason("random", "too few results for a Gaussian process")
-_WHOLE = Reason("confirm", "the best so far, on all rows")
+_CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")
+_VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
+_PER_SECOND = Reason(
+    "information per second", "tells most about the best configuration on all rows per second"
+)
+_SOUGHT: Mapping[Acquisition, Reason] = {
+    "gain": Reason("information", "tells most about the best configuration"),
+    "gain_per_cost": _PER_SECOND,
+    "divergence_per_cost": _PER_SECOND,
+    "improvement": Reason(
+        "expected improvement", "largest expected improvement by a Gaussian process"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Configurations with a loss that did not fail on all rows, the best by prediction first.
+
+    Each has its trial on the most rows. Predicted losses at s = 1, and deviations of the function
+    there, have shape (n,).
+    """
+
+    trials: tuple[Trial, ...]
+    candidates: Candidates
+    at_one: Array
+    mean: Array
+    deviation: Array
 
 
 class Fabolas(Optimizer):
@@ -86,77 +111,66 @@ class Fabolas(Optimizer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.sizes = self._find_sizes()
-        self.recipe = self._find_recipe()
-        self._design = self._first_design()
-        self._recalled: tuple[tuple[Trial, ...], Any, Trial | None] | None = None
+        self.strategy = self._find_strategy()
+        self._recalled: tuple[tuple[Any, ...], Trial | None] = (), None
 
     def _find_sizes(self) -> Sizes:
         return Sizes.of(self.objective)
 
-    def _find_recipe(self) -> SearchRecipe:
-        n_confirmed = 0 if self.sizes.is_single else self.options.n_confirmed
-        n_folds, asked = self.objective.n_folds or 1, self.options.subset_folds
-        if self.objective.n_folds is not None and asked > n_folds:
-            raise ValueError(f"subset_folds must be 0 to {n_folds}, all folds; got {asked}")
-        subsets = Subsets(self.options.subset_draws, asked if 0 < asked < n_folds else None)
-        if self.options.variant == "paper":
-            recipe = SearchRecipe.plain(PAPER_LOSS, "divergence_per_cost", n_confirmed)
-            of_paper: dict[str, Any] = {"is_log": False, "has_halving": False, "is_drawn": True}
-            return replace(recipe, subsets=subsets, **of_paper)
-        return SearchRecipe(
-            log_basis=LOG_LOSS,
-            raw_basis=RAW_LOSS,
+    def _find_strategy(self) -> Strategy:
+        n_confirmed = 0 if self.sizes.is_single else RULES.confirmed
+        if self.is_of_paper:
+            return Strategy(
+                basis=PAPER_LOSS,
+                acquisition="divergence_per_cost",
+                is_log=False,
+                is_drawn=True,
+                n_confirmed=n_confirmed,
+            )
+        is_log = self.objective.is_percentage
+        return Strategy(
+            basis=LOG_LOSS if is_log else RAW_LOSS,
             acquisition="improvement" if self.sizes.is_single else "gain_per_cost",
-            verify_every=self.options.verify_every or None,
-            has_gate=self.options.gate,
+            is_log=is_log,
+            is_published=False,
+            one_fold_to=0.0 if self.sizes.is_single else RULES.small,
             n_confirmed=n_confirmed,
-            has_anchor=False,
-            subsets=subsets,
         )
-
-    def _first_design(self) -> FirstDesign | ScatteredDesign:
-        given = {"n_first": self.options.n_first, "n_algorithms": self._n_models, "seed": self.seed}
-        if not self.recipe.has_halving:
-            return ScatteredDesign.of(self.sizes, **given)
-        return FirstDesign.of(self.sizes, **given, has_anchor=self.recipe.has_anchor)
 
     @property
     def can_go_on(self) -> bool:
         """Whether the predicted best may be evaluated on all rows at the end."""
-        return self.recipe.n_confirmed > 0
+        return self.strategy.n_confirmed > 0
 
     @property
     def incumbent(self) -> Trial | None:
         """The predicted best on all rows; once some are confirmed, the best full evaluation."""
-        seen = tuple(self.history)
-        if (
-            self._recalled is None
-            or self._recalled[1] is not self.memo
-            or len(self._recalled[0]) != len(seen)
-            or any(a is not b for a, b in zip(self._recalled[0], seen, strict=True))
-        ):
-            self._recalled = seen, self.memo, self._find_incumbent()
-        return self._recalled[2]
+        seen = (self.memo, *self.history)
+        known, incumbent = self._recalled
+        if len(known) != len(seen) or not all(map(is_, known, seen)):
+            incumbent = self._find_incumbent()
+            self._recalled = seen, incumbent
+        return incumbent
 
     @property
     def decisions(self) -> dict[str, Any]:
         """Sizes, probability of each model, the gate, and outcomes of confirmations."""
-        is_log = self.recipe.learns_logs(self.objective)
+        is_log = self.strategy.is_log
         found = decisions_of(self.history, self.sizes, self.memo or {}, is_log=is_log)
         return {**super().decisions, **found}
 
     def _find_incumbent(self) -> Trial | None:
-        memo: Mapping[str, Any] = self.memo or {}
+        memo = self.memo or {}
         best = self.history.incumbent
-        is_confirmed = any(
-            self.history[number].loss is not None for number in self._confirmations(memo)
-        )
+        is_confirmed = any(self.history[n].loss is not None for n in self._confirmations)
         if best is not None and (is_confirmed or self.sizes.is_single or memo.get("closed")):
             return best
         seen = self._seen()
         if "losses" in memo:
-            standing = self._standing(self._learner.recall(seen, memo), seen)
-            if len(standing):
+            is_closed = memo["closed"]
+            belief = self._learners[is_closed].recall(seen.full if is_closed else seen, memo)
+            standing = self._standing(belief, seen)
+            if standing.trials:
                 return standing.trials[0]
         feasible = [t for t in seen.trials if t.loss is not None and self.history.violation(t) <= 0]
         return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
@@ -166,143 +180,255 @@ class Fabolas(Optimizer):
         seen = self._seen()
         knows_enough = np.isfinite(seen.losses).sum() >= RULES.least_losses
         left = budget.seconds_left
-        if knows_enough and self.sizes.is_single and self._uses_ample_prior:
-            return self._learned(budget, seen, rng)
-        if not knows_enough or left is None or left > budget.seconds_spent:
-            step = self._design.next(self.history, may_begin=may_begin)
-            if isinstance(step, BeginAlgorithm):
-                self._because = _BEGUN
-                try:
-                    return self._query(self._begun(step, rng), step.level)
-                except SpaceExhausted:
-                    step = self._design.next(self.history, may_begin=False)
-            if isinstance(step, Promote):
-                self._because = _PROMOTED
-                return self._query(step.configuration, step.level)
+        if may_begin and (not knows_enough or left is None or left > budget.seconds_spent):
+            design = self._designed(rng, is_endless=not knows_enough)
+            if design is not None:
+                return design
         if knows_enough:
             return self._learned(budget, seen, rng)
-        return self._unlearned(rng, may_begin=may_begin)
-
-    def _unlearned(self, rng: Generator, *, may_begin: bool) -> Query:
-        nothing_new = all_begun()
-        self._because = _UNLEARNED
-        if may_begin:
-            try:
-                configuration = new_configuration(self.space, self.history.asked, rng)
-                return self._query(configuration, self.sizes.shares[0])
-            except SpaceExhausted as exhausted:
-                nothing_new = exhausted
-        in_full = {t.query.configuration for t in self.history if t.query.is_full}
-        told = [t for t in self.history if t.is_told and t.query.configuration not in in_full]
-        with_loss = sorted((t for t in told if t.loss is not None), key=lambda t: t.loss or 0.0)
-        if may_begin or len(in_full) < self.recipe.n_confirmed:
-            for trial in [*with_loss, *(told if may_begin else ())]:
-                self._because = _WHOLE
+        self._because = _CONFIRM
+        taken = self._taken
+        told = [t for t in self.history if t.is_told]
+        for trial in (*ranked(told, self.history), *(t for t in told if t.loss is None)):
+            is_wanted = may_begin or len(taken) < self.strategy.n_confirmed
+            if is_wanted and trial.query.configuration not in taken:
                 return Query(trial.query.configuration)
         if self.history.pending:
             raise NotYet
-        raise nothing_new
+        raise all_begun()
 
-    def _learned(self, budget: Budget, seen: SubsetObservations, rng: Generator) -> Query:
-        memo: Mapping[str, Any] = self.memo or {}
-        predictions = Prediction.all_of(memo)
-        belief, kept = self._learner.learn(seen, memo, rng)
-        alone = None
-        if self.recipe.has_gate and (seen.s[np.isfinite(seen.losses)] == 1).sum() >= 2:
-            alone, kept = self._learner.learn(seen, kept, rng, full_only=True)
-        kept["n_first"] = memo.get("n_first", len(self.history))
-        gate = self._gate(predictions, seen, belief)
-        deciding = belief if alone is None or gate.is_open else alone
-        turn = FabolasTurn(
-            inputs=self._inputs,
-            sizes=self.sizes,
-            recipe=self.recipe,
-            history=self.history,
-            budget=budget,
-            belief=deciding,
-            standing=self._standing(deciding, seen),
-            gives_up_subsets=deciding is alone,
-            is_proven=gate.is_proven or not self.recipe.has_gate,
-            n_first=kept["n_first"],
-            n_confirmed=len(self._confirmations(memo)),
+    def _designed(self, rng: Generator, *, is_endless: bool) -> Query | None:
+        """The next query of the first design, or None if it has ended or waits.
+
+        Random configurations, but first each model with its defaults, begin on the smallest share.
+        The best half of each share is promoted to the next one. In the paper, configurations begin
+        on all small shares in turn.
+        """
+        number, shares = len(self.history.asked), self.sizes.first_shares
+        if is_endless or number < self._n_first:
+            share = shares[number % len(shares) if self.is_of_paper else 0]
+            configuration = self._next_repeated() or self._plain(number)
+            self._because = self._because or _BEGUN
+            try:
+                new = configuration or new_configuration(self.space, self.history.asked, rng)
+                return self._query(new, share)
+            except SpaceExhausted:
+                pass
+        if self.strategy.is_published:
+            return None
+        asked = dict.fromkeys(t.query.configuration for t in self.history)
+        first = set(islice(asked, self._n_first))
+        trials = [t for t in self.history if t.query.configuration in first]
+        for share, larger in pairwise(shares):
+            runs = [t for t in trials if t.query.subset == share]
+            above = [t for t in trials if t.query.subset == larger]
+            if all(t.is_told for t in runs) and len(above) < ceil(len(runs) / 2):
+                gone = {t.query.configuration for t in trials if t.query.subset >= larger}
+                for trial in promotable(_promising(ranked(runs, self.history)), gone | self._taken):
+                    self._because = _PROMOTED
+                    return self._query(trial.query.configuration, larger)
+        return None
+
+    def _plain(self, number: int) -> Configuration | None:
+        """The n-th model with its defaults and the plainest steps before it, if that can run."""
+        if number >= self._n_models or self._n_models == 1:
+            return None
+        *before, last = self.space.searched
+        model = np.random.default_rng(self.seed).permutation(self._n_models)[number]
+        path = self.space.settled((*(s.plainest.id for s in before), last.algorithms[model].id))
+        if not self.space.is_feasible(path):
+            return None
+        plain = default_configuration(self.space, path)
+        is_new = plain not in self.history.asked and is_allowed(self.space, plain)
+        return plain if is_new else None
+
+    def _learned(self, budget: Budget, seen: Observations, rng: Generator) -> Query:
+        """The next query by the processes: confirm, verify, or search."""
+        memo = self.memo or {}
+        full, models = dict(memo.get("full", {})), memo.get("models", {})
+        n_first = memo.get("n_first", len(self.history))
+        is_closed = bool(memo.get("closed"))
+        belief, kept = self._learners[is_closed].learn(seen.full if is_closed else seen, memo, rng)
+        if not is_closed and self._is_closed(belief, memo):
+            is_closed = True
+            belief, kept = self._learners[is_closed].learn(seen.full, {}, rng)
+        standing = self._standing(belief, seen)
+        reason = "confirm"
+        if (configuration := self._to_confirm(standing, belief, budget)) is not None:
+            query, self._because = Query(configuration), _CONFIRM
+        elif budget.trials_left == 0 and self.can_go_on:
+            if self.history.pending:
+                raise NotYet
+            raise all_begun()
+        elif (configuration := self._to_verify(standing, belief, budget, n_first)) is not None:
+            reason, query, self._because = "verify", Query(configuration), _VERIFY
+        else:
+            reason = "search"
+            query, found = self._searched(standing, belief, budget, rng, is_closed=is_closed)
+            models = found or models
+        if query.is_full and self.strategy.n_confirmed:
+            row = self._inputs.at(self._inputs.encode([query.configuration]), 1.0)
+            (mean,), (deviation,) = belief.predict(row)
+            spread = float(np.sqrt(deviation**2 + belief.noise(row)[0]))
+            full[str(len(self.history))] = Prediction(reason, float(mean), spread).to_json()
+        state = {"full": full, "models": models, "closed": is_closed, "n_first": n_first}
+        self.memo = {**kept, **state}
+        return query
+
+    def _is_closed(self, belief: Belief, memo: Mapping[str, Any]) -> bool:
+        if self.strategy.is_published or self.sizes.is_single:
+            return False
+        full = [t for t in self.history if t.query.is_full and t.loss is not None]
+        losses = belief.scale.learned(np.array([t.loss for t in full]))
+        outcomes = {t.number: float(y) for t, y in zip(full, losses, strict=True)}
+        return not is_open(skills_of(Prediction.all_of(memo), outcomes, belief.spread))
+
+    def _to_confirm(
+        self, standing: Standing, belief: Belief, budget: Budget
+    ) -> Configuration | None:
+        """The best prediction to evaluate on all rows, once the rest of the budget is for them."""
+        n, left = self.strategy.n_confirmed, self._seconds_left(budget)
+        seconds = belief.seconds(standing.at_one[:n])
+        best = [t.query.configuration for t in standing.trials[:n]]
+        wanted = [
+            (c, RULES.reserved * each + self._overhead(budget))
+            for c, each in zip(best, seconds, strict=True)
+            if c not in self._taken and each <= left
+        ][: max(n - len(self._confirmations), 0)]
+        if not wanted:
+            return None
+        configuration, first = wanted[0]
+        whole = left + budget.seconds_spent / budget.n_workers
+        needed = np.cumsum([each for _, each in wanted]) / budget.n_workers
+        is_late = max(first, *needed[needed <= whole / 2]) >= left
+        return configuration if is_late or budget.trials_left == 0 else None
+
+    def _to_verify(
+        self, standing: Standing, belief: Belief, budget: Budget, n_first: int
+    ) -> Configuration | None:
+        """The best prediction not known on all rows, once subsets have cost enough since then."""
+        if self.strategy.is_published or not standing.trials:
+            return None
+        taken, noise = self._taken, belief.noise(standing.at_one)
+        is_doubtful = standing.deviation**2 > RULES.told * noise
+        is_doubtful &= standing.mean <= standing.mean[0]
+        is_doubtful &= [t.query.configuration not in taken for t in standing.trials]
+        if not is_doubtful.any():
+            return None
+        place = int(np.argmax(is_doubtful))
+        seconds, overhead = belief.seconds(standing.at_one[[place]])[0], self._overhead(budget)
+        since = takewhile(lambda t: not t.query.is_full, reversed(list(self.history)[n_first:]))
+        spent = sum(t.cost_seconds + overhead for t in since)
+        n_full = sum(t.query.is_full for t in self.history)
+        is_paid = spent >= (RULES.paid if n_full else RULES.paid_first) * (seconds + overhead)
+        variance = standing.deviation[place] ** 2 + noise[place]
+        is_vague = variance > (RULES.vague * belief.spread) ** 2 and n_full < RULES.few_full
+        fits = seconds <= self._seconds_left(budget)
+        is_due = fits and (is_paid or is_vague)
+        return standing.trials[place].query.configuration if is_due else None
+
+    def _searched(
+        self, standing: Standing, belief: Belief, budget: Budget, rng: Generator, *, is_closed: bool
+    ) -> tuple[Query, dict[str, float]]:
+        """The query of the largest acquisition, and the probability of each model."""
+        # Once some are confirmed near the end, the rest of the time is for full evaluations.
+        left, spent = self._seconds_left(budget), budget.seconds_spent / budget.n_workers
+        is_only_full = is_closed or (len(self._confirmations) > 0 and left < spent)
+        shares = (1.0,) if is_only_full else self.sizes.shares
+        acquisition = "improvement" if is_closed else self.strategy.acquisition
+        if pending := self.history.pending:
+            encoded = self._inputs.encode(t.query.configuration for t in pending)
+            at = self.sizes.s([t.query.subset for t in pending])
+            belief = belief.imagining(self._inputs.at(encoded, at))
+        search = Search(
+            self._inputs,
+            belief,
+            acquisition,
+            sizes=self.sizes.s(shares),
+            leaders=standing.candidates,
+            best=min(standing.mean, default=0.0),
+            overhead=self._overhead(budget),
             rng=rng,
         )
-        proposal = turn.proposal()
-        full = dict(memo.get("full", {}))
-        if proposal.query.is_full and self.recipe.n_confirmed:
-            prediction = self._predicted(proposal, belief, alone)
-            full[str(len(self.history))] = prediction.to_json()
-        closed = deciding is alone
-        self._because = proposal.because
-        models = proposal.models or memo.get("models", {})
-        self.memo = {**kept, "full": full, "models": models, "closed": closed}
-        return proposal.query
-
-    def _confirmations(self, memo: Mapping[str, Any]) -> list[int]:
-        """Confirmations since the last subset; after an extended budget, they start anew."""
-        subsets = [t.number for t in self.history if t.query.subset < 1]
-        return [
-            number
-            for number, prediction in Prediction.all_of(memo).items()
-            if prediction.reason == "confirm"
-            and number > max(subsets, default=-1)
-            and number in self.history
-        ]
-
-    def _gate(
-        self, predictions: Mapping[int, Prediction], seen: SubsetObservations, belief: SubsetBelief
-    ) -> Gate:
-        full = [i for i, t in enumerate(seen.trials) if t.query.is_full and t.loss is not None]
-        flat = belief.scale.flat(seen.losses[full])
-        outcomes = {seen.trials[i].number: float(y) for i, y in zip(full, flat, strict=True)}
-        return Gate.of(predictions, outcomes, belief.scale.deviation)
-
-    def _predicted(
-        self, proposal: Proposal, belief: SubsetBelief, alone: SubsetBelief | None
-    ) -> Prediction:
-        row = self._inputs.at(self._inputs.encode([proposal.query.configuration]), 1.0)
-        return Prediction(
-            proposal.reason,
-            *belief.outcome(row),
-            *(alone.outcome(row) if alone is not None and alone.knows(row).all() else ()),
+        found = search.run()
+        at_sizes = [self._inputs.at(found.candidates, float(s)) for s in self.sizes.s(shares)]
+        fits = np.column_stack([belief.seconds(rows) for rows in at_sizes]) <= left
+        largest: dict[Configuration, float] = {}
+        for t in self.history:
+            share = t.query.subset if t.is_told else 1.0
+            largest[t.query.configuration] = max(largest.get(t.query.configuration, 0.0), share)
+        for row, level in found.best_first():
+            configuration = self._inputs.candidates.decode(found.candidates, row)
+            if configuration is None or not fits[row, level]:
+                continue
+            if shares[level] > largest.get(configuration, 0.0):
+                self._because = _SOUGHT[acquisition]
+                return self._query(configuration, shares[level]), search.models()
+        if pending:
+            raise NotYet
+        raise SpaceExhausted(
+            f"nothing is left to ask for in space {self.space.name!r} that is new and fits into "
+            "the budget"
         )
 
-    def _standing(self, belief: SubsetBelief, seen: SubsetObservations) -> AnswerStanding:
-        return AnswerStanding.of(belief, seen, self._inputs, self.history, self.recipe.kappa)
+    def _standing(self, belief: Belief, seen: Observations) -> Standing:
+        """Rank by predicted mean, plus a deviation if not of the paper (section 3.2)."""
+        failed = {t.query.configuration for t in self.history.failed if t.query.is_full}
+        rows: dict[Configuration, int] = {}
+        for i in np.argsort([-t.query.subset for t in seen.trials], kind="stable"):
+            trial = seen.trials[i]
+            configuration = trial.query.configuration
+            if trial.loss is not None and self.history.violation(trial) <= 0:
+                rows.setdefault(configuration, int(i))
+        kept = np.array([i for c, i in rows.items() if c not in failed], dtype=np.intp)
+        at_one = self._inputs.at(seen.candidates[kept], 1.0)
+        mean, deviation = belief.predict(at_one)
+        order = np.argsort(mean + (0 if self.strategy.is_published else deviation), kind="stable")
+        kept = kept[order]
+        return Standing(
+            tuple(seen.trials[i] for i in kept),
+            seen.candidates[kept],
+            at_one[order],
+            mean[order],
+            deviation[order],
+        )
 
-    def _seen(self) -> SubsetObservations:
-        n_folds = self.objective.n_folds or 1
-        return SubsetObservations.of(self.history, self.sizes, self._inputs, n_folds)
+    def _seen(self) -> Observations:
+        return Observations.of(self.history, self.sizes, self._inputs, self.objective.n_folds or 1)
 
     def _query(self, configuration: Configuration, share: float) -> Query:
-        return self.recipe.subsets.query(configuration, share, self.history)
+        folds = 1 if self.objective.n_folds and share <= self.strategy.one_fold_to else None
+        return Query(configuration, share, folds=folds)
 
-    def _begun(self, step: BeginAlgorithm, rng: Generator) -> Configuration:
-        """New configuration that meets the request of the first design as far as possible."""
-        if (repeated := self._next_repeated()) is not None:
-            return repeated
-        *before, last = self.space.searched
-        if step.has_defaults and not self.space.steps[-1].fixed:
-            plainest = (*(s.plainest.id for s in before), last.algorithms[step.algorithm].id)
-            path = self.space.settled(plainest)
-            if self.space.is_feasible(path):
-                plain = default_configuration(self.space, path)
-                if plain not in self.history.asked and is_allowed(self.space, plain):
-                    return plain
-        return self._drawn(step.algorithm, rng)
+    def _overhead(self, budget: Budget) -> float:
+        """Seconds in addition to an evaluation: recent asks, and dispatch to a worker."""
+        return RULES.dispatch_seconds + median(budget.last_ask_seconds or (0.0,))
 
-    def _drawn(self, model: int, rng: Generator) -> Configuration:
-        last = self.space.steps[-1]
-        asked = self.history.asked
-        for _ in range(RULES.path_draws if self._n_models > 1 else 0):
-            before = sample_configuration(self.space, rng).path[:-1]
-            path = self.space.settled((*before, last.algorithms[model].id))
-            if self.space.is_feasible(path):
-                try:
-                    return new_configuration(self.space, asked, rng, path)
-                except SpaceExhausted:
-                    continue
-        return new_configuration(self.space, asked, rng)
+    def _seconds_left(self, budget: Budget) -> float:
+        return inf if budget.seconds_left is None else budget.seconds_left / budget.n_workers
+
+    @property
+    def _confirmations(self) -> list[int]:
+        """Confirmations since the last subset; after an extended budget, they start anew."""
+        last = max((t.number for t in self.history if t.query.subset < 1), default=-1)
+        predictions = Prediction.all_of(self.memo or {})
+        return [
+            number
+            for number, prediction in predictions.items()
+            if prediction.reason == "confirm" and number > last and number in self.history
+        ]
+
+    @property
+    def _taken(self) -> set[Configuration]:
+        """Configurations that are pending, or were evaluated on all rows."""
+        return {t.query.configuration for t in self.history if t.query.is_full or not t.is_told}
+
+    @property
+    def _n_first(self) -> int:
+        if self.sizes.is_single and self._uses_ample_prior:
+            return 0
+        per_model = 0 if self.is_of_paper else 2
+        return max(self.options.n_first, per_model * self._n_models)
 
     @property
     def _n_models(self) -> int:
@@ -313,40 +439,40 @@ class Fabolas(Optimizer):
         return pipeline_inputs(self.space)
 
     @cached_property
-    def _learner(self) -> SubsetLearner:
-        return SubsetLearner(
-            self._inputs,
-            self.recipe,
-            self.objective,
-            inference="ensemble" if self.recipe.is_drawn else self.options.inference,
-            n_samples=self.options.n_samples,
-            subset_folds=self.recipe.subsets.folds,
-            small=-1.0 if self.sizes.is_single else float(self.sizes.s(RULES.small)),
-        )
+    def _learners(self) -> dict[bool, Learner]:
+        """Learners by whether the gate is closed: few results leave parameters uncertain."""
+        strategies = {False: self.strategy, True: replace(self.strategy, is_drawn=True)}
+        learner = partial(Learner, self._inputs, self.sizes, self.objective)
+        return {is_closed: learner(strategy) for is_closed, strategy in strategies.items()}
+
+
+def _promising(runs: list[Trial]) -> list[Trial]:
+    """Runs with a loss nearer to the best than to the worst; half may be as bad as chance."""
+    losses = [t.loss for t in runs if t.loss is not None]
+    least, worst = min(losses, default=0.0), max(losses, default=0.0)
+    most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
+    return [t for t in runs if t.loss is not None and t.loss <= most]
 
 
 class ExpectedImprovement(Fabolas):
     """Full evaluations of the largest expected improvement (equation 2; Snoek et al. 2012)."""
 
     method: ClassVar[Method] = EI
+    acquisition: ClassVar[Acquisition] = "improvement"
 
     def _find_sizes(self) -> Sizes:
         return Sizes.single(self.objective)
 
-    def _find_recipe(self) -> SearchRecipe:
-        return SearchRecipe.plain(FULL, "improvement")
+    def _find_strategy(self) -> Strategy:
+        is_log = self.objective.is_percentage
+        return Strategy(basis=FULL, acquisition=self.acquisition, is_log=is_log)
 
 
-class EntropySearch(Fabolas):
+class EntropySearch(ExpectedImprovement):
     """Full evaluations by information, not per cost (equation 3; Hennig and Schuler 2012)."""
 
     method: ClassVar[Method] = ES
-
-    def _find_sizes(self) -> Sizes:
-        return Sizes.single(self.objective)
-
-    def _find_recipe(self) -> SearchRecipe:
-        return SearchRecipe.plain(FULL, "gain")
+    acquisition: ClassVar[Acquisition] = "gain"
 
 
 class TwoTasks(Fabolas):
@@ -357,6 +483,10 @@ class TwoTasks(Fabolas):
     def _find_sizes(self) -> Sizes:
         return Sizes.pair(self.objective, self.options.share)
 
-    def _find_recipe(self) -> SearchRecipe:
-        n_confirmed = 0 if self.sizes.is_single else 3
-        return SearchRecipe.plain(TASKS, "gain_per_cost", n_confirmed)
+    def _find_strategy(self) -> Strategy:
+        return Strategy(
+            basis=TASKS,
+            acquisition="gain_per_cost",
+            is_log=self.objective.is_percentage,
+            n_confirmed=0 if self.sizes.is_single else RULES.confirmed,
+        )

@@ -62,7 +62,7 @@ _KIND = getattr(optimizers, "FailureKind", str)  # older revisions have no such 
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3, "keep": 0.0}),
     "admm": ({"variant": "paper"}, {"theta_solver": "trust_region"}, {"rho": 0.0, "rho_g": 1.0}),
-    "fabolas": ({"variant": "paper"}, {"subset_draws": 2, "subset_folds": 0}),
+    "fabolas": ({"variant": "paper"},),
     "bapi": (
         {"variant": "paper"},
         {"horizon": 1},

@@ -1,7 +1,7 @@
 """Seconds of processor time that methods take to ask, in one thread.
 
     tests/benchmarks/run optimizers/asking [admm esmbo fabolas] [--seeds 3] [--told 100,200]
-        [--methods fabolas:inference=ensemble,fabolas,ei,es,mtbo]
+        [--methods fabolas:variant=paper,fabolas,ei,es,mtbo]
 
 `admm`: 200 trials of the artificial objective on the small space.
 `esmbo`: six hyperparameters of one model; after 100 random trials each method goes on by itself.
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=PARTS, default=list(PARTS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--told", default="100,200")
-    parser.add_argument("--methods", default="fabolas:inference=ensemble,fabolas,ei,es,mtbo")
+    parser.add_argument("--methods", default="fabolas:variant=paper,fabolas,ei,es,mtbo")
     given, goals = parser.parse_args(), Goals()
     print(describe())
     for part in given.parts:

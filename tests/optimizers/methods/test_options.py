@@ -10,7 +10,7 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import METHODS, Method, UnknownName, check_options, make_optimizer
 
-_LEARNING = "n_samples [1, n_first [1"
+_LEARNING = "n_first [1"
 _BOUNDS = {
     "random": "",
     "flash": "n_init [1, n_prune [0, r [1, keep [0 1]",
@@ -18,7 +18,7 @@ _BOUNDS = {
     **dict.fromkeys(("smac", "tpe", "jopt"), "n_startup [1"),
     **dict.fromkeys(("esmbo", "ers"), "n_histories [1"),
     **dict.fromkeys(("halving", "hyperband", "bohb"), "eta [2"),
-    "fabolas": f"{_LEARNING}, subset_draws [1, subset_folds [0, verify_every [0, n_confirmed [0",
+    "fabolas": _LEARNING,
     "mtbo": f"{_LEARNING}, share (0 1)",
     "ei": _LEARNING,
     "es": _LEARNING,

@@ -1,5 +1,7 @@
 """Gaussian processes: fits, predictions, several targets, falling noise, and curves over sizes."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from ConfigSpace import Categorical, ConfigurationSpace
@@ -10,7 +12,7 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
 from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.methods.fabolas.recipe import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
+from prefect_tune.optimizers.methods.fabolas.subsets import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
 from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.surrogates.fidelity_kernel import (
@@ -90,28 +92,6 @@ def test_a_given_mean_is_what_is_far_away() -> None:
     assert process.predict(np.array([[900.0, 0.0]]))[0][0] == pytest.approx(2700.0)
 
 
-@settings(max_examples=25)
-@given(n=st.integers(1, 12), m=st.integers(1, 3), seed=st.integers(0, 1000))
-def test_appending_equals_conditioning_on_everything(n: int, m: int, seed: int) -> None:
-    X, _ = data(n + m, 2, seed)
-    Y = np.random.default_rng(seed).normal(size=(n + m, 2))
-    theta = np.log([1.5, 0.3, 0.8, 0.02])
-    before = GaussianProcess.given(scaled_matern(2), theta, X[:n], Y[:n])
-    appended = before.appended(X[n:], Y[n:])
-    K = appended.kernel.covariance(theta[:-1], X, X) + 0.02 * np.eye(n + m)
-    assert appended.factor == pytest.approx(np.linalg.cholesky(K), abs=1e-9)
-    Z = (Y - before.offset) / before.scale
-    solve, ones = np.linalg.solve, np.ones(n + m)
-    constant = ones @ solve(K, Z) / (ones @ solve(K, ones))
-    new = np.random.default_rng(seed + 1).random((4, 2))
-    k = appended.kernel.covariance(theta[:-1], new, X)
-    mean, deviation = appended.predict(new)
-    expected = constant + k @ solve(K, Z - constant)
-    assert mean == pytest.approx(before.offset + before.scale * expected, abs=1e-7)
-    variance = 1.5 - np.einsum("ij,ji->i", k, solve(K, k.T))
-    assert deviation == pytest.approx(np.sqrt(variance)[:, None] * before.scale, rel=1e-5)
-
-
 def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
     X, y = data(15, 2)
     process = GaussianProcess.fit(scaled_matern(2), X, y, rng=np.random.default_rng(0))
@@ -119,8 +99,11 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
     imagined = process.imagining(pending)
     assert imagined.predict(X)[0] == pytest.approx(process.predict(X)[0], abs=1e-8)
     assert (imagined.predict(pending)[1] < process.predict(pending)[1]).all()
-    told = process.appended(pending, process.predict(pending)[0])
-    assert imagined.predict(pending)[1] == pytest.approx(told.predict(pending)[1])
+    rows, losses = np.vstack([X, pending]), np.append(y, process.predict(pending)[0])
+    told = GaussianProcess.given(
+        process.kernel, process.theta, rows, losses, scale=process.scale[0]
+    )
+    assert imagined.predict(pending)[1] == pytest.approx(told.predict(pending)[1], abs=1e-6)
 
 
 def test_gradients_of_predictions_agree_with_differences() -> None:
@@ -203,29 +186,15 @@ def over_sizes(theta: np.ndarray, X: np.ndarray, y: np.ndarray) -> GaussianProce
     return GaussianProcess.given(kernel, theta, X, y, mean=0.0, noise=FallingNoise(2))
 
 
-@settings(max_examples=20)
-@given(n=st.integers(2, 12), m=st.integers(1, 3), seed=st.integers(0, 1000))
-def test_appended_rows_bring_the_noise_of_their_own_size(n: int, m: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    X, y = rng.random((n + m, 3)), rng.normal(size=n + m)
-    theta = PAPER_THETA.copy()
-    theta[-1] = np.log(2.0)
-    appended = over_sizes(theta, X[:n], y[:n]).appended(X[n:], y[n:])
-    refit = over_sizes(theta, X, y)
-    assert appended.factor == pytest.approx(refit.factor, abs=1e-9)
-    new = rng.random((4, 3))
-    assert appended.predict(new)[0] == pytest.approx(refit.predict(new)[0], abs=1e-9)
-
-
-@pytest.mark.parametrize("mean", [None, 0.0])
-def test_joint_moments_equal_the_predicted_ones(mean: float | None) -> None:
+@pytest.mark.parametrize("mean", [None, 0.0, 2.0, lambda rows: rows[:, 0]])
+def test_joint_moments_equal_the_predicted_ones(mean: Any) -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
     process = GaussianProcess.given(scaled_matern(2), theta, X, y, mean=mean)
     new = np.random.default_rng(3).random((4, 2))
     joint, covariance = process.joint(new)
     expected, deviation = process.predict(new)
-    assert process.offset + process.scale * joint[:, 0] == pytest.approx(expected)
+    assert process.scale * joint[:, 0] == pytest.approx(expected)
     assert process.scale * np.sqrt(np.diag(covariance)) == pytest.approx(deviation)
     assert covariance == pytest.approx(process.covariance(new, new), abs=1e-12)
 
@@ -236,8 +205,6 @@ def test_targets_are_divided_by_the_scale_that_is_given() -> None:
     process = GaussianProcess.given(scaled_matern(2), theta, X, 40 * y, mean=2.0, scale=10.0)
     assert process.scale.tolist() == [10.0]
     assert process.standardised[:, 0] == pytest.approx(4 * y - 0.2)
-    again = process.appended(X[:1], 40 * y[:1])
-    assert again.standardised[-1] == pytest.approx(4 * y[0] - 0.2)
 
 
 BASES = {"one": FULL, "two": PAPER_LOSS, "cost": COST, "three": LOG_LOSS, "tasks": TASKS}

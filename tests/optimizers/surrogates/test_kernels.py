@@ -10,7 +10,7 @@ from source_tree import concrete_classes
 from worlds import mixed_space
 
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
-from prefect_tune.optimizers.methods.fabolas.recipe import (
+from prefect_tune.optimizers.methods.fabolas.subsets import (
     COST,
     FULL,
     LOG_LOSS,

@@ -1,0 +1,132 @@
+"""The gate on subsets, and decisions for people.
+
+The gate decides whether subsets help to predict full evaluations. The loss of each full evaluation
+is predicted beforehand, from all results including subsets. Subsets help if the observed loss is
+likelier under these predictions than under the distribution of earlier full evaluations. If they do
+not help, the rest of the study learns from full evaluations alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import exp, log
+from typing import Any
+
+import numpy as np
+
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.methods.fabolas.subsets import Sizes
+from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.trials.outcome import TrialState
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Prediction of one full evaluation on the scale of learning, noise included."""
+
+    reason: str
+    mean: float
+    deviation: float
+
+    def to_json(self) -> list[Any]:
+        """Return all fields in order, with nine digits, so that tiny values do not become 0."""
+        return [self.reason, *(float(f"{x:.9g}") for x in (self.mean, self.deviation))]
+
+    @classmethod
+    def all_of(cls, memo: Mapping[str, Any]) -> "dict[int, Prediction]":
+        """Return the predictions in a memo, by number of the trial."""
+        return {int(number): cls(*fields) for number, fields in memo.get("full", {}).items()}
+
+
+def skills_of(
+    predictions: Mapping[int, Prediction], outcomes: Mapping[int, float], spread: float
+) -> list[float]:
+    """Return the log likelihood ratio of each predicted outcome: with subsets over without.
+
+    Predictions and outcomes of full evaluations are by number of the trial. `spread` is the
+    standard deviation of all losses.
+    """
+    found = []
+    for number in sorted(predictions.keys() & outcomes.keys()):
+        before = np.array([y for other, y in outcomes.items() if other < number])
+        if len(before):
+            y, predicted = outcomes[number], predictions[number]
+            scatter = float(((before - before.mean()) ** 2).sum())
+            deviation = ((spread**2 + scatter) / (len(before) + 1)) ** 0.5
+            guess = _log_density(y, float(before.mean()), deviation)
+            skill = _log_density(y, predicted.mean, predicted.deviation) - guess
+            if predicted.deviation > RULES.vague * spread:
+                skill = min(skill, 0.0)
+            found.append(min(max(skill, -RULES.most_skill), RULES.most_skill))
+    return found
+
+
+def _log_density(x: float, mean: float, deviation: float) -> float:
+    return -log(deviation) - 0.5 * ((x - mean) / deviation) ** 2
+
+
+def is_open(skills: list[float]) -> bool:
+    """Return whether subsets may be requested; one outcome gives no verdict."""
+    return len(skills) < 2 or sum(skills[-RULES.judged :]) >= RULES.least_skill
+
+
+_HELPLESS = "they did not help to predict full evaluations"
+
+
+def decisions_of(
+    history: History, sizes: Sizes, memo: Mapping[str, Any], *, is_log: bool
+) -> dict[str, Any]:
+    """Return sizes evaluated, the gate, models by probability, confirmations and notes."""
+    told = [(t.query.subset, t.state) for t in history if t.is_told]
+    shares = [share for share in sizes.shares if any(share == at for at, _ in told)]
+    confirmations = list(_confirmations(history, memo, is_log=is_log))
+    notes = [sizes.note] if sizes.note else []
+    if history.stopped and not history.complete:
+        notes.append("no configuration was evaluated on all rows: the best one is a prediction")
+    elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
+        notes.append("the budget ended before the predicted best was confirmed on all rows")
+    failures = [t.failure for t in history.failed if t.query.is_full]
+    n_cut = sum(f is not None and f.kind.grows_with_rows for f in failures)
+    if history.stopped and n_cut:
+        notes.append(
+            f"{n_cut} of the full evaluations exceeded a limit of the trial: "
+            "a larger --trial-timeout or --trial-memory would confirm more of the best"
+        )
+    is_closed = bool(memo.get("closed"))
+    return {
+        "n_sizes": len(sizes.shares),
+        "sizes": [
+            {
+                "share": share,
+                "runs": sum(at == share for at, _ in told),
+                "failed": told.count((share, TrialState.FAILED)),
+            }
+            for share in shares
+        ],
+        "gate": {
+            "state": "none" if sizes.is_single else "closed" if is_closed else "open",
+            "reason": _HELPLESS if is_closed else sizes.note if sizes.is_single else "",
+        },
+        "algorithms": dict(memo.get("models", {})),
+        "confirmations": confirmations,
+        "notes": notes,
+    }
+
+
+def _confirmations(
+    history: History, memo: Mapping[str, Any], *, is_log: bool
+) -> Iterator[dict[str, Any]]:
+    for number, prediction in Prediction.all_of(memo).items():
+        if prediction.reason != "confirm" or number not in history:
+            continue
+        mean, deviation = prediction.mean, prediction.deviation
+        predicted = exp(mean) if is_log else mean
+        loss = history[number].loss
+        came = loss if loss is None or not is_log else log(max(loss, 1e-3))
+        yield {
+            "trial": number,
+            "predicted": predicted,
+            "deviation": predicted * deviation if is_log else deviation,
+            "loss": loss,
+            "state": str(history[number].state),
+            "disagrees": came is not None and abs(came - mean) > 2 * deviation,
+        }

@@ -1,0 +1,111 @@
+"""Sizes of subsets, and basis functions over them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from prefect_tune.optimizers import Objective
+from prefect_tune.optimizers.methods.fabolas.subsets import (
+    COST,
+    LOG_LOSS,
+    PAPER_LOSS,
+    TASKS,
+    Sizes,
+)
+
+SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
+LARGE = Objective(n_rows=50_000, n_classes=10, n_rarest=4_000)
+
+
+def test_sizes_are_logarithmic_and_those_outside_the_range_at_its_ends() -> None:
+    s = SIZES.s([1 / 16, 1 / 64, 1 / 500, 1.0, 1e-4])
+    assert s == pytest.approx([0.5538594424, 0.3307891636, 0.0, 1.0, 0.0], abs=1e-10)
+    assert PAPER_LOSS.functions(s)[0] == pytest.approx([1.0, 0.1990413971], abs=1e-10)
+    assert Sizes(7, 7, (1.0,)).s([0.1, 1.0]).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("objective", "smallest", "n_min"),
+    [
+        (LARGE, 1 / 256, 195),
+        (Objective(n_rows=50_000, n_classes=200, n_rarest=200), 1 / 16, 3_125),
+        (Objective(n_rows=9_000, n_classes=2, n_rarest=3_000), 1 / 128, 70),
+        (Objective(n_rows=9_000, n_classes=0, n_rarest=5), 1 / 128, 70),
+        (Objective(n_rows=9_000), 1 / 128, 70),
+        (Objective(n_rows=400, n_classes=2, n_rarest=100), 1 / 8, 50),
+        (Objective(), 1 / 64, 1),
+    ],
+)
+def test_the_smallest_subset_holds_enough_rows_and_each_class(objective, smallest, n_min) -> None:
+    sizes = Sizes.of(objective)
+    assert (sizes.shares[0], sizes.n_min, sizes.note) == (smallest, n_min, "")
+    assert not sizes.is_single
+
+
+def test_a_rare_class_raises_the_smallest_subset_with_a_note() -> None:
+    sizes = Sizes.of(Objective(n_rows=9_000, n_classes=2, n_rarest=33))
+    assert sizes.shares == (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+    assert "1/16" in sizes.note
+    assert "33 training rows" in sizes.note
+
+
+@pytest.mark.parametrize(
+    ("objective", "why"),
+    [
+        (Objective(n_rows=399, n_classes=2, n_rarest=100), "399"),
+        (Objective(n_rows=40), "40"),
+        (Objective(n_rows=9_000, n_classes=2, n_rarest=15), "15 of the 9000"),
+        (Objective(n_rows=9_000, n_classes=2, n_rarest=1), "18000"),
+    ],
+)
+def test_data_without_room_for_subsets_is_worked_on_whole(objective: Objective, why: str) -> None:
+    sizes = Sizes.of(objective)
+    assert sizes.is_single
+    assert (sizes.shares, sizes.n_min) == ((1.0,), sizes.n_max)
+    assert sizes.note.startswith("subsets cannot help")
+    assert why in sizes.note
+    assert float(sizes.s(1.0)) == 1.0
+
+
+@given(n_rows=st.integers(1, 10_000_000), n_classes=st.integers(0, 300), rare=st.floats(0, 1))
+def test_shares_of_any_data_halve_and_each_holds_what_it_needs(n_rows, n_classes, rare) -> None:
+    rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
+    sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
+    assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)
+    assert len(sizes.shares) <= 12
+    s = sizes.s(sizes.shares)
+    assert s[-1] == 1.0
+    if not sizes.is_single:
+        assert len(sizes.shares) >= 4
+        assert s == pytest.approx(np.linspace(0, 1, len(s)), abs=5e-3)
+        assert sizes.shares[0] * n_rows >= max(50, 10 * n_classes)
+        assert not n_classes or sizes.shares[0] * rarest >= 2
+
+
+def test_a_power_law_of_the_rows_is_linear_where_logarithms_are_learned() -> None:
+    rows = np.array([100.0, 400.0, 3_000.0, 50_000.0])
+    s = SIZES.s(rows / 50_000)
+    for basis, power in ((LOG_LOSS, -0.4), (COST, 1.8)):
+        phi, target = basis.functions(s)[:, :2], np.log(3.0 * rows**power)
+        weights = np.linalg.lstsq(phi, target)[0]
+        assert phi @ weights == pytest.approx(target, abs=1e-9)
+    exponent = weights[1] / np.log(500)
+    assert exponent == pytest.approx(1.8)
+
+
+def test_two_tasks_are_told_apart_and_the_full_data_is_the_first() -> None:
+    assert TASKS.functions(np.array([0.0, 0.6, 1.0])).tolist() == [[0, 1], [0, 1], [1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "first"),
+    [
+        (Sizes.of(LARGE), (1 / 64, 1 / 32, 1 / 16, 1 / 8)),
+        (Sizes.of(Objective(n_rows=400)), (1 / 8,)),
+        (Sizes.pair(LARGE, 0.25), (0.25,)),
+        (Sizes.single(LARGE), (1.0,)),
+    ],
+)
+def test_the_first_design_has_small_shares(sizes: Sizes, first: tuple[float, ...]) -> None:
+    assert sizes.first_shares == first
