@@ -25,6 +25,7 @@ from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.wording.markdown import block, escaped
+from prefect_tune.flows.wording.text import bracketed
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked_values
@@ -178,15 +179,9 @@ def summary(view: StudyView) -> str:
     """Return the lines of `show` as Markdown; a code block shows texts of users literally."""
     title, best = "No trial leads yet", view.incumbent
     if best is not None:
-        title = f"Best {escaped(view.losses.name)}: {view.losses.of(best.loss)}"
-    series = view.series.name if view.series else None
-    commands = next_commands(
-        view.study,
-        view.store_options,
-        has_model=view.has_model,
-        has_failed=view.n_failed > 0,
-        series=series,
-    )
+        part = bracketed(escaped(best.fidelity))
+        title = f"Best {escaped(view.losses.name)}: {view.losses.of(best.loss)}{part}"
+    commands = next_commands(view, has_failed=view.n_failed > 0)
     lines = [f"{view.study} ({view.method} in {view.space}, {view.state})"]
     for line in study_lines(view):
         indent = "  " * (1 + line.depth)

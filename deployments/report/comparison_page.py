@@ -30,7 +30,8 @@ def comparison_page(
     """Return the page of a comparison; `store_options` make commands find its store."""
     studies = curves.study.unique()[:_MOST_STUDIES] if standings.comparison else ()
     words = [["standings", *files], *(["report", study, *store_options] for study in studies)]
-    shown = ranking(standings)
+    shown, best = ranking(standings), standings.methods.iloc[0]
+    tested = f"median {LossWords(standings.metric).named(best.median_test_loss)} on the test rows"
     ranks = Table.of("Ranking", shown, is_open=True)
     won_lost = standings.pairs.rename(columns={"n_won": "won", "n_lost": "lost", "p_value": "p"})
     pairs = Table.of("Pairs", won_lost, is_open=True)
@@ -39,6 +40,7 @@ def comparison_page(
         kind="Comparison",
         state="",
         facts=facts(standings),
+        headline="" if pd.isna(best.median_test_loss) else f"{best.method}: {tested}",
         lines=[
             *(StudyLine((f"{method}: rank {rank}",)) for method, rank, *_ in shown.to_numpy()),
             *(StudyLine((text,), tone="warning") for text in standings.warnings),

@@ -137,12 +137,16 @@ def _made_now() -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report: facts, lines and commands on the first screen, then sections by interest."""
+    """A report: facts, lines and commands on the first screen, then sections by interest.
+
+    The `headline`, if any, is the most important number, in large letters.
+    """
 
     title: str
     kind: str
     state: str
     facts: Sequence[str]
+    headline: str
     lines: Sequence[StudyLine]
     commands: Sequence[Command]
     sections: Sequence[Section]

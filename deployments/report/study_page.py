@@ -34,7 +34,7 @@ from prefect_tune.flows.reading.study_lines import study_lines
 def study_page(report: StudyReport) -> ReportPage:
     """Return the page of a study."""
     view = report.summary
-    created = datetime.fromtimestamp(report.created, UTC)
+    created, tested = datetime.fromtimestamp(report.created, UTC), view.test_loss
     return ReportPage(
         title=view.study,
         kind="Study",
@@ -44,6 +44,7 @@ def study_page(report: StudyReport) -> ReportPage:
             f"data {view.data}",
             created.strftime("%Y-%m-%d %H:%M UTC"),
         ],
+        headline="" if tested is None else f"{view.losses.named(tested)} on the test rows",
         lines=[line for line in study_lines(view) if line.text not in view.decision_lines()],
         commands=[*_next(report)],
         sections=[*_sections(report)],
@@ -57,14 +58,8 @@ def _next(report: StudyReport) -> Iterator[Command]:
         if view.state == "interrupted":
             purpose, words = "resume the study", again.resumed
         yield Command(shlex.join([*words, *view.store_options]), purpose)
-    for command in next_commands(
-        view.study,
-        view.store_options,
-        has_model=view.has_model,
-        has_failed=view.n_failed > 0 and not again.obstacle,
-        series=view.series.name if view.series else None,
-    ):
-        yield Command(command)
+    has_failed = view.n_failed > 0 and not again.obstacle
+    yield from map(Command, next_commands(view, "report", has_failed=has_failed))
 
 
 def _sections(report: StudyReport) -> Iterator[Section]:

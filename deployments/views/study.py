@@ -20,11 +20,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     for of_study in study_lines(view, notes=notes):
         CONSOLE.print(_styled(of_study))
-    series = view.series.name if view.series else None
-    commands = next_commands(
-        view.study, view.store_options, has_model=view.has_model, series=series
-    )
-    for k, command in enumerate(commands):
+    for k, command in enumerate(next_commands(view, "show" if notes else "")):
         CONSOLE.print(line("        " if k else "  next: ", command))
 
 

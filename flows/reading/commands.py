@@ -1,9 +1,9 @@
 """Commands that start, resume, inspect and export a study; cheap to import."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.study.plan import StudyPlan
@@ -11,6 +11,9 @@ from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
+
+if TYPE_CHECKING:
+    from prefect_tune.flows.reading.study_view import StudyView
 
 _SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 
@@ -33,23 +36,24 @@ def continue_command(plan: StudyPlan, name: str) -> list[str]:
 
 
 def next_commands(
-    study: str,
-    store_options: Sequence[str],
-    *,
-    has_model: bool,
-    has_failed: bool = False,
-    series: str | None = None,
+    view: "StudyView", printed_by: str = "", *, has_failed: bool = False
 ) -> Iterator[str]:
-    """Yield useful commands after showing a study, with the words that select its store."""
-    asked = [["show", study], ["report", study], ["trials", study]]
-    asked.append(["artifacts", "ls", "--study", study])
+    """Yield useful commands after the command `printed_by`, with the words that select the store.
+
+    With `has_failed`, commands for failed trials are included.
+    """
+    study = view.study
+    listed = [["show", study], ["report", study], ["trials", study]]
+    listed.append(["artifacts", "ls", "--study", study])
     if has_failed:
-        asked += [["trials", study, "--failed"], ["retry", study]]
-    if series:
-        asked.append(["series", series])
-    if has_model:
-        asked.append(["export", study, "model.pkl"])
-    yield from (shlex.join(["prefect-tune", *words, *store_options]) for words in asked)
+        listed += [["trials", study, "--failed"], ["retry", study]]
+    if view.series:
+        listed.append(["series", view.series.name])
+    if view.has_model:
+        listed += [["predict", study, "new_rows.csv"], ["export", study, "model.pkl"]]
+    for words in listed:
+        if words[0] != printed_by:
+            yield shlex.join(["prefect-tune", *words, *view.store_options])
 
 
 def removed_option(plan: StudyPlan) -> str:

@@ -121,10 +121,10 @@ def full(n: int = N) -> StudyReport:
             "loss": [None if s == "failed" else x for s, x in zip(states, losses, strict=True)],
             "cost_seconds": 1.0,
             "state": states,
-            "fidelity": ["folds 1 of 3" if of else "all" for of in partial],
+            "fidelity": ["folds 1 of 3" if of else "full" for of in partial],
             "phase": ["design" if k < 40 else NASTY for k in range(n)],
         }),
-        incumbents=leads((0.0, 1, 0, "all", 20.0), (0.7, 2, 1, "all", 12.5)),
+        incumbents=leads((0.0, 1, 0, "full", 20.0), (0.7, 2, 1, "full", 12.5)),
         algorithms=pd.DataFrame([
             {"step": "rescale", "algorithm": "none", **use},
             {"step": "rescale", "algorithm": NASTY, **use},
@@ -156,7 +156,7 @@ def full(n: int = N) -> StudyReport:
         levels=pd.DataFrame([
             {"fidelity": name, "share": share, "evaluated": 90, "failed": 3, "seconds": 90.0,
              "first_after": 1.0, "last_after": 9.0}
-            for name, share in (("folds 1 of 3", 1 / 3), ("all", 1.0))
+            for name, share in (("folds 1 of 3", 1 / 3), ("full", 1.0))
         ]),
         curves=pd.DataFrame([
             {"trial": k, "model": "tree" if k % 3 else NASTY, "state": "complete",

@@ -142,7 +142,7 @@ def input_name(of: Input) -> str:
 def fidelities_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if trials were partial or trained in epochs."""
     parts: list[Part] = []
-    if set(report.levels["fidelity"]) - {"all"}:
+    if set(report.levels["fidelity"]) - {"full"}:
         parts += _levels(report)
     if not report.curves.empty:
         parts += _curves(report)

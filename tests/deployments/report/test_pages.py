@@ -142,8 +142,10 @@ def test_the_first_screen_has_the_lines_of_show_and_the_next_commands() -> None:
     page = study_page(full())
     [best] = [line for line in page.lines if line.text.startswith("best: trial 1")]
     assert "12.5 %" in best.text
+    assert page.headline == "error 13 % on the test rows"
     commands = [command.words for command in page.commands]
     assert "prefect-tune retry made-up" in commands
+    assert "prefect-tune report made-up" not in commands
     assert "prefect-tune run 'it'\"'\"'s here.csv' --budget 20m --study made-up" in commands
 
 
@@ -174,7 +176,7 @@ def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
     """Each of them led, for a reason of its own; names, messages and curves are long."""
     some, n = full(10_000), 10_000
     led = leads(
-        *((float(k), k + 1, k, "all" if k > 500 else "folds 1 of 3", 1e4 - k) for k in range(n))
+        *((float(k), k + 1, k, "full" if k > 500 else "folds 1 of 3", 1e4 - k) for k in range(n))
     )
     names = [f"{k}{'n' * 100_000}" for k in range(300)]
     groups = [replace(some.failures[0], message=f"{k} {'m' * 1_000_000}") for k in range(50)]
@@ -210,13 +212,13 @@ def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
 
 def test_losses_of_different_fidelities_are_not_held_against_each_other() -> None:
     some, part = full(), "epochs 1 of 9"
-    led = leads((0.0, 1, 0, part, 20.0), (0.7, 2, 1, part, 12.5), (1.4, 3, 2, "all", 30.0),
-                (7.0, 11, 10, "all", 26.0))  # fmt: skip
+    led = leads((0.0, 1, 0, part, 20.0), (0.7, 2, 1, part, 12.5), (1.4, 3, 2, "full", 30.0),
+                (7.0, 11, 10, "full", 26.0))  # fmt: skip
     section = sections_of(replace(some, incumbents=led))["progress"]
     lines = [of for of in section.parts[1].plot.data if of.name == "best so far"]
     assert [list(line.x) for line in lines] == [[1, 2, 2, 3], [3, 11, 11, 5000]]
     assert [list(line.y) for line in lines] == [[20, 20, 12.5, 12.5], [30, 30, 26, 26]]
-    assert [row[3] for row in section.parts[2].rows] == [part, part, "all", "all"]
+    assert [row[3] for row in section.parts[2].rows] == [part, part, "full", "full"]
 
 
 def test_test_losses_lie_inside_the_figure_in_colours_of_their_own() -> None:
@@ -261,6 +263,8 @@ def test_the_page_of_a_comparison_has_ranking_curves_and_pairs() -> None:
     assert medians["a"] == [9.0, 2.0]
     assert medians.keys() == tests.keys()
     assert [line.text for line in page.lines[3:]] == found.warnings
+    winner = found.methods.iloc[0]
+    assert page.headline.startswith(f"{winner.method}: median error {winner.median_test_loss:g} %")
     assert len(page_html(page)) < 3_000_000
 
 

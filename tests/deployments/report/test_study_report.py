@@ -209,7 +209,7 @@ def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) 
     assert [of["trainings"] for of in (first, other)] == [2, 1]
     assert [of["state"] for of in (first, other)] == ["complete", "stopped"]
     levels = report.levels[["fidelity", "evaluated"]].to_numpy().tolist()
-    assert levels == [["epochs 2", 2], ["all", 1]]
+    assert levels == [["epochs 2", 2], ["full", 1]]
 
 
 def test_a_study_without_ended_trials_has_empty_tables(reported, tmp_path) -> None:
@@ -281,12 +281,12 @@ def test_the_progress_table_is_ordered_by_the_end_of_trials(reported) -> None:
     assert progress["seconds"].tolist() == [1.0, 2.5, 4.0]
     assert progress["loss"].fillna(-1).tolist() == [7.0, 5.0, -1]
     assert progress["state"].tolist() == ["stopped", "complete", "failed"]
-    assert progress["fidelity"].tolist() == ["folds 1 of 3", "all", "all"]
+    assert progress["fidelity"].tolist() == ["folds 1 of 3", "full", "full"]
     assert set(progress["phase"]) == {"first"}
     assert report.incumbents[["seconds", "evaluations", "trial"]].to_numpy().tolist() == [
         [1.0, 1, 1], [2.5, 2, 0]
     ]  # fmt: skip
-    assert report.incumbents["fidelity"].tolist() == ["folds 1 of 3", "all"]
+    assert report.incumbents["fidelity"].tolist() == ["folds 1 of 3", "full"]
 
 
 def test_a_trial_that_ran_again_is_where_it_ended_last(reported) -> None:

@@ -39,6 +39,8 @@ def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> No
     assert "--store" not in shown()
     lines = shown(store_options=["--store", "/my store"]).splitlines()
     assert "  next: prefect-tune show s --store '/my store'" in lines
+    assert "prefect-tune predict s new_rows.csv --store '/my store'" in map(str.strip, lines)
+    assert "prefect-tune show s\n" not in shown(notes=True)  # after `show`
     assert lines[-1].strip() == "prefect-tune export s model.pkl --store '/my store'"
 
 
