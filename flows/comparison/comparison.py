@@ -22,7 +22,7 @@ from prefect_tune.flows.options.declared import (
     CompareOptions,
     StudyOptions,
 )
-from prefect_tune.flows.options.values import parse_assignment
+from prefect_tune.flows.options.values import ASSIGNED, parse_assignment
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.starting.output_files import check_output, input_files
 from prefect_tune.flows.starting.prepare import Handover, PreparedStudy, prepare, study_name_from
@@ -49,7 +49,7 @@ from prefect_tune.tasks.data.source import Source
 
 @dataclass(frozen=True)
 class Entrant:
-    """A method with its options; `label` is the text the user wrote, also shown in results."""
+    """A method with its options; `label` is the method with the options that are not defaults."""
 
     label: str
     method: str
@@ -79,12 +79,14 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
 
 def _entrant(label: str) -> Entrant:
     method, *assignments = label.split(":")
-    method_named(method)
+    defaults = method_named(method).options()
     try:
         options = dict(map(parse_assignment, assignments))
     except ValueError:
         raise BadInput("write METHOD:NAME=VALUE", option="methods", value=label) from None
-    return Entrant(label, method, options)
+    chosen = sorted(n for n, value in options.items() if getattr(defaults, n, ...) != value)
+    named = (f"{name}={ASSIGNED.write(options[name])}" for name in chosen)
+    return Entrant(":".join([method, *named]), method, options)
 
 
 @dataclass(frozen=True)

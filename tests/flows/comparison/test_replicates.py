@@ -188,4 +188,12 @@ def test_variants_of_one_method_are_told_apart() -> None:
     assert (one.method, other.method, one.options) == ("flash", "flash", {})
     assert other.options == {"variant": "paper", "r": 5, "keep": 0.1}
     assert one.study("c", 0) == "c-0-flash"
-    assert other.study("c", 1) == "c-1-flash-variant-paper-r-5-keep-0.1"
+    assert other.study("c", 1) == "c-1-flash-keep-0.1-r-5-variant-paper"
+
+
+def test_two_spellings_of_one_method_are_one_study() -> None:
+    flash, paper, _ = parse_methods("flash:variant=default,flash:r=5:variant=paper,random")
+    assert flash.label == "flash"
+    assert paper == parse_methods("flash:variant=paper:r=5,random")[0]
+    with pytest.raises(BadInput, match="two different methods"):
+        parse_methods("flash,flash:variant=default")
