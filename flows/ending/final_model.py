@@ -230,17 +230,23 @@ class _Ending:
         """
         study, trials = self.study, [trial for trial, _ in members]
         fit = partial(refit_model, study, self.running, self.context, members)
-        if self.seconds_left() == inf or not can_average_folds(study, trials):
+        if self.seconds_left() == inf:
             return fit(), False
         after_seconds = _AFTER_SECONDS + scoring_seconds(study, trials) - _GRACE_SECONDS
         needed = refit_seconds(study, trials, self.running.n_slots)
+        is_long = needed > (self.seconds_left() - after_seconds) * _HOPE
+        if not can_average_folds(study, trials):
+            if is_long:
+                took = format_seconds(needed)
+                self.observer.note(f"the fit takes about {took}, longer than the time budget")
+            return fit(), False
 
         def check() -> None:
             if self.seconds_left() < after_seconds + _AVERAGING_SECONDS:
                 raise OutOfTime
 
         reason = "it took longer than expected"
-        if needed > (self.seconds_left() - after_seconds) * _HOPE:
+        if is_long:
             reason = f"a refit takes about {format_seconds(needed)}"
         else:
             with suppress(OutOfTime):

@@ -18,7 +18,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials, Job
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
-from prefect_tune.storage.keys import predictions_record
+from prefect_tune.storage.keys import PREDICTIONS
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -59,12 +59,17 @@ def recheck_finalists(
     if new := [trial for trial in few if trial.number not in known]:
         listed = ", ".join(str(trial.number) for trial in new)
         observer.note(f"re-evaluating the best trials on another split of the rows: {listed}")
+        records = study.store.records
+        before = set(records.used_by(study.name, PREDICTIONS))
         try:
             for recheck in _rechecks(study, running, context, new):
                 known[recheck.trial] = recheck
                 study.record(replace(study.facts, rechecks=tuple(known.values())))
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the re-evaluation ended early: {reason}")
+        finally:  # no ensemble uses the predictions on the other split
+            made = set(records.used_by(study.name, PREDICTIONS)) - before
+            records.release(study.name, sorted(made), study_lease(study.name))
     finalists = tuple(known[trial.number] for trial in few if trial.number in known)
     if len(finalists) < 2 or finalists[0].trial != few[0].number:
         study.record(replace(study.facts, finalists=()))
@@ -107,13 +112,8 @@ def _rechecks(
     for start in range(0, len(trials), at_once):
         batch = trials[start : start + at_once]
         for trial, found in zip(batch, evaluated(batch), strict=True):
-            loss: float | None = None
-            if found is not None:
-                loss = found.loss
-                made = map(predictions_record, found.predictions)  # no ensemble uses them
-                store.records.release(study.name, list(made), study_lease(study.name))
             if trial.loss is not None:
-                yield Recheck(trial.number, trial.loss, loss)
+                yield Recheck(trial.number, trial.loss, None if found is None else found.loss)
 
 
 def _evaluated(

@@ -239,9 +239,9 @@ def test_what_was_seen_before_an_interrupt_is_known_and_leaves_no_record(looked)
     with pytest.raises(KeyboardInterrupt):
         recheck_finalists(looked.study, workers, looked.context, looked.heard)
     assert looked.study.facts.rechecks == rechecks[:2]
+    assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
     again = looked.again(evaluates=True)
     assert [asked["number"] for asked in again.asked] == RANKED[2:]
-    assert not looked.study.store.records.used_by(NAME, PREDICTIONS)
 
 
 def test_groups_that_cannot_be_dealt_otherwise_end_the_look(looked, monkeypatch) -> None:
