@@ -11,7 +11,6 @@ from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.starting.resolve import split_of
 from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.storage.ledger import StoredStudy
@@ -26,7 +25,7 @@ from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.user_space import is_user_space, load_user_space
 
 _ANOTHER = "choose another --study name"
-_STORED = "resume on the stored copy with --input stored"
+_STORED = "resume on the stored copy with --input 'stored'"
 _OF_SOURCE = tuple(one.name for one in fields(Source) if one.name in OPTIONS)
 _HOW_READ = tuple(name for name in _OF_SOURCE if name not in {"data", "labels", "test"})
 UNFINISHED = frozenset({"new", "running", "interrupted"})
@@ -117,7 +116,7 @@ def check_unchanged(
         else:
             continue
         if name == "constraint":
-            remedy += f" and begin with the best trials by --start {plan.options.study}"
+            remedy += f" and begin with its best trials by --start {plan.options.study!r}"
         raise CannotContinue(text, remedy=remedy)
 
 
@@ -233,20 +232,21 @@ def _read_again(
     check_plugins(plan.problem.plugins)
     try:
         dataset = reader(given)
+    except Exception as error:  # of any kind: a file may be cut, or a library be missing
+        if given != former:
+            raise
+        cause = f", and cannot be used: {error}"
+    else:
         if dataset.digest() == plan.problem.dataset:
             if not store.records.is_whole(plan.problem.records[0]):
                 import_dataset(dataset, store)
             return ""
-    except (BadInput, UnknownName) as error:
-        if given != former:
-            raise
-        cause = f", and cannot be used: {error}"
     if given == former:
         files = " or ".join(given.files)
         return f"the content of {files} has changed since {subject} was started{cause}"
     flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
     text = f"{subject} was started with other data ({former.data}) than {given.data} contains"
-    return f"{text} with this {flags}" if given.data == former.data else text
+    return f"{text} with another {flags}" if given.data == former.data else text
 
 
 def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
