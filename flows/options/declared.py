@@ -29,7 +29,6 @@ from prefect_tune.optimizers.options import Option, options_of
 from prefect_tune.optimizers.options import option as declare
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.source import GAPS, Source
@@ -137,19 +136,14 @@ class StudyOptions:
         """
         options = cls(**_parsed(given, OPTIONS))
         for one, other in (("test", "test_size"), ("folds", "holdout"), ("series", "study")):
-            values = [getattr(options, name) for name in (one, other)]
-            if None not in values:
-                flags = [OPTIONS[name].flag for name in (one, other)]
-                raise BadInput(
-                    f"{flags[0]} {values[0]} with {flags[1]} {values[1]}: use only one of them"
-                )
+            given = getattr(options, one)
+            if given is not None and getattr(options, other) is not None:
+                reason = f"use only one of {OPTIONS[one].flag} and {OPTIONS[other].flag}"
+                raise bad_value(OPTIONS[one], reason, given)
         if options.series is None and options.study is None:  # a study may belong to a series
             for name in filter(options.is_given, ("key", "if_unchanged", "promotion", "margin")):
-                raise BadInput(
-                    "only runs of a series have this option",
-                    option=OPTIONS[name].flag.removeprefix("--"),
-                    remedy="name the series with --series, or omit the option",
-                )
+                reason, remedy = "only runs of a series have this option", "name the --series"
+                raise bad_value(OPTIONS[name], reason, None, remedy)
         return options
 
     def to_json(self) -> dict[str, Any]:
@@ -235,8 +229,7 @@ def _parsed(given: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str
                 raise UnknownName(f"value of {one.flag}", written, one.known)
             is_checked = not one.or_whole  # such values are checked by their written form
             if is_checked and (reason := one.violation(written)):
-                shown = repr(written) if isinstance(written, str) else written
-                raise bad_value(one, reason, shown)
+                raise bad_value(one, reason, written)
         values[name] = one.parse(written)
     return values
 

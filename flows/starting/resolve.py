@@ -287,7 +287,7 @@ def _constraint_notes(bounds: Sequence[QuantityBound], method: str) -> Iterator[
             f"{method} ignores constraints while searching; they only choose among its trials",
             "method",
             method,
-            f"--method {honouring} searches within them",
+            f"{honouring} searches within them",
         )
 
 
@@ -347,7 +347,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
         trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
     found = _best_of(trials, space, plan)
     if not found and plan.space != space.name:
-        raise _refused(start, f"its trials do not fit; use the study's --space {plan.space}")
+        raise _refused(start, f"its trials do not fit; use the study's --space {plan.space!r}")
     if not found:
         raise _refused(start, "the study has no full trial that meets its constraints")
     return found

@@ -183,7 +183,7 @@ def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
             f"no model of space {space.name!r} trains in epochs",
             option="epochs",
             value=options.epochs,
-            remedy="use --space modern, or search without --epochs",
+            remedy="use --space 'modern', or search without --epochs",
         )
     left_out = (
         Note(

@@ -36,14 +36,12 @@ def counted(n: int, noun: str) -> str:
 def parse_seconds(text: str, option: str) -> float:
     """Parse a duration such as `90s`, `1h30m` or `2d` into seconds; raise `BadInput` if invalid."""
     if re.fullmatch(DURATION_PATTERN, text) is None:
-        raise BadInput(
-            f"--{option} {text}: a duration is a number with a unit (s, m, h or d), "
-            "for instance 30m or 1h30m"
-        )
+        reason = "a duration is a number with a unit (s, m, h or d), for instance 30m or 1h30m"
+        raise BadInput(reason, option=option, value=text)
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd])", text)
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in parts)
     if seconds <= 0:
-        raise BadInput(f"--{option} {text}: a duration must be longer than 0 s")
+        raise BadInput("a duration must be longer than 0 s", option=option, value=text)
     return seconds
 
 
@@ -51,10 +49,8 @@ def parse_bytes(text: str, option: str) -> int:
     """Parse a size such as `500MB` or `10GB` into bytes; raise `BadInput` if invalid."""
     match = re.fullmatch(SIZE_PATTERN, text)
     if match is None:
-        raise BadInput(
-            f"--{option} {text}: a size is a number with a unit (B, KB, MB, GB or TB), "
-            "for instance 500MB or 10GB"
-        )
+        reason = "a size is a number with a unit (B, KB, MB, GB or TB), for instance 500MB or 10GB"
+        raise BadInput(reason, option=option, value=text)
     return round(float(match[1]) * _BYTES[match[2].upper()])
 
 

@@ -72,8 +72,10 @@ def started_pool(
                 client.wait_for_workers(1, timeout=_WORKER_SECONDS)
             except (OSError, TimeoutError, ValueError, distributed.TimeoutError) as error:
                 raise BadInput(
-                    f"--dask {scheduler}: no scheduler with a worker answers ({error}); start "
-                    "one with `dask scheduler` and `dask worker`"
+                    f"no scheduler with a worker answers ({error})",
+                    option="dask",
+                    value=scheduler,
+                    remedy="start one with `dask scheduler` and `dask worker`",
                 ) from error
             check = WorkerCheck(scheduler, context, worker_environment(context))
             workers = Workers(client, check=check, note=current_observer().note)

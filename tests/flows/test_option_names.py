@@ -15,6 +15,7 @@ from prefect_tune.tasks.bad_input import BadInput, command_line, errors_for_call
         ("name it, for instance --epochs 50, or", "name it, for instance epochs=50, or"),
         ("drop it with --drop 'heart rate'", "drop it with drop='heart rate'"),
         ("(override with --positive)", "(override with positive)"),
+        ("begin with its trials by --start 'p'", "begin with its trials by start='p'"),
         ("was started with --race, not --no-race", "was started with race, not race=False"),
         ("see `prefect-tune show S --trial 4`", "see `prefect-tune show S --trial 4`"),
     ],
@@ -37,6 +38,7 @@ def test_an_error_names_its_option_with_its_whole_value() -> None:
     [
         ({"folds": 3, "holdout": 0.2}, "folds=3"),
         ({"positive": "maybe"}, "positive='maybe'"),
+        ({"budget": "soon"}, "budget='soon'"),
     ],
 )
 def test_calls_from_python_raise_errors_that_name_parameters(
