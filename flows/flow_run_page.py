@@ -165,7 +165,7 @@ class FlowRunPage:
             if progress.seconds_total:
                 shares.append(progress.seconds / progress.seconds_total)
             if progress.trials_total:
-                shares.append((progress.n_begun - progress.n_running) / progress.trials_total)
+                shares.append((progress.n_begun - len(progress.running)) / progress.trials_total)
             done = round(100 * min(max(shares), 0.99), 1)  # of the closest bound
             self._share.publish(100.0 if view.state == "complete" else done, line)
             self._error = None

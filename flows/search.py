@@ -47,13 +47,7 @@ class TimeLimit:
     `most_seconds`.
     """
 
-    def __init__(
-        self,
-        costs: Costs,
-        most_seconds: float,
-        *,
-        is_adaptive: bool,
-    ) -> None:
+    def __init__(self, costs: Costs, most_seconds: float, *, is_adaptive: bool) -> None:
         self._costs, self._most = costs, most_seconds
         self.of_user = None if is_adaptive else most_seconds
         """Limit set by the user; None if there is none."""
@@ -127,20 +121,14 @@ def progress_of(
     phase: str = "",
 ) -> Progress:
     """Return the progress of a study."""
-    metric, totals = study.problem.find_metric(), study.trials.totals
     return Progress(
         study=study.name,
-        metric=metric.name,
-        n_trials=totals.told,
-        n_failed=totals.failed,
-        n_running=len(running),
+        metric=study.plan.metric,
+        totals=replace(study.trials.totals),
         trials_total=stop_rule.trials,
         seconds=study.seconds(),
         seconds_total=stop_rule.seconds,
         incumbent=study.incumbent,
-        cache_hits=totals.cache_hits,
-        seconds_saved=totals.seconds_saved,
-        n_stopped=totals.stopped,
         can_go_on=study.optimizer.can_go_on,
         n_begun=study.n_begun,
         running=running,

@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -356,7 +356,8 @@ class Database:
 
 
 def _engine_options(url: URL) -> dict[str, Any]:
-    options: dict[str, Any] = {"json_serializer": _to_json, "json_deserializer": _from_json}
+    to_json = partial(json.dumps, separators=(",", ":"))
+    options: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": _from_json}
     if url.get_backend_name() == "sqlite":
         if not url.database:
             raise ArgumentError("it names no file")
@@ -417,10 +418,6 @@ def _upsert(dialect: str, table: Table) -> Insert:
 def _dialect(name: str) -> Any:
     """Import SQLAlchemy's module for the dialect in use only."""
     return import_module(f"sqlalchemy.dialects.{name}")
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
 
 
 def _from_json(text: str) -> Any:

@@ -98,10 +98,7 @@ class HostCopies:
             file = (self.folder / "lock").open("ab")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            warn(
-                "no host copies",
-                "processes on this host cannot share the data of a remote store, so each holds all "
-                f"of it in memory: {error}; set XDG_CACHE_HOME to another folder",
-            )
+            text = f"each process holds all data of the remote store in memory: {error}"
+            warn("no host copies", f"{text}; set XDG_CACHE_HOME to another folder")
             return None
         return file

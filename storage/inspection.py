@@ -95,13 +95,10 @@ def preview(value: Any) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    import numpy as np
-
-    shape = getattr(value, "shape", None)
-    if shape is not None and np.size(value) > 6:
-        return f"{type(value).__name__} of shape {tuple(shape)}"
-    text = repr(value.item() if isinstance(value, np.generic) else value)
-    return text if len(text) <= _TEXT else text[: _TEXT - 3] + "..."
+    shape, text = getattr(value, "shape", None), " ".join(repr(value).split())
+    if len(text) <= _TEXT:
+        return text
+    return f"{type(value).__name__} of shape {tuple(shape)}" if shape else f"{text[:_TEXT]}..."
 
 
 @dataclass

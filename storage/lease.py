@@ -117,7 +117,6 @@ class LeaseBook:
             if self._renewer is None and not self._is_closed:
                 interval = self._lease_seconds / _RENEWALS_PER_LEASE
                 self._renewer = Heartbeat("leases", self._renew, interval, "leases are not renewed")
-                self._renewer.start()
         return lease
 
     def _is_over(self, name: str, holder: str, has_expired: bool) -> bool:

@@ -152,10 +152,6 @@ class Ledger:
         """Set the document of a trial without an event of the optimizer."""
         self._change(lambda connection: self._set_trial(connection, study, trial))
 
-    def events(self, study: str, kind: str | None = None) -> list[LedgerEvent]:
-        """Return the events of a study in order, optionally of one kind."""
-        return list(self.each_event(study, kind=kind))
-
     def asking_seconds(self, study: str) -> float:
         """Return the total duration of all asks of a study in seconds."""
         seconds = func.sum(event_table.c.body["seconds"].as_float())
@@ -175,16 +171,12 @@ class Ledger:
         query = query.where(table.study == study, table.kind == kind).order_by(table.sequence)
         return [tuple(row) for row in self._database.rows(query)]
 
-    def each_event(
-        self, study: str, number: int | None = None, *, kind: str | None = None
-    ) -> Iterator[LedgerEvent]:
-        """Yield the events of a study, or of one trial or kind, in order and in bounded memory."""
+    def each_event(self, study: str, number: int | None = None) -> Iterator[LedgerEvent]:
+        """Yield the events of a study, or of one trial, in order and in bounded memory."""
         table = event_table.c
         query = select(table.sequence, table.kind, table.body, table.at).where(table.study == study)
         if number is not None:
             query = query.where(table.body["number"].as_integer() == number)
-        if kind is not None:
-            query = query.where(table.kind == kind)
         for row in self._each(query, table.sequence):
             yield LedgerEvent(*row)
 

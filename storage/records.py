@@ -103,9 +103,8 @@ class Records:
         if free_bytes < FREE_BYTES_KEPT + size_bytes:
             raise DiskFull(
                 f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and records "
-                f"need at least {FREE_BYTES_KEPT / 1e9:g} GB; free space there, for example with "
-                "`prefect-tune artifacts prune`, a smaller --cache-budget or `prefect-tune study "
-                "rm`, or name another --store; the same command then resumes the study"
+                f"need {FREE_BYTES_KEPT / 1e9:g} GB; free space, for example with `prefect-tune "
+                "artifacts prune`, or name another --store; the same command resumes the study"
             )
         self._journal.begin(folder, place)
         try:

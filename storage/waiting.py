@@ -271,16 +271,16 @@ _MOST_RETRY_SECONDS = 1.0
 
 
 class Heartbeat:
-    """Repeats `beat` in a thread until stopped, and reports its errors once as an outage."""
+    """Repeats `beat` in a thread until stopped, and reports its errors once as an outage.
+
+    The first beat follows the first pause.
+    """
 
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
         self._beat, self._seconds, self._outage = beat, seconds, outage
         self._stop = threading.Event()
         name = f"{OWN_THREAD}: {name}"
         self._thread = threading.Thread(target=self._run, daemon=True, name=name)
-
-    def start(self) -> None:
-        """Start the thread; the first beat follows the first pause."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -41,5 +41,5 @@ class Interrupting(LoggingObserver):
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Say the trial, and interrupt if it is the one."""
         super().ended(trial, progress)
-        if progress.n_trials == self.n_trials:
+        if progress.totals.told == self.n_trials:
             raise KeyboardInterrupt

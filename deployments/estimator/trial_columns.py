@@ -40,7 +40,7 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
             "std_fit_time": seconds[:, 1],
             "params": params,
             **_param_columns(params),
-            "fidelity": [trial.fidelity(plan) for trial in trials],
+            "fidelity": [plan.whole.part(trial.query) for trial in trials],
             **{f"split{fold}_test_score": scores[:, fold] for fold in range(n_folds)},
             "mean_test_score": means,
             "std_test_score": np.array([_spread(row) for row in scores]),

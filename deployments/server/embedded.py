@@ -135,7 +135,6 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
                 kept_file(folder).touch(mode=0o600)
         restart = partial(_restart_if_killed, folder)
         guard = Heartbeat("server", restart, _LOOK_SECONDS, "the Prefect server is not restarted")
-        guard.start()
         try:
             yield Launched(server.url, folder, has_events=server.has_events)
         finally:

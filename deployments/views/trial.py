@@ -85,7 +85,7 @@ def _title(of: ExplainedTrial) -> Text:
     ]  # fmt: skip
     if trial.has_loss:
         parts += [f", {losses.name} ", bold(losses.of(trial.loss))]
-    parts.append(bracketed(of.whole.part(trial.query)))
+    parts.append(bracketed(of.study.plan.whole.part(trial.query)))
     if best is not None:
         other = f"; best: trial {best.number}, {losses.of(best.loss)}"
         parts.append(", the best one" if best.number == trial.number else other)
@@ -197,7 +197,8 @@ def _same_configuration(of: ExplainedTrial) -> Table:
         this = " (this one)" if trial.number == of.trial.number else ""
         loss = number_text(trial.loss) if trial.has_loss else ""
         state = _STATES.get(trial.state, trial.state)
-        table.add_row(f"{trial.number}{this}", state, of.whole.part(trial.query) or "all", loss)
+        part = of.study.plan.whole.part(trial.query) or "all"
+        table.add_row(f"{trial.number}{this}", state, part, loss)
     return table
 
 

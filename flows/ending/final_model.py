@@ -46,7 +46,6 @@ from prefect_tune.flows.wording.text import (
 )
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.converter import to_document
-from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
@@ -288,16 +287,13 @@ class _Ending:
 
 
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
-    """Return the next best trials, one per configuration; those with other pipelines come first."""
+    """Return the next best trials, one per configuration."""
     history, is_single = study.optimizer.history, len(choice.members) == 1
-    first = choice.members[0][0] if is_single else study.incumbent
-    ranked, paths = dict[Configuration, Trial](), dict[tuple[str, ...], Trial]()
+    first, ranked = choice.members[0][0] if is_single else study.incumbent, {}
     for trial in (first, *history.best(len(history.complete)), *history.partial):
-        if trial and ranked.setdefault(trial.query.configuration, trial) is trial:
-            paths.setdefault(trial.query.configuration.path, trial)
-    others = [*ranked.values()][is_single:]
-    others.sort(key=lambda trial: paths[trial.query.configuration.path] is not trial)
-    return others[:_MOST_OTHERS]
+        if trial is not None:
+            ranked.setdefault(trial.query.configuration, trial)
+    return [*ranked.values()][is_single:][:_MOST_OTHERS]
 
 
 def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:

@@ -159,10 +159,7 @@ def _parse_ensemble(value: int | str, option: Option) -> EnsembleRule:
         raise bad_value(option, str(error), value, remedy) from None
 
 
-def _parse_constraints(
-    texts: "Sequence[str]",
-    option: Option,  # noqa: ARG001
-) -> tuple[QuantityBound, ...]:
+def _parse_constraints(texts: "Sequence[str]", _: Option) -> tuple[QuantityBound, ...]:
     from prefect_tune.tasks.objective.constraints import (  # noqa: PLC0415 - loads pandas
         parse_constraint,
     )

@@ -27,11 +27,8 @@ def champion_of(store: ArtifactStore, name: str) -> Champion:
     """Return the champion of a series; `UnknownName` without the series, `BadInput` without one."""
     champion = find_series(store, name).champion
     if champion is None:
-        raise BadInput(
-            f"series {name!r} has no champion yet",
-            remedy="make the model of a study the champion with `prefect-tune promote "
-            f"{name} STUDY`",
-        )
+        remedy = f"choose the model of a study with `prefect-tune promote {name} STUDY`"
+        raise BadInput(f"series {name!r} has no champion yet", remedy=remedy)
     return champion
 
 

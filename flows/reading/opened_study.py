@@ -22,7 +22,6 @@ if TYPE_CHECKING:  # for types only: trials are shown even where their space is 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from prefect_tune.flows.wording.text import Whole
 from prefect_tune.optimizers.converter import to_document, value_document
 from prefect_tune.optimizers.space.wording import range_text
 
@@ -81,11 +80,6 @@ class OpenedStudy:
         """State of the study; a running study without its process counts as interrupted."""
         is_cut = self.row.state == "running" and not is_being_run(self.store, self.name)
         return "interrupted" if is_cut else self.row.state
-
-    @property
-    def incumbent(self) -> int | None:
-        """Number of the incumbent, as recorded by the study's process."""
-        return self.facts.best_trial
 
     def trials(self) -> Iterator[TrialView]:
         """Yield all trials by number, in bounded memory; read them within `documents_of`."""
@@ -204,11 +198,6 @@ class ExplainedTrial:
     ranges: Mapping[str, Mapping[str, ValueRange]]
 
     @property
-    def whole(self) -> Whole:
-        """Full evaluation of a configuration."""
-        return self.study.plan.whole
-
-    @property
     def is_in_model(self) -> bool:
         """Whether the trial is part of the final model."""
         members = self.study.facts.model.members
@@ -222,7 +211,7 @@ class ExplainedTrial:
             "study": self.study.name,
             "metric": self.study.plan.metric,
             "method": self.study.plan.method,
-            "fidelity": self.whole.part(self.trial.query),
+            "fidelity": self.study.plan.whole.part(self.trial.query),
             "in_model": self.is_in_model,
             "reason": moments.reason if moments else None,
             "asked_at": _time(moments.asked if moments else None),
@@ -251,7 +240,7 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> ExplainedT
     if stored documents were changed or damaged.
     """
     opened = open_study(store, study)
-    trial, best = opened.trial(number), opened.incumbent
+    trial, best = opened.trial(number), opened.facts.best_trial
     with documents_of(study):
         same = [t for t in opened.trials() if t.configuration == trial.configuration]
     space = opened.space_if_known()

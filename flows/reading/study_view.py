@@ -200,7 +200,7 @@ def read_study(
     changed or damaged.
     """
     study = open_study(store, name)
-    plan, facts, best = study.plan, study.facts, study.incumbent
+    plan, facts = study.plan, study.facts
     sums, place = _Sums(plan, facts), None
     if plan.options.series is not None:
         series = SeriesTable(store.database).find(plan.options.series)
@@ -213,7 +213,7 @@ def read_study(
             sums.add(trial)
             for collect in collectors:
                 collect(trial)
-        incumbent, budget = sums.shown[best], plan.options.budget
+        incumbent, budget = sums.shown[facts.best_trial], plan.options.budget
         model = sums.shown[sums.alone]
         of_model = {one.name: getattr(facts.model, one.name) for one in fields(ModelFacts)}
         return StudyView(
@@ -291,7 +291,7 @@ class _Sums:
             self.shown[trial.number] = ChosenTrial(
                 trial.number,
                 trial.loss,
-                trial.fidelity(self._plan),
+                self._plan.whole.part(trial.query),
                 dict(trial.quantities),
                 trial.configuration,
             )

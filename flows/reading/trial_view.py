@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import orjson
 
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
-
-if TYPE_CHECKING:
-    from prefect_tune.flows.study.plan import StudyPlan
 
 _NOTHING: Mapping[str, Any] = {}
 
@@ -132,10 +129,6 @@ class TrialView:
     def load_seconds(self) -> float:
         """Seconds spent loading data and libraries before the clock of the trial started."""
         return float(self._outcome.get("load_seconds", 0.0))  # missing in version 0.1
-
-    def fidelity(self, plan: "StudyPlan") -> str:
-        """Return the fidelity of the trial as text; empty for a full evaluation."""
-        return plan.whole.part(self.query)
 
     @property
     def _evaluated(self) -> Mapping[str, Any]:

@@ -74,7 +74,7 @@ def attributes_of(
     has_ended = bool(found) or failure is not None
     ours: dict[str, Any] = {
         "state": str(trial.state),
-        "fidelity": trial.fidelity(plan) or "full",
+        "fidelity": plan.whole.part(trial.query) or "full",
         "subset": float(trial.query.get("subset", 1.0)),
         "folds": trial.query.get("folds") or plan.options.folds,
         "epochs": trial.query.get("epochs") or plan.options.epochs,

@@ -45,11 +45,7 @@ def loop_safe_flow(
     name: str,
 ) -> Callable[[Callable[P, Result]], LoopSafeFlow[P, Result]]:
     """Return a decorator that makes functions flows which can be called inside an event loop."""
-
-    def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
-        return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False, retries=0)
-
-    return made
+    return partial(LoopSafeFlow, name=name, persist_result=False, log_prints=False, retries=0)
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:

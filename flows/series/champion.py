@@ -60,20 +60,12 @@ def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
     a run holds the series.
     """
     with closing(HeldSeries(store, series)) as held:
-        before = held.read()
+        before, remedy = held.read(), f"name a study with `prefect-tune promote {series} STUDY`"
         if len(before.champions) < 2:
-            champion = before.champion
-            n_kept = f"keeps no champion before {champion.study}" if champion else "has none"
-            raise BadInput(
-                f"series {series!r} {n_kept}",
-                remedy=f"name a study with `prefect-tune promote {series} STUDY`",
-            )
+            raise BadInput(f"series {series!r} keeps no former champion", remedy=remedy)
         former = before.champions[1]
         if not store.records.exists(former.record):
-            raise BadInput(
-                f"the kept model of study {former.study} is gone",
-                remedy=f"name a study with `prefect-tune promote {series} STUDY`",
-            )
+            raise BadInput(f"the kept model of study {former.study} is gone", remedy=remedy)
         return _set_by_hand(held, before, former, "rollback", "rolled back from")
 
 

@@ -66,7 +66,7 @@ def _decide(
     if model not in decided:
         decision = _decision(series, study, model, running, context)
         opened = open_study(held.store, study.name)
-        best, prior = opened.incumbent, opened.facts.decisions.get("prior") or {}
+        best, prior = opened.facts.best_trial, opened.facts.decisions.get("prior") or {}
         run = replace(
             run,
             decision=decision,

@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, count
-from multiprocessing import current_process
 from statistics import fmean
 from time import monotonic
 from typing import Any, Generic, Self, TypeVar
@@ -147,11 +146,6 @@ def prepare(
     Raises `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
     """
     since = monotonic()
-    if current_process().daemon and request.options.dask is None:
-        raise BadInput(
-            "this process is a daemon, as in multiprocessing.Pool, and daemons start no workers",
-            remedy="use concurrent.futures.ProcessPoolExecutor, or name a Dask scheduler (--dask)",
-        )
     name = request.options.study or default_name
 
     def resumed() -> tuple[StudyPlan, list[Note]] | None:

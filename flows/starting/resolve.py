@@ -79,8 +79,7 @@ def resolve(
     """
     given = request.options
     method = given.method or DEFAULT_METHOD
-    found = read_input(request, reader)
-    dataset, space = found.dataset, found.space
+    dataset, space_name, space, input_notes = read_input(request, reader)
     given = _with_split(given, dataset)
     if gap_seconds(given, dataset) is not None or dataset.is_test is not None:
         fixed_test = None
@@ -112,14 +111,14 @@ def resolve(
     used = {
         "method": method,
         "metric": metric.name,
-        "space": found.space_name,
+        "space": space_name,
         "format": dataset.format,
     }
     texts = {} if given.series is None else dict(request.texts) | dict(dataset.texts)
     plan = StudyPlan(
         options=replace(
             given,
-            space=found.space_name,
+            space=space_name,
             method=method,
             metric=metric.name,
             constraint=given.bounds,
@@ -132,7 +131,7 @@ def resolve(
         problem=Problem(
             dataset=dataset.digest(),
             split=split.digest(),
-            space=found.space_name,
+            space=space_name,
             space_digest=space.digest,
             algorithms=algorithm_ids(space),
             metric=metric.name,
@@ -157,7 +156,7 @@ def resolve(
         *_repeated_notes(dataset, split),
         *_rare_notes(dataset, split),
         *_metric_notes(dataset, split, metric),
-        *found.notes,
+        *input_notes,
         *_constraint_notes(given.bounds, method),
         *_partial_notes(plan, optimizer),
     ]
@@ -342,8 +341,8 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     if (stored := ledger.study(start)) is None:
         known = UnknownName("study", start, ledger.study_names())
         raise _refused(start, f"no such file, and {known}")
+    plan = StudyPlan.from_stored(stored)
     with documents_of(start):
-        plan = StudyPlan.from_documents(stored)
         trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
     found = _best_of(trials, space, plan)
     if not found and plan.space != space.name:

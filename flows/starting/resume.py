@@ -16,7 +16,6 @@ from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.code_behind import NO_CODE_BEHIND
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
@@ -130,8 +129,6 @@ def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
     """Return whether the user's space, a module it imports or a data file it names has changed."""
     problem, behind = plan.problem, request.behind
     known, now = problem.behind, replace(behind, nonce=problem.behind.nonce)
-    if known == NO_CODE_BEHIND:  # nothing to track, or an older version that tracked nothing
-        now = known
     codes = {
         code_digest("space", [text, *one.texts, *(file.digest for file in one.files)])
         for text, one in ((request.space_code, now), (problem.space_code, known))

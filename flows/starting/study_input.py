@@ -144,22 +144,14 @@ _SHOWN_CLASSES = 8
 _OWN = "FILE.py:NAME, which you declare"
 
 
-@dataclass(frozen=True)
-class StudyInput:
-    """Data and space of a study, read and checked, with notes on them.
+def read_input(
+    request: StudyRequest, reader: InputReader
+) -> tuple[Dataset, str, Space, tuple[Note, ...]]:
+    """Read the data of a new study and find a space; `BadInput` or `UnknownName` on failure.
 
-    Attributes:
-        space: Part of the space whose libraries are available here.
+    Returns the data, the name of the space, the part of the space whose libraries are available
+    here, and notes.
     """
-
-    dataset: Dataset
-    space_name: str
-    space: Space
-    notes: tuple[Note, ...]
-
-
-def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
-    """Read the data of a new study and find a space; `BadInput` or `UnknownName` on failure."""
     options = request.options
     dataset = reader(request.source)
     space_name = options.space or DEFAULT_SPACES.get((dataset.kind, dataset.target))
@@ -196,7 +188,7 @@ def read_input(request: StudyRequest, reader: InputReader) -> StudyInput:
         if is_user_space(space_name) or not library.is_optional
     )
     notes = (_how_read(request.source, dataset), *map(Note, dataset.notes), *left_out)
-    return StudyInput(dataset, space_name, space, notes)
+    return dataset, space_name, space, notes
 
 
 def _how_read(source: Source, dataset: Dataset) -> Note:

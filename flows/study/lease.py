@@ -84,7 +84,6 @@ class StudyClock:
             self._ledger.beat(session, self._elapsed())
 
         heartbeat = Heartbeat("session", note, _BEAT_SECONDS, "the study's time is not recorded")
-        heartbeat.start()
         try:
             yield
         finally:

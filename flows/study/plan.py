@@ -129,12 +129,7 @@ class StudyPlan:
     def from_stored(cls, stored: StoredStudy) -> Self:
         """Return the plan of a study in the ledger; raise `DatabaseDamaged` if it is damaged."""
         with documents_of(stored.name):
-            return cls.from_documents(stored)
-
-    @classmethod
-    def from_documents(cls, stored: StoredStudy) -> Self:
-        """Return the plan like `from_stored`, but raise any error of a damaged document."""
-        settings = stored.settings
-        options = StudyOptions.from_json({**settings["options"], "study": stored.name})
-        problem = Problem.from_json(stored.problem)
-        return from_document(cls, {**settings, "options": options, "problem": problem})
+            settings = stored.settings
+            options = StudyOptions.from_json({**settings["options"], "study": stored.name})
+            problem = Problem.from_json(stored.problem)
+            return from_document(cls, {**settings, "options": options, "problem": problem})

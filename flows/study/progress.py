@@ -22,8 +22,40 @@ from prefect_tune.flows.wording.text import (
     format_seconds,
     saved_text,
 )
+from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
+
+
+@dataclass(slots=True)
+class StudyTotals:
+    """Totals over the trials of a study.
+
+    Attributes:
+        told: Trials that have ended, including failed ones.
+        stopped: Trials with a loss from a partial evaluation.
+        cache_hits: Fold steps served from the cache, failed trials included.
+        seconds_saved: Seconds saved by the cache.
+    """
+
+    told: int = 0
+    failed: int = 0
+    stopped: int = 0
+    cost_seconds: float = 0.0
+    cache_hits: int = 0
+    seconds_saved: float = 0.0
+
+    def count(self, trial: Trial, times: int = 1) -> None:
+        """Add a trial, or remove it with `times=-1`."""
+        self.told += times * trial.is_told
+        self.failed += times * (trial.state == TrialState.FAILED)
+        self.stopped += times * (trial.state == TrialState.STOPPED)
+        self.cost_seconds += times * trial.cost_seconds
+        outcome = trial.evaluation or trial.failure
+        for step in outcome.steps if outcome else ():
+            if step.hit:
+                self.cache_hits += times
+                self.seconds_saved += times * (step.seconds - step.load_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +107,9 @@ class Progress:
     """Progress of a study.
 
     Attributes:
-        n_trials: Trials that have ended, including failed ones.
         trials_total: Maximum number of configurations; None if unbounded.
         seconds: Study time, including earlier sessions.
         seconds_total: Time budget; None if unbounded.
-        cache_hits: Fold steps served from the cache.
-        seconds_saved: Seconds saved by the cache.
-        n_stopped: Trials that ended with a loss from a partial evaluation.
         n_begun: Configurations started.
         can_go_on: Whether a configuration can take several trials.
         phase: Current phase of the method or of the study; empty if unknown.
@@ -90,17 +118,12 @@ class Progress:
 
     study: str
     metric: str
-    n_trials: int
-    n_failed: int
-    n_running: int
+    totals: StudyTotals
     trials_total: int | None
     seconds: float
     seconds_total: float | None
     incumbent: Trial | None
-    cache_hits: int
-    seconds_saved: float
     whole: Whole
-    n_stopped: int = 0
     n_begun: int = 0
     can_go_on: bool = False
     running: tuple[RunningTrial, ...] = ()
@@ -116,12 +139,12 @@ class Progress:
     def counts(self) -> str:
         """Numbers of trials by outcome, as text."""
         most = None if self.can_go_on else self.trials_total
-        return counts_text(self.n_trials, self.n_stopped, self.n_failed, of=most)
+        return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, of=most)
 
     @property
     def seconds_left(self) -> float | None:
         """Seconds until the search ends at its mean rate so far; None if unknown."""
-        bounds, n_ended = list[float](), self.n_begun - self.n_running
+        bounds, n_ended = list[float](), self.n_begun - len(self.running)
         if self.seconds_total is not None:
             bounds.append(max(self.seconds_total - self.seconds, 0.0))
         if self.trials_total is not None and n_ended > 0:
@@ -136,7 +159,7 @@ class Progress:
         """Return the best loss, or why there is none, in one line."""
         if (best := self.incumbent) is not None and best.loss is not None:
             return f"best {self.losses.named(best.loss)}{bracketed(self.part(best))}"
-        is_any_whole = self.n_trials > self.n_failed + self.n_stopped
+        is_any_whole = self.totals.told > self.totals.failed + self.totals.stopped
         return f"no trial {'meets the constraints' if is_any_whole else 'has run in full'} yet"
 
     def status_line(self) -> str:
@@ -149,7 +172,8 @@ class Progress:
         parts.append(self.counts)
         if self.seconds_total is not None:
             parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")
-        parts.append(f"cache {self.cache_hits} hits, {saved_text(self.seconds_saved)} saved")
+        saved = saved_text(self.totals.seconds_saved)
+        parts.append(f"cache {self.totals.cache_hits} hits, {saved} saved")
         return " · ".join(parts)
 
     def trial_line(self, trial: Trial) -> str:

@@ -1,12 +1,13 @@
 """A study's optimizer, objective and trials, rebuilt from the ledger."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.study.progress import StudyTotals
 from prefect_tune.optimizers.events import Asked, Event, PriorGiven, Told, event_of, replay
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing import Racing
@@ -53,35 +54,6 @@ def study_objective(
         epochs=epochs,
         iterative=iterative_algorithms(space.steps[-1], n_classes) if epochs else frozenset(),
     )
-
-
-@dataclass(slots=True)
-class StudyTotals:
-    """Totals over the trials of a study.
-
-    Attributes:
-        stopped: Trials with a loss from a partial evaluation.
-        cache_hits: Fold steps served from the cache, failed trials included.
-    """
-
-    told: int = 0
-    failed: int = 0
-    stopped: int = 0
-    cost_seconds: float = 0.0
-    cache_hits: int = 0
-    seconds_saved: float = 0.0
-
-    def count(self, trial: Trial, times: int = 1) -> None:
-        """Add a trial, or remove it with `times=-1`."""
-        self.told += times * trial.is_told
-        self.failed += times * (trial.state == TrialState.FAILED)
-        self.stopped += times * (trial.state == TrialState.STOPPED)
-        self.cost_seconds += times * trial.cost_seconds
-        outcome = trial.evaluation or trial.failure
-        for step in outcome.steps if outcome else ():
-            if step.hit:
-                self.cache_hits += times
-                self.seconds_saved += times * (step.seconds - step.load_seconds)
 
 
 class StudyTrials(dict[int, Trial]):

@@ -117,11 +117,6 @@ class Study:
             yield study
 
     @property
-    def n_asked(self) -> int:
-        """Number of trials asked so far."""
-        return len(self.trials)
-
-    @property
     def n_begun(self) -> int:
         """Number of configurations started so far; a resumed configuration counts once."""
         return len(self.trials.configurations)
@@ -161,7 +156,7 @@ class Study:
         seconds = perf_counter() - started
         self.ask_seconds.append(seconds)
         self.asking_seconds += seconds
-        trial = Trial(self.n_asked, query)
+        trial = Trial(len(self.trials), query)
         event = Asked(trial.number, query, budget)
         memo, reason = self.optimizer.memo, self.optimizer.reason
         why = {} if reason is None else {"reason": to_document(reason)}

@@ -1,5 +1,5 @@
 """Words and numbers as texts, for all that people read.
 
 - `text`: losses, counts, fidelities, durations and failures
-- `markdown`: tables, lists and code of untrusted text
+- `markdown`: lines and code of untrusted text
 """

@@ -1,7 +1,7 @@
-"""Markdown tables, lists and code of untrusted text."""
+"""Markdown and code blocks of untrusted text."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from prefect_tune.flows.wording.text import shown
 
@@ -38,9 +38,3 @@ def block(lines: Iterable[str], language: str) -> list[str]:
     longest = max(map(len, re.findall("`+", "\n".join(each_on_one))), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *each_on_one, fence]
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table; cells are Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]

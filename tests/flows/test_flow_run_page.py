@@ -20,7 +20,7 @@ from worlds import evaluation, mixed_space, told
 
 from prefect_tune.flows import flow_run_page as module
 from prefect_tune.flows.flow_run_page import FlowRunPage, artifact_key, shown_on_page, summary
-from prefect_tune.flows.study.progress import Progress
+from prefect_tune.flows.study.progress import Progress, RunningTrial, StudyTotals
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.wording.text import Whole
 from prefect_tune.flows.workers.server_pace import OutageNote
@@ -29,9 +29,8 @@ from prefect_tune.optimizers.space.configuration import default_configuration
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 PROGRESS = Progress(
-    study="s", metric="error", n_trials=0, n_failed=0, n_running=0,
-    trials_total=4, seconds=1.0, seconds_total=None, incumbent=None, cache_hits=0,
-    seconds_saved=0.0,
+    study="s", metric="error", totals=StudyTotals(),
+    trials_total=4, seconds=1.0, seconds_total=None, incumbent=None,
     whole=Whole(3, None),
 )  # fmt: skip
 
@@ -65,7 +64,9 @@ def test_the_page_has_the_lines_of_show_and_the_share_that_is_done(study, monkey
         with shown_on_page(study, heard, PROGRESS, OutageNote(heard)) as page:
             wait_for(lambda: len(artifacts(flow_run_id)) == 2)
             trial = tell(study, evaluation(5.0))
-            page.ended(trial, replace(PROGRESS, n_trials=1, n_begun=3, n_running=1))
+            page.ended(
+                trial, replace(PROGRESS, n_begun=3, running=(RunningTrial(2, (), 1.0, 9.0),))
+            )
             wait_for(lambda: {50.0} < {a.data for a in artifacts(flow_run_id)})
             study.set_state("complete")
         return flow_run_id

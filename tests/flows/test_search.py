@@ -59,7 +59,6 @@ class WrittenStudy:
     trial_seconds: float | None = None
     race: bool = False
     n_pauses: int = 0
-    problem: Any = field(default_factory=lambda: SimpleNamespace(find_metric=_error))
 
     @property
     def plan(self) -> Any:
@@ -68,6 +67,7 @@ class WrittenStudy:
             options=SimpleNamespace(trial_timeout=self.trial_seconds, race=self.race),
             trial_limits=lambda: limits,
             whole=Whole(None, None),
+            metric="error",
         )
 
     @property
@@ -199,10 +199,6 @@ def _method(*, can_go_on: bool) -> Any:
     return SimpleNamespace(
         can_go_on=can_go_on, notes=(), objective=objective, reason=reason, costs=costs
     )
-
-
-def _error() -> Any:
-    return SimpleNamespace(name="error", unit="%")
 
 
 def _ended(trial: Trial, fate: str) -> Ended:
@@ -543,7 +539,7 @@ def test_starts_that_were_cut_are_no_deaths() -> None:
 def test_no_trial_is_started_while_the_server_is_behind() -> None:
     done = Searched(trials=6, pace=Pace(behind_after=2, looks=2))
     assert done.study.numbers("complete") == list(range(6))
-    assert 0 in [progress.n_running for progress in done.heard.ticks[:-1]]
+    assert 0 in [len(progress.running) for progress in done.heard.ticks[:-1]]
 
 
 @dataclass

@@ -57,7 +57,11 @@ class Finished:
 
     def numbers(self, kind: str) -> list[int]:
         """Of the trials that were asked for, told or retried, in their order."""
-        events = Ledger(self.store.database).events(self.summary["study"], kind)
+        events = [
+            e
+            for e in Ledger(self.store.database).each_event(self.summary["study"])
+            if e.kind == kind
+        ]
         return [event.body["number"] for event in events]
 
 
@@ -199,7 +203,7 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
     summary = retry("broken", [0, 2], store=store_path, workers=2)
     assert (summary["n_trials"], summary["n_failed"], summary["state"]) == (3, 1, "complete")
     assert [t["attempts"] for t in ledger.trials("broken")] == [2, 1, 2]
-    assert [e.kind for e in ledger.events("broken")].count("retry") == 2
+    assert [e.kind for e in ledger.each_event("broken")].count("retry") == 2
     with pytest.raises(BadInput, match="trial 0"):
         retry("broken", [0], store=store_path)
     with held_study(store, "broken"), pytest.raises(BadInput, match="'broken'"):

@@ -47,8 +47,8 @@ def test_events_come_back_in_order_with_where_their_trials_stand(ledger) -> None
     ledger.append("s", "ask", {"number": 1}, trial(1))
     ledger.append("s", "tell", {"loss": 0.1 + 0.2}, trial(0, "complete"))
     events = [(0, "ask"), (1, "ask"), (2, "tell")]
-    assert [(e.sequence, e.kind) for e in ledger.events("s")] == events
-    assert ledger.events("s")[2].body == {"loss": 0.1 + 0.2}  # to the last digit
+    assert [(e.sequence, e.kind) for e in ledger.each_event("s")] == events
+    assert list(ledger.each_event("s"))[2].body == {"loss": 0.1 + 0.2}  # to the last digit
     assert [t["state"] for t in ledger.trials("s")] == ["complete", "waiting"]
 
 
@@ -65,7 +65,7 @@ def test_a_removed_study_leaves_nothing(ledger) -> None:
     ledger.start_session("s")
     ledger.delete_study("s")
     assert ledger.study("s") is None
-    assert ledger.events("s") == ledger.trials("s") == ledger.study_names() == []
+    assert list(ledger.each_event("s")) == ledger.trials("s") == ledger.study_names() == []
 
 
 def test_appending_from_many_threads_loses_nothing(ledger) -> None:
@@ -74,7 +74,7 @@ def test_appending_from_many_threads_loses_nothing(ledger) -> None:
             ledger.append("s", "ask", {"number": number}, trial(number))
 
     run_in_threads(*(partial(append, 20 * i) for i in range(4)))
-    events = ledger.events("s")
+    events = list(ledger.each_event("s"))
     assert [e.sequence for e in events] == list(range(80))
     assert sorted(e.body["number"] for e in events) == list(range(80))
 
@@ -91,7 +91,7 @@ def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(store) -> None:
         with pytest.raises(LeaseLost, match="study s"):
             change(ledger)
     assert [t["state"] for t in ledger.trials("s")] == ["waiting"]
-    assert len(ledger.events("s")) == 1
+    assert len(list(ledger.each_event("s"))) == 1
 
 
 def test_only_the_last_memo_of_a_study_is_kept(ledger) -> None:
@@ -128,7 +128,7 @@ def test_what_is_appended_while_the_database_is_restarted_is_there_once(
     monkeypatch.setattr(Ledger, "_set_trial", enter_after_a_restart)
     ledger.append("s", "tell", {"number": 0}, trial(0, "complete"))
     assert n_restarts == 1
-    assert [(e.sequence, e.kind) for e in ledger.events("s")] == [(0, "ask"), (1, "tell")]
+    assert [(e.sequence, e.kind) for e in ledger.each_event("s")] == [(0, "ask"), (1, "tell")]
     assert [t["state"] for t in ledger.trials("s")] == ["complete"]
     store.close()
     server.stop()
@@ -147,7 +147,7 @@ def test_one_by_one_they_are_those_that_are_read_at_once(either_store, monkeypat
         assert ledger.memo("s") is None  # the connection is free meanwhile
         seen += entry.kind == "ask"
     assert seen == 7
-    assert list(ledger.each_event("s")) == ledger.events("s")
+    assert [event.sequence for event in ledger.each_event("s")] == list(range(7))
     assert list(ledger.each_trial("s")) == ledger.trials("s")
 
 
@@ -199,7 +199,7 @@ class OtherProcess:
             print("ready", flush=True)
             sys.stdin.readline()
             if book.acquire("study s"):
-                if not ledger.events("s"):
+                if not list(ledger.each_event("s")):
                     ledger.append("s", "ask", {{"by": "new"}}, {{"number": 0, "state": "w"}})
                 print("taken", flush=True)
             sys.stdin.readline()
@@ -285,12 +285,12 @@ def test_who_wants_to_take_over_waits_for_what_the_holder_has_begun(fenced, othe
     with paused_after_its_check(fenced, take_over):
         CHANGES[change](old)
     assert other.said() == "taken\n"
-    asks = [e.body["by"] for e in old.events("s")]
+    asks = [e.body["by"] for e in old.each_event("s")]
     assert asks == (["old"] if change == "append" else ["new"])
     for refused in CHANGES.values():
         with pytest.raises(LeaseLost, match="study s"):
             refused(old)
-    assert [e.body["by"] for e in old.events("s")] == asks
+    assert [e.body["by"] for e in old.each_event("s")] == asks
     lookout.close()
 
 

@@ -185,7 +185,6 @@ def test_each_outage_is_reported_once(caplog) -> None:
             raise error
 
     heartbeat = Heartbeat("test", beat, 0.001, "nothing is done")
-    heartbeat.start()
     assert ended.wait(60)
     heartbeat.stop()
     assert [message.rpartition(" ")[2] for message in caplog.messages] == ["one", "three"]
@@ -285,7 +284,6 @@ def test_a_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
         is_away.wait(120)
 
     heartbeat = Heartbeat("test", beat, 0.001, "nothing is done")
-    heartbeat.start()
     assert is_beating.wait(60)
     since = monotonic()
     heartbeat.stop()

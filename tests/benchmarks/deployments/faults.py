@@ -79,7 +79,10 @@ def workers(folder: Path, rng: random.Random, goals: Goals) -> None:
             ended.set()
             _, said = process.communicate(timeout=600)
         trials = trials_of(home)
-        told = Counter(event.body["number"] for event in ledger_of(home).events("s", "tell"))
+        told = Counter(
+            event.body["number"]
+            for event in [e for e in ledger_of(home).each_event("s") if e.kind == "tell"]
+        )
         print(
             f"{name}: {n_killed[0]} killed, {states_of(trials)}, {rates[name]:.2f} trials a second"
         )

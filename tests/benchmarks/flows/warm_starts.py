@@ -155,7 +155,7 @@ def curve(home: Path, study: str) -> list[tuple[float, float, int]]:
     """Return seconds from the first ask, losses and numbers of ended trials at all incumbents."""
     steps, best, n_told = [], inf, 0
     ledger = Ledger(ArtifactStore(StoreAddress(str((home / "store").absolute()))).database)
-    events = ledger.events(study)
+    events = list(ledger.each_event(study))
     began = next(event.at for event in events if event.kind == "ask")
     for event in events:
         n_told += event.kind == "tell"

@@ -34,7 +34,7 @@ from prefect_tune.deployments.views import (
 from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live import LiveLines, observer_for
 from prefect_tune.flows.reading.trial_view import TrialView
-from prefect_tune.flows.study.progress import CurvePoint, Progress, RunningTrial
+from prefect_tune.flows.study.progress import CurvePoint, Progress, RunningTrial, StudyTotals
 from prefect_tune.flows.wording.text import Whole, shown
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
@@ -43,10 +43,11 @@ QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")))
 
 
 PROGRESS = Progress(
-    study="s", metric="error", n_trials=5, n_failed=1, n_running=2, trials_total=9,
-    seconds=3.0, seconds_total=None, incumbent=None, cache_hits=4, seconds_saved=2.0,
+    study="s", metric="error", trials_total=9, seconds=3.0, seconds_total=None, incumbent=None,
+    totals=StudyTotals(told=5, failed=1, cache_hits=4, seconds_saved=2.0),
     whole=Whole(3, None),
 )  # fmt: skip
+STOPPED = replace(PROGRESS.totals, stopped=3)
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_full_trial_is_one_of_the_trials_in_all(live_line) -> None:
 
 def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_line) -> None:
     said = live_line(
-        replace(QUERY, folds=1), replace(PROGRESS, n_stopped=3, n_begun=2, can_go_on=True)
+        replace(QUERY, folds=1), replace(PROGRESS, totals=STOPPED, n_begun=2, can_go_on=True)
     )
     assert "unit > svm (folds 1 of 3)  |  " in said
     assert re.findall(r"\d+", said.partition("|")[2])[:6] == ["2", "9", "5", "1", "3", "1"]
@@ -122,11 +123,11 @@ def progress(n_running: int = 2) -> Progress:
     )
     losses = ((2, 48.0), (20, 12.0), (60, 9.2), (100, 8.667))
     return Progress(
-        study="s", metric="error", n_trials=18, n_failed=2, n_running=n_running,
-        trials_total=40, seconds=120.0, seconds_total=600.0, cache_hits=123, seconds_saved=44.0,
+        study="s", metric="error", trials_total=40, seconds=120.0, seconds_total=600.0,
+        totals=StudyTotals(told=18, failed=2, stopped=7, cache_hits=123, seconds_saved=44.0),
         whole=Whole(3, None),
         incumbent=Trial(19, QUERY).started().ended(Evaluation(8.667)), running=running,
-        n_stopped=7, n_begun=20, can_go_on=True, phase="expected improvement per second",
+        n_begun=20, can_go_on=True, phase="expected improvement per second",
         curve=tuple(CurvePoint(*point) for point in losses),
     )  # fmt: skip
 

@@ -35,7 +35,9 @@ class Compared:
         self._fail()
         self.store = ArtifactStore(StoreAddress(self.parameters["store"]))
         self.ledger = Ledger(self.store.database)
-        self.before = {name: self.ledger.events(name) for name in self.ledger.study_names()}
+        self.before = {
+            name: list(self.ledger.each_event(name)) for name in self.ledger.study_names()
+        }
         self.states_before = {n: self.ledger.study(n).state for n in self.before}
         self.outcome = compare(**self.parameters)
         self.curves = pd.read_parquet(self.parameters["out"])
@@ -119,7 +121,7 @@ def test_no_study_is_served_what_another_one_made(compared) -> None:
 def test_a_comparison_resumes_where_it_stopped(compared) -> None:
     assert compared.states_before["c-1-random"] == "new"
     for name, events in compared.before.items():
-        now = compared.ledger.events(name)
+        now = list(compared.ledger.each_event(name))
         assert now[: len(events)] == events
         assert [e.kind for e in now].count("ask") == N_TRIALS
     assert {compared.ledger.study(n).state for n in compared.ledger.study_names()} == {"complete"}

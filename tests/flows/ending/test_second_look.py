@@ -127,7 +127,7 @@ def opened(folder: Path, **changes: Any) -> Iterator[Looked]:
 
 
 def tell(study: Study, context: StudyContext, loss: float, seconds: float = 1.0) -> None:
-    tell_came(study, evaluation(loss, seconds), draw(context, study.n_asked + 10))
+    tell_came(study, evaluation(loss, seconds), draw(context, len(study.trials) + 10))
 
 
 def forget(study: Study) -> None:
@@ -164,7 +164,7 @@ def test_the_choice_is_known_when_the_study_is_opened_again_until_another_is_bet
     assert again.incumbent is not None
     assert again.incumbent.number == 3
     tell(looked.study, looked.context, 9.0)
-    assert looked.chosen == looked.study.n_asked - 1
+    assert looked.chosen == len(looked.study.trials) - 1
 
 
 def test_a_finalist_that_fails_is_not_chosen_and_without_the_first_nothing_changes(looked) -> None:

@@ -93,7 +93,7 @@ def _same(trial, trials) -> bool:
 
 
 def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
-    events = Ledger(ended.store.database).events("s")
+    events = list(Ledger(ended.store.database).each_event("s"))
     reason = {"phase": "tuning", "text": "best by [EI]"}
     for event in events:
         if event.body["number"] == 2:
@@ -174,7 +174,10 @@ def test_values_parameters_and_attributes_match_the_trials(ended, table) -> None
 
 
 def test_times_match_the_ledger_in_utc(ended, table) -> None:
-    ends = {e.body["number"]: e.at for e in Ledger(ended.store.database).events("s", "tell")}
+    ends = {
+        e.body["number"]: e.at
+        for e in [e for e in Ledger(ended.store.database).each_event("s") if e.kind == "tell"]
+    }
     seconds = table["datetime_complete"].astype("int64").to_numpy() / 1e6
     assert np.allclose(seconds, list(ends.values()), atol=1e-5)
     assert str(table["datetime_complete"].dt.tz) == "UTC"
@@ -184,7 +187,7 @@ def test_times_match_the_ledger_in_utc(ended, table) -> None:
 
 def test_neither_waiting_nor_an_earlier_attempt_counts_as_duration(ended, monkeypatch) -> None:
     ledger = Ledger(ended.store.database)
-    events, day = ledger.events("s"), 86_400.0
+    events, day = list(ledger.each_event("s")), 86_400.0
     asked = next(e.at for e in events if e.kind == "ask" and e.body["number"] == 0)
     told = next(e for e in events if e.kind == "tell" and e.body["number"] == 0)
     retried = LedgerEvent(len(events), "retry", {"number": 0}, asked + day)

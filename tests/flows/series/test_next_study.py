@@ -244,7 +244,9 @@ def test_a_new_column_leaves_the_test_rows(night) -> None:
 
 
 def prior_of(prepared: PreparedStudy) -> dict | None:
-    events = Ledger(prepared.store.database).events(prepared.name, "prior")
+    events = [
+        e for e in Ledger(prepared.store.database).each_event(prepared.name) if e.kind == "prior"
+    ]
     return events[0].body if events else None
 
 

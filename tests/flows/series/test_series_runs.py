@@ -35,7 +35,7 @@ class Nights:
 
     def asked(self, study: str) -> list[Mapping[str, Any]]:
         """Configurations in the order of asking."""
-        events = self.ledger.events(study, "ask")
+        events = [e for e in self.ledger.each_event(study) if e.kind == "ask"]
         return [event.body["query"]["configuration"] for event in events]
 
 
@@ -74,7 +74,7 @@ def test_nights_of_a_series(nights, monkeypatch) -> None:
 
     summary = nights.run(180, 7)  # new data
     assert summary["study"] == "growing-2"
-    prior = nights.ledger.events("growing-2", "prior")[0]
+    prior = next(e for e in nights.ledger.each_event("growing-2") if e.kind == "prior")
     assert prior.sequence == 0
     assert len(prior.body["trials"]) == 5
     assert nights.asked("growing-2")[:3] == prior.body["start"]  # half of 7 trials

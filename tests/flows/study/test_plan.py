@@ -23,7 +23,8 @@ from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.search import TimeLimit
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.replayed import StudyTotals, StudyTrials
+from prefect_tune.flows.study.progress import StudyTotals
+from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.optimizers import (
     Budget,
     Choice,

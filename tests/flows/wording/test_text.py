@@ -8,7 +8,7 @@ import pytest
 from worlds import mixed_space
 
 from prefect_tune.flows.study import progress
-from prefect_tune.flows.study.progress import Progress
+from prefect_tune.flows.study.progress import Progress, StudyTotals
 from prefect_tune.flows.wording.text import (
     FailureGroups,
     Whole,
@@ -25,8 +25,8 @@ QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")), folds=1)
 TRIAL = Trial(4, QUERY).started().ended(Evaluation(0.12, cost_seconds=2.0))
 FAILURE = Failure(FailureKind.ERROR, "no rows", step="model")
 PROGRESS = Progress(
-    study="s", metric="auroc", n_trials=3, n_failed=1, n_running=0, trials_total=9, seconds=5.0,
-    seconds_total=None, incumbent=TRIAL, cache_hits=7, seconds_saved=-2.0, n_stopped=1,
+    study="s", metric="auroc", trials_total=9, seconds=5.0, seconds_total=None, incumbent=TRIAL,
+    totals=StudyTotals(told=3, failed=1, stopped=1, cache_hits=7, seconds_saved=-2.0),
     whole=Whole(folds=3, epochs=None),
 )  # fmt: skip
 
