@@ -54,7 +54,7 @@ from prefect_tune.storage.waiting import (
     cause_of,
     deferred_signals,
     lost_for,
-    through_outage,
+    retry_while_unreachable,
 )
 
 BUSY_SECONDS = 60
@@ -282,7 +282,7 @@ class Database:
             with self.write() as connection:
                 return change(connection)
 
-        return through_outage(
+        return retry_while_unreachable(
             once, lambda error: is_outage(error) and self._was_reached, str(self.engine.url)
         )
 
@@ -322,7 +322,7 @@ class Database:
 
         with deferred_signals(), self._named():
             try:
-                connection = through_outage(connect, is_waited_for, str(self.engine.url))
+                connection = retry_while_unreachable(connect, is_waited_for, str(self.engine.url))
             except DatabaseLost:
                 self._was_reached = False
                 raise

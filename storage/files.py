@@ -33,7 +33,7 @@ from prefect_tune.storage.waiting import (
     StoreLost,
     cause_of,
     lost_for,
-    through_outage,
+    retry_while_unreachable,
 )
 
 FREE_BYTES_KEPT = 1000**3
@@ -298,7 +298,7 @@ class Files:
             return call()
 
         try:
-            answer = through_outage(
+            answer = retry_while_unreachable(
                 attempt, lambda error: self._answered and self._is_outage(error), self.url
             )
         except Exception as error:

@@ -69,7 +69,7 @@ class Decision:
     Attributes:
         model: Record for the copy of the model, which exists if it was `promoted`.
         champion: Study of the champion at the time, if any.
-        night: Number of the test since the champion last changed, if a test decided.
+        test_number: Number of the test since the champion last changed, if a test decided.
         n_rows: Number of fresh rows; None if they were not counted.
         compared: The comparison of both models as JSON (a `PairedComparison`), if any.
     """
@@ -79,7 +79,7 @@ class Decision:
     reason: str
     model: str
     champion: str | None = None
-    night: int | None = None
+    test_number: int | None = None
     n_rows: int | None = None
     compared: Mapping[str, Any] | None = None
 

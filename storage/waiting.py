@@ -5,7 +5,7 @@ the process. Other errors are raised as they are. One policy retries after growi
 seconds, for five minutes at most. These waits do not count as a trial's time.
 
 A signal must not interrupt an open transaction, which would block all other processes. Handlers
-therefore call `is_put_off` first, which defers the error to the end of `deferred_signals`. Python
+therefore call `was_deferred` first, which defers the error to the end of `deferred_signals`. Python
 would otherwise raise it between any two instructions of the main thread.
 """
 
@@ -86,7 +86,7 @@ class _State:
     """Whether signals are deferred in the main thread, and the interrupt deferred there."""
 
     is_deferred = False
-    put_off: Callable[[], None] | None = None
+    pending: Callable[[], None] | None = None
 
 
 @contextmanager
@@ -100,23 +100,23 @@ def deferred_signals(*, is_deferred: bool = True) -> Iterator[None]:
         return
     former, _State.is_deferred = _State.is_deferred, is_deferred
     try:
-        _raise_put_off()
+        _raise_pending()
         yield
     finally:
         _State.is_deferred = former
-        _raise_put_off()
+        _raise_pending()
 
 
-def is_put_off(interrupt: Callable[[], None]) -> bool:
+def was_deferred(interrupt: Callable[[], None]) -> bool:
     """Return whether an interrupt (a function that raises) is deferred."""
     if _State.is_deferred:
-        _State.put_off = interrupt
+        _State.pending = interrupt
     return _State.is_deferred
 
 
-def _raise_put_off() -> None:
-    if not _State.is_deferred and _State.put_off is not None:
-        interrupt, _State.put_off = _State.put_off, None
+def _raise_pending() -> None:
+    if not _State.is_deferred and _State.pending is not None:
+        interrupt, _State.pending = _State.pending, None
         interrupt()
 
 
@@ -229,7 +229,7 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
     return error
 
 
-def through_outage(
+def retry_while_unreachable(
     call: Callable[[], Result], is_outage: Callable[[BaseException], bool], what: str = ""
 ) -> Result:
     """Make an idempotent call, repeating it during an outage; failed attempts count as waiting.

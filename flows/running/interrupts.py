@@ -17,7 +17,7 @@ from time import monotonic
 
 import psutil
 
-from prefect_tune.storage.waiting import is_put_off
+from prefect_tune.storage.waiting import was_deferred
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Handled signals; SIGHUP is left alone if `nohup` ignores it."""
@@ -66,7 +66,7 @@ class _Handler:
             if not self._is_announced:
                 self._is_announced = True
                 self._say()
-            if not is_put_off(partial(_end, number)):
+            if not was_deferred(partial(_end, number)):
                 _end(number)
             return
         if number != signal.SIGHUP and monotonic() - self._since > _SAME_SECONDS:

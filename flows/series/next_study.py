@@ -322,7 +322,7 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
     if not trials:
         return None
     start = best_and_diverse(trials)
-    if plan.options.trials is not None:  # a short night is not spent on repetitions alone
+    if plan.options.trials is not None:  # a short study is not spent on repetitions alone
         start = start[: max(1, plan.options.trials // 2)]
     if plan.options.start is not None:
         start = tuple(Configuration.from_json(c, space) for c in plan.start_configurations)

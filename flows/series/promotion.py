@@ -74,7 +74,7 @@ def _decide(
             test_loss=opened.facts.model.test_loss,
             reused=replace(run.reused, weight=prior.get("weight")),
         )
-        tested = replace(series, n_tests=series.n_tests + (decision.night is not None)).with_run(
+        tested = replace(series, n_tests=series.n_tests + (decision.test_number is not None)).with_run(
             run
         )
         if decision.promoted:
@@ -99,14 +99,14 @@ def _decision(
             return Decision(promoted=False, outcome="never", reason=reason, model=model)
         reason = "champion, as the first model of the series"
         return Decision(promoted=True, outcome="first", reason=reason, model=model)
-    night = series.n_tests + 1
-    level = level_of(night) if rule == "better" else LEVEL
+    number = series.n_tests + 1
+    level = level_of(number) if rule == "better" else LEVEL
     terms = Terms(
         identity=study.plan.fixed_test or (),
         excludes_test_rows=champion.is_selected,
         margin=study.plan.options.margin or 0.0,
         level=level,
-        night=night,
+        night=number,
     )
     comparison = _comparison(champion, study, terms, running, context)
     compared, losses = comparison.compared, losses_of(series)
@@ -139,7 +139,7 @@ def _decision(
         reason=f"{'champion' if is_promoted else 'not promoted'}{details}",
         model=model,
         champion=champion.study,
-        night=night if is_tested else None,
+        test_number=number if is_tested else None,
         n_rows=None if comparison.problem else comparison.n_rows,
         compared=None if compared is None else to_document(compared),
     )

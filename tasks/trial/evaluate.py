@@ -17,7 +17,7 @@ from prefect_tune.storage.waiting import (
     DiskFull,
     Stopwatch,
     StoreLost,
-    through_outage,
+    retry_while_unreachable,
     waits_counted,
 )
 from prefect_tune.tasks.problem import StudyContext
@@ -81,7 +81,7 @@ def retry_through_outages(work: Callable[[], Result]) -> Result:
     """Repeat work that a store outage interrupted; raises StoreLost after a long outage."""
     try:
         with waits_counted(report_waits):
-            return through_outage(work, _is_outage)
+            return retry_while_unreachable(work, _is_outage)
     except StoreRefused as error:  # the flow was able to open it
         raise StoreLost(str(error)) from error
 

@@ -37,8 +37,8 @@ from prefect_tune.storage.waiting import (
     Waits,
     cause_of,
     deferred_signals,
-    is_put_off,
-    through_outage,
+    was_deferred,
+    retry_while_unreachable,
     waiting,
     waits_counted,
 )
@@ -211,7 +211,7 @@ def is_outage(error: BaseException) -> bool:
 
 def test_a_service_that_comes_back_is_waited_for(caplog) -> None:
     service = Away(3)
-    assert through_outage(service, is_outage) == "here"
+    assert retry_while_unreachable(service, is_outage) == "here"
     assert service.n_calls == 4
     (message,) = caplog.messages  # once, however often it was tried
     assert "300 s" in message
@@ -238,7 +238,7 @@ def test_one_that_stays_away_ends_in_its_error(monkeypatch) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
     service = Away(1_000_000)
     with pytest.raises(ConnectionError):
-        through_outage(service, is_outage)
+        retry_while_unreachable(service, is_outage)
     assert service.n_calls > 1
 
 
@@ -249,12 +249,12 @@ def test_what_was_waited_out_inside_of_a_call_is_not_waited_for_again(monkeypatc
     def outer() -> None:
         outer_calls.append(1)
         try:
-            through_outage(Away(1_000_000), is_outage)
+            retry_while_unreachable(Away(1_000_000), is_outage)
         except ConnectionError as error:
             raise ConnectionError("the store is away") from error
 
     with pytest.raises(ConnectionError, match="store is away"):
-        through_outage(outer, is_outage)
+        retry_while_unreachable(outer, is_outage)
     assert outer_calls == [1]
 
 
@@ -266,9 +266,9 @@ def test_an_interrupted_process_waits_for_no_outage_while_it_cleans_up() -> None
             raise KeyboardInterrupt
         finally:
             try:
-                through_outage(service, is_outage)
+                retry_while_unreachable(service, is_outage)
             finally:
-                through_outage(service, is_outage)
+                retry_while_unreachable(service, is_outage)
 
     with pytest.raises(ConnectionError):
         interrupted()
@@ -299,7 +299,7 @@ def test_other_errors_are_raised_at_once() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        through_outage(broken, is_outage)
+        retry_while_unreachable(broken, is_outage)
     assert calls == [1]
 
 
@@ -315,7 +315,7 @@ def clock(monkeypatch) -> list[float]:
 def test_what_was_in_vain_counts_as_waiting_and_the_last_call_does_not(clock) -> None:
     with waits_counted():
         stopwatch = Stopwatch()
-        through_outage(Away(2), is_outage)
+        retry_while_unreachable(Away(2), is_outage)
         assert stopwatch.seconds() == pytest.approx(0.05)
     assert clock[0] > 1000.0 + 3 * 0.05  # there were pauses
 
@@ -334,7 +334,7 @@ def test_a_wait_inside_of_a_call_in_vain_counts_once() -> None:
 
     with waits_counted():
         stopwatch = Stopwatch()
-        through_outage(waits, is_outage)
+        retry_while_unreachable(waits, is_outage)
         assert stopwatch.seconds() == pytest.approx(0.0, abs=1e-9)
 
 
@@ -367,7 +367,7 @@ def handled() -> Iterator[None]:
     """Signals raise `Interrupted` as soon as they may."""
 
     def handle(*_: object) -> None:
-        if not is_put_off(interrupt):
+        if not was_deferred(interrupt):
             interrupt()
 
     former = signal.signal(signal.SIGTERM, handle)
@@ -434,7 +434,7 @@ def waiting_for_a_service() -> None:
         raise ConnectionError
 
     with deferred_signals():
-        through_outage(call, lambda error: isinstance(error, ConnectionError))
+        retry_while_unreachable(call, lambda error: isinstance(error, ConnectionError))
 
 
 @pytest.mark.parametrize("wait", [waiting_inside, waiting_later, waiting_for_a_service])
