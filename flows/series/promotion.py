@@ -74,9 +74,9 @@ def _decide(
             test_loss=opened.facts.model.test_loss,
             reused=replace(run.reused, weight=prior.get("weight")),
         )
-        tested = replace(series, n_tests=series.n_tests + (decision.test_number is not None)).with_run(
-            run
-        )
+        tested = replace(
+            series, n_tests=series.n_tests + (decision.test_number is not None)
+        ).with_run(run)
         if decision.promoted:
             champion = Champion(
                 study.name, model, "test" if decision.outcome == "better" else "rule"

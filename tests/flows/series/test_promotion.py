@@ -123,7 +123,7 @@ def test_the_first_model_is_the_champion_and_a_better_one_replaces_it(nights: Ni
     assert "fresh rows" in second.reason
     assert "not enough rows" in third.reason
     assert third.compared is None
-    assert fourth.night == 1  # a decision without a test uses no level
+    assert fourth.test_number == 1  # a decision without a test uses no level
 
 
 def test_only_test_rows_that_have_not_decided_yet_decide(nights: Nights) -> None:
