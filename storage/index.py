@@ -118,7 +118,7 @@ class Journal:
         if places:
             self._database.transact(lambda connection: end_publications(connection, places))
 
-    def under_way(self) -> list[Publication]:
+    def unfinished(self) -> list[Publication]:
         """Return all unfinished publications."""
         query = select(publication_table.c.folder, publication_table.c.place)
         return [(folder, place) for folder, place in self._database.rows(query)]

@@ -123,7 +123,7 @@ def verify(store: ArtifactStore) -> Verification:
     """Compare every part in the store with its digest; concurrent changes are no faults."""
     found, filesystem = Verification(), store.files.filesystem
     folders = [*_folders(store, "cache"), *_folders(store, "records")]
-    known = {f"{folder}/{place}" for folder, place in store.index.journal.under_way()}
+    known = {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}
     for entry in store.index.select():
         folder = artifact_folder(entry.key)
         known.add(f"{folder}/{entry.place}")
@@ -142,7 +142,7 @@ def verify(store: ArtifactStore) -> Verification:
         except RecordDamaged:  # removed meanwhile
             continue
     # Evicted meanwhile: either still in the journal, or gone.
-    known |= {f"{folder}/{place}" for folder, place in store.index.journal.under_way()}
+    known |= {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}
     filesystem.invalidate_cache()
     unknown = sorted(folder for folder in folders if folder not in known)
     found.orphans = [f for f in unknown if filesystem.exists(store.files.path(f))]

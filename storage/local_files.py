@@ -18,14 +18,14 @@ from prefect_tune.storage.notices import warn
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
     """Yield a path to write to, which replaces `target` when the body ends; raises OSError."""
-    aside = _aside(target)
+    temporary = _temporary_path(target)
     try:
-        aside.touch()
-        yield aside
-        aside.replace(target)
+        temporary.touch()
+        yield temporary
+        temporary.replace(target)
     finally:
         with suppress(OSError):
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -41,12 +41,12 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 def check_writable(target: Path) -> None:
     """Raise OSError unless a file can be written there. Call it before long work."""
-    aside = _aside(target)
-    aside.touch()
-    aside.unlink()
+    temporary = _temporary_path(target)
+    temporary.touch()
+    temporary.unlink()
 
 
-def _aside(target: Path) -> Path:
+def _temporary_path(target: Path) -> Path:
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder")
     return target.with_name(f".prefect-tune-{uuid4().hex[:12]}.part")

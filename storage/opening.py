@@ -191,8 +191,8 @@ def _claim(
     try:
         if files.is_local:  # other processes read the claim without waiting for the lock
             Path(files.path(RECORDS)).mkdir(exist_ok=True)
-            with atomic_file(Path(files.path(CLAIM_FILE))) as aside:
-                aside.write_text(claim)
+            with atomic_file(Path(files.path(CLAIM_FILE))) as temporary:
+                temporary.write_text(claim)
         else:
             files.filesystem.pipe_file(files.path(CLAIM_FILE), claim.encode())
     except OSError as error:

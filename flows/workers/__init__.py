@@ -1,7 +1,7 @@
 """Where trials run, and what Prefect's server learns about them.
 
 - `dask_trials`: trials and other tasks, such as refits, on workers
-- `pool`: the workers, and the tasks under way on them
+- `pool`: the workers, and the tasks that run on them
 - `clusters`: Dask in the flow's process, in processes of this machine, or of the user
 - `worker_process`: a worker process of this machine
 - `external_workers`: checks of a user's workers

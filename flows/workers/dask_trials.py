@@ -17,7 +17,7 @@ from dask.system import CPU_COUNT
 
 from prefect_tune.flows.study.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
-from prefect_tune.flows.workers.pool import EndedTask, TasksUnderWay, WorkerPool
+from prefect_tune.flows.workers.pool import EndedTask, RunningTasks, WorkerPool
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
@@ -63,17 +63,17 @@ def run_jobs(
     `RuntimeError` if a job's worker died in each attempt, `TimeoutError` or `MemoryError` if it
     exceeds a limit, and errors of jobs or `check`.
     """
-    under_way: TasksUnderWay[int] = TasksUnderWay(pool)
+    running: RunningTasks[int] = RunningTasks(pool)
     waiting, attempts = deque(range(len(jobs))), [0] * len(jobs)
     results: dict[int, Any] = {}
     try:
-        while waiting or under_way:
-            while waiting and len(under_way) < max(pool.n_slots, 1):
+        while waiting or running:
+            while waiting and len(running) < max(pool.n_slots, 1):
                 position = waiting.popleft()
                 attempts[position] += 1
                 job = jobs[position]
-                under_way.submit(position, job.task, job.parameters)
-            for ended in under_way.collect(_CHECK_SECONDS):
+                running.submit(position, job.task, job.parameters)
+            for ended in running.collect(_CHECK_SECONDS):
                 position = ended.task.subject
                 if ended.state is not None:
                     results[position] = _result(ended, jobs[position])
@@ -84,14 +84,14 @@ def run_jobs(
                     text = jobs[position].named(ended.fault or died)
                     raise RuntimeError(text)  # noqa: TRY301 - cuts the others, as any error
             check()
-            for task in under_way:
+            for task in running:
                 is_late = monotonic() > task.started + limit_seconds
                 if is_late and not task.future.wrapped_future.done():
                     message = f"took more than {limit_seconds:g} s"
                     text = jobs[task.subject].named(message)
                     raise TimeoutError(text)  # noqa: TRY301 - as above
     except BaseException:
-        under_way.cut()
+        running.cut()
         raise
     return [results[position] for position in range(len(jobs))]
 
@@ -182,7 +182,7 @@ class DaskTrials:
         # All trials get the same threads, because their costs are compared.
         self._context = self._sharing_cores(context, pool.n_slots)
         self.n_task_runs = 0
-        self._under_way: TasksUnderWay[_Run] = TasksUnderWay(pool)
+        self._running: RunningTasks[_Run] = RunningTasks(pool)
 
     @classmethod
     @contextmanager
@@ -222,13 +222,13 @@ class DaskTrials:
     @property
     def n_running(self) -> int:
         """Number of running trials."""
-        return len(self._under_way)
+        return len(self._running)
 
     @property
     def running_trials(self) -> tuple[RunningTrial, ...]:
         """Progress of each running trial."""
         now, running = monotonic(), []
-        for task in self._under_way:
+        for task in self._running:
             none = "", None, task.started
             step, fold, started = self._steps.started.get(str(task.future.task_run_id), none)
             trial, limit_seconds = task.subject.trial, task.subject.limit_seconds
@@ -263,7 +263,7 @@ class DaskTrials:
             "pilot_seconds": pilot_seconds,
         }
         seconds = self._context.trial_seconds if limit_seconds is None else limit_seconds
-        self._under_way.submit(_Run(trial, seconds), evaluate, parameters)
+        self._running.submit(_Run(trial, seconds), evaluate, parameters)
 
     def bench(self, worker: str) -> int:
         """Stop using a worker; return how many are left."""
@@ -271,11 +271,11 @@ class DaskTrials:
 
     def collect(self, timeout_seconds: float) -> list[Ended]:
         """Return trials that have ended, waiting at most `timeout_seconds` for the first."""
-        return [self._end(ended) for ended in self._under_way.collect(timeout_seconds)]
+        return [self._end(ended) for ended in self._running.collect(timeout_seconds)]
 
     def cut(self) -> list[Trial]:
         """End all running trials, which their workers do within a moment."""
-        return [run.trial for run in self._under_way.cut()]
+        return [run.trial for run in self._running.cut()]
 
     def run(
         self,

@@ -1,4 +1,4 @@
-"""The Dask workers that may run our tasks, and the tasks under way on them.
+"""The Dask workers that may run our tasks, and the tasks that run on them.
 
 Each task is bound to one worker: Dask would otherwise restart the task of a dead worker on another
 one, up to three times. A task whose worker is gone is given back, and its caller decides.
@@ -248,7 +248,7 @@ class EndedTask(Generic[Subject]):
     fault: str = ""
 
 
-class TasksUnderWay(Generic[Subject]):
+class RunningTasks(Generic[Subject]):
     """Tasks of a flow run that were submitted to workers and not collected yet."""
 
     def __init__(self, pool: WorkerPool) -> None:

@@ -16,7 +16,7 @@ from prefect_tune.flows.running.event_loop import apart_from_loop
 from prefect_tune.flows.running.interrupts import check_interrupted
 from prefect_tune.flows.starting.prepare import Handover
 from prefect_tune.flows.study.progress import current_observer, observed_by
-from prefect_tune.flows.workers.pool import TasksUnderWay
+from prefect_tune.flows.workers.pool import RunningTasks
 
 
 def in_loop(work: Callable[[], Any]) -> Any:
@@ -57,7 +57,7 @@ def test_the_observer_follows() -> None:
 
 def collect_nothing() -> None:
     pool: Any = SimpleNamespace()
-    list(TasksUnderWay(pool).collect(0.01))
+    list(RunningTasks(pool).collect(0.01))
 
 
 @pytest.mark.timeout(60)

@@ -243,7 +243,7 @@ def test_records_of_a_large_study_go_and_other_records_stay(either_store) -> Non
         )
     assert len(either_store.records.release("large")) == MANY - len(shared)
     assert sorted(either_store.records.ids()) == either_store.records.used_by("small") == shared
-    assert either_store.index.journal.under_way() == []
+    assert either_store.index.journal.unfinished() == []
 
 
 @pytest.mark.full
@@ -270,7 +270,7 @@ def test_publications_are_finished(either_store) -> None:
     with either_store.database.write() as connection:
         connection.execute(insert(publication_table).values(started=epoch()), rows)
     either_store.index.journal.finish(KEYS)
-    assert either_store.index.journal.under_way() == []
+    assert either_store.index.journal.unfinished() == []
 
 
 @pytest.mark.slow

@@ -142,4 +142,4 @@ def test_many_records_go_with_few_requests(behind_proxy) -> None:
     assert len(store.records.release("s")) == 20
     assert proxy.n_requests - before < 5
     assert store.files.filesystem.find(store.files.path("records")) == []
-    assert store.index.journal.under_way() == []
+    assert store.index.journal.unfinished() == []

@@ -228,7 +228,7 @@ def test_the_best_and_the_last_stay(store) -> None:
     best = {number for number in range(100) if number * 37 % 100 < 50}
     assert left(store) == best | set(range(90, 100))
     assert verify(store).is_sound
-    assert store.index.journal.under_way() == []
+    assert store.index.journal.unfinished() == []
 
 
 def test_what_ensembles_of_all_trials_use_stays_up_to_a_bound(store, monkeypatch) -> None:

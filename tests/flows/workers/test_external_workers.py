@@ -214,7 +214,7 @@ def test_a_task_of_a_dead_worker_is_given_back_and_not_restarted_by_dask(
 ) -> None:
     external.start_worker("--nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, notes):
-        tasks: module.TasksUnderWay[str] = module.TasksUnderWay(pool)
+        tasks: module.RunningTasks[str] = module.RunningTasks(pool)
         tasks.submit("dies", noted_death, {"folder": tmp_path / "starts"})
         (ended,) = wait_for(lambda: list(tasks.collect(0.1)), 60)
         assert (ended.state, ended.fault) == (None, "")
@@ -232,7 +232,7 @@ def test_a_result_lost_with_a_worker_counts_as_a_death(external, quick) -> None:
     external.start_worker("--no-nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, _):
         wait_for(lambda: looked(pool) == 2)
-        tasks: module.TasksUnderWay[int] = module.TasksUnderWay(pool)
+        tasks: module.RunningTasks[int] = module.RunningTasks(pool)
         for number in range(2):
             tasks.submit(number, os.getpid, {})
         futures = [task.future.wrapped_future for task in tasks]

@@ -11,7 +11,7 @@ from prefect.states import Completed
 from processes import wait_for
 
 from prefect_tune.flows.workers.dask_trials import Job, run_jobs
-from prefect_tune.flows.workers.pool import TasksUnderWay, WorkerPool
+from prefect_tune.flows.workers.pool import RunningTasks, WorkerPool
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def test_an_error_of_a_check_ends_all_jobs(pool) -> None:
 
 
 def test_a_worker_that_is_refused_keeps_its_running_tasks(pool) -> None:
-    tasks: TasksUnderWay[int] = TasksUnderWay(pool)
+    tasks: RunningTasks[int] = RunningTasks(pool)
     for number in range(6):
         tasks.submit(number, slow, {})
     refused = next(iter(tasks)).worker

@@ -258,7 +258,7 @@ def test_records_leave_the_last_gigabyte_and_the_study_can_resume_later(
         with pytest.raises(DiskFull, match=r"GB left.* prune"):
             evaluate(context, draw(context, 3))  # and not a failed trial
     assert store_of(context).records.used_by("test") == []
-    assert store_of(context).index.journal.under_way() == []
+    assert store_of(context).index.journal.unfinished() == []
     assert result(evaluate(context, draw(context, 3))) == expected(context)
     assert verify(store_of(context)).is_sound
 
@@ -275,4 +275,4 @@ def test_records_that_cannot_be_deleted_are_left_to_a_sweep(tmp_path, caplog) ->
             assert store.records.release("s", ["b"]) == ["b"]
         assert len({m for m in caplog.messages if "could not be deleted" in m}) == 1
         assert store.records.get("a") == {"label": [2]}
-        assert len(store.index.journal.under_way()) == 2
+        assert len(store.index.journal.unfinished()) == 2
