@@ -75,32 +75,32 @@ class LeaseBook:
     def turn(
         self,
         name: str,
-        look: Callable[[Connection], Found],
-        instead: Callable[[], Found | None] = lambda: None,
+        read: Callable[[Connection], Found],
+        fallback: Callable[[], Found | None] = lambda: None,
     ) -> Iterator["HeldLease[Found]"]:
         """Wait for a lease, hold it during the body, and release it.
 
-        `look` is a query in the transaction that acquires the lease. Whenever another process holds
-        the lease, `instead` may return a result that makes the lease unnecessary; the body then
+        `read` is a query in the transaction that acquires the lease. Whenever another process holds
+        the lease, `fallback` may return a result that makes the lease unnecessary; the body then
         needs no lease.
         """
-        lease, (pause, longest) = self._taken(name, look), _POLL_SECONDS
+        lease, (pause, longest) = self._taken(name, read), _POLL_SECONDS
         if lease is None:
             with waiting():
                 while lease is None:
                     sleep(pause)
                     pause = min(pause * 1.5, longest)
-                    if (found := instead()) is not None:
+                    if (found := fallback()) is not None:
                         lease = HeldLease(name, found, self._held.discard, is_over=True)
                     elif self.holder(name) is None:  # reads, so that waiting blocks no writer
-                        lease = self._taken(name, look)
+                        lease = self._taken(name, read)
         try:
             yield lease
         finally:
             if not lease.is_over:
                 self.release(name)
 
-    def _taken(self, name: str, look: Callable[[Connection], Found]) -> "HeldLease[Found] | None":
+    def _taken(self, name: str, read: Callable[[Connection], Found]) -> "HeldLease[Found] | None":
         me = ProcessIdentity.this_process().to_text()
         seconds = {"lease_seconds": self._lease_seconds}
         with self._database.write() as connection:
@@ -111,7 +111,7 @@ class LeaseBook:
                 if standing is None or not self._is_over(name, *standing):
                     return None
                 connection.execute(_TAKE_OVER, {"of_name": name, "me": me, **seconds})
-            lease = HeldLease(name, look(connection), self._held.discard)
+            lease = HeldLease(name, read(connection), self._held.discard)
         with self._lock:
             self._held.add(name)
             if self._renewer is None and not self._is_closed:

@@ -11,7 +11,7 @@ import click
 
 from prefect_tune.deployments.views.console import echo
 from prefect_tune.deployments.views.result_stream import result_apart, stay_apart
-from prefect_tune.flows.wording.text import shown
+from prefect_tune.flows.wording.text import printable
 from prefect_tune.storage.waiting import interrupt_behind
 from prefect_tune.tasks.sandbox.standard_streams import open_streams
 
@@ -133,7 +133,7 @@ def _mistakes_shown() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
-        raise click.UsageError(shown(error.format_message()), error.ctx) from error
+        raise click.UsageError(printable(error.format_message()), error.ctx) from error
 
 
 def _check_utf8(word: str) -> None:

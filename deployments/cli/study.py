@@ -17,7 +17,7 @@ from prefect_tune.deployments.cli.output import (
     write_table,
 )
 from prefect_tune.deployments.views.console import echo, echo_as_is
-from prefect_tune.flows.wording.text import shown
+from prefect_tune.flows.wording.text import printable
 
 if TYPE_CHECKING:
     from prefect_tune.flows.reading.opened_study import OpenedStudy
@@ -73,7 +73,7 @@ def _print_output(found: "TrialOutput") -> None:
         echo("earlier output was dropped", err=True)
     if found.output:
         lines = found.output.replace("\r\n", "\n").replace("\r", "\n")
-        echo_as_is(shown(lines), nl=not lines.endswith("\n"))
+        echo_as_is(printable(lines), nl=not lines.endswith("\n"))
 
 
 def _explain(store: "ArtifactStore", study: str, number: int) -> None:

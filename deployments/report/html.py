@@ -20,7 +20,7 @@ from plotly.offline import get_plotlyjs
 
 from prefect_tune.deployments.report.page import Figure, ReportPage, clipped
 from prefect_tune.flows.reading.study_lines import Strong
-from prefect_tune.flows.wording.text import shown
+from prefect_tune.flows.wording.text import printable
 
 _LEVEL = 6
 """Compression level: the highest takes three times as long to save one percent."""
@@ -80,7 +80,7 @@ def _environment() -> Environment:
 
 def _shown(value: Any) -> Any:
     """Return a text with control characters escaped; templates are trusted markup."""
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _values(value: Any, name: str = "") -> Any:
@@ -97,7 +97,7 @@ def _values(value: Any, name: str = "") -> Any:
 @lru_cache(10_000)
 def _without_markup(text: str, *, is_template: bool) -> str:
     """Return a text escaped for Plotly, which reads `<` as markup; templates keep their own."""
-    plain = escape(shown(clipped(text, 1_000 if is_template else 160)), quote=False)
+    plain = escape(printable(clipped(text, 1_000 if is_template else 160)), quote=False)
     if is_template:
         for markup in ("<br>", "<b>", "</b>", "<extra></extra>"):
             plain = plain.replace(escape(markup), markup)

@@ -10,16 +10,16 @@ from rich.table import Column
 from rich.text import Text
 
 from prefect_tune.deployments.views.result_stream import DynamicResultStream, result_stream
-from prefect_tune.flows.wording.text import shown
+from prefect_tune.flows.wording.text import printable
 
 
 def echo(text: Any, *, err: bool = False) -> None:
     """Print a line to standard output or standard error."""
     if err:
         with suppress(OSError):  # a full disk behind standard error must not end a study
-            click.echo(shown(str(text)), err=True)
+            click.echo(printable(str(text)), err=True)
     else:
-        echo_as_is(shown(str(text)))
+        echo_as_is(printable(str(text)))
 
 
 def echo_as_is(text: str, *, nl: bool = True) -> None:
@@ -33,7 +33,7 @@ class PlainConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a text unchanged except for masked passwords and control characters."""
         kept = {name: options[name] for name in ("justify", "overflow") if name in options}
-        return Text(shown(text), style=options.get("style", ""), **kept)
+        return Text(printable(text), style=options.get("style", ""), **kept)
 
 
 def bold(text: str) -> tuple[str, str]:
@@ -48,9 +48,9 @@ def line(*parts: str | Text | tuple[str, str]) -> Text:
         if isinstance(part, Text):
             clean.append(part)
         elif isinstance(part, str):
-            clean.append(shown(part))
+            clean.append(printable(part))
         else:
-            clean.append((shown(part[0]), part[1]))
+            clean.append((printable(part[0]), part[1]))
     return Text.assemble(*clean)
 
 

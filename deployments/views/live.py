@@ -19,7 +19,7 @@ from rich.text import Text
 
 from prefect_tune.deployments.views.console import PlainConsole, bold, echo, echo_as_is, line
 from prefect_tune.flows.study.progress import CurvePoint, Observer, Progress
-from prefect_tune.flows.wording.text import format_seconds, number_text, shown
+from prefect_tune.flows.wording.text import format_seconds, number_text, printable
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked, masked_values
 
@@ -147,7 +147,7 @@ class _Path:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield one line."""
-        text = shown(" > ".join(self._algorithms))
+        text = printable(" > ".join(self._algorithms))
         first = len(text) - options.max_width
         yield Text(text if first <= 0 else f"…{text[first + 1 :]}", no_wrap=True)
 

@@ -9,7 +9,7 @@ from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_co
 from prefect_tune.flows.reading.commands import next_commands
 from prefect_tune.flows.reading.study_lines import Strong, StudyLine, study_lines
 from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.wording.text import bracketed, shown
+from prefect_tune.flows.wording.text import bracketed, printable
 
 _STYLES = {"plain": "", "warning": "yellow", "alert": "bold yellow"}
 """Styles of lines by tone."""
@@ -27,7 +27,7 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
 def _styled(of_study: StudyLine) -> Text:
     text = Text("  " * (1 + of_study.depth), _STYLES[of_study.tone])
     for part in of_study.parts:
-        text.append(shown(part), "bold" if isinstance(part, Strong) else "")
+        text.append(printable(part), "bold" if isinstance(part, Strong) else "")
     return text
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from prefect_tune.flows.wording.text import shown
+from prefect_tune.flows.wording.text import printable
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~$&!])")
 """Characters with a meaning in Markdown or embedded HTML."""
@@ -15,7 +15,7 @@ def escaped(text: object) -> str:
     >>> escaped("a|b <i>"), escaped("total_cost")
     ('a\\|b \\<i\\>', 'total\\_cost')
     """
-    return _SPECIAL.sub(r"\\\1", " ".join(shown(str(text)).split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(printable(str(text)).split()))
 
 
 def code(text: object) -> str:
@@ -24,7 +24,7 @@ def code(text: object) -> str:
     >>> code("C=0.5"), code("a|b")
     ('`C=0.5`', 'a\\|b')
     """
-    line = " ".join(shown(str(text)).split())
+    line = " ".join(printable(str(text)).split())
     return escaped(line) if not line or "`" in line or "|" in line else f"`{line}`"
 
 
@@ -34,7 +34,7 @@ def block(lines: Iterable[str], language: str) -> list[str]:
     >>> block(["ls"], "sh")
     ['```sh', 'ls', '```']
     """
-    each_on_one = [" ".join(shown(line).splitlines()) for line in lines]
+    each_on_one = [" ".join(printable(line).splitlines()) for line in lines]
     longest = max(map(len, re.findall("`+", "\n".join(each_on_one))), default=0)
     fence = "`" * max(3, longest + 1)
     return [f"{fence}{language}", *each_on_one, fence]

@@ -188,7 +188,7 @@ _STEERING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 _HARMLESS = {"\n", "\t", "\N{ZERO WIDTH JOINER}", "\N{ZERO WIDTH NON-JOINER}", "\N{SOFT HYPHEN}"}
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text with masked passwords and visible control characters."""
     return "".join(
         character.encode("unicode_escape").decode()

@@ -238,7 +238,7 @@ class DaskTrials:
 
     def has_room(self) -> bool:
         """Return whether a slot is free; `NoWorkers` after a long time without a worker."""
-        self._pool.workers.look()
+        self._pool.workers.update()
         return self.n_running < self.n_slots
 
     def submit(

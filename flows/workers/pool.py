@@ -66,7 +66,7 @@ class Workers:
     """Time and reason of each worker's last failed check."""
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
-    _looked: float = -_LOOK_SECONDS
+    _updated: float = -_LOOK_SECONDS
     _alone_since: float | None = None
 
     def check_all(self) -> None:
@@ -80,29 +80,29 @@ class Workers:
                 f"{self.check.scheduler}: a worker does not answer for {_CHECK_SECONDS:g} s; end "
                 "the workers that are stopped"
             ) from error
-        self.threads = {a: n for a, n in self._look_around().items() if a in there}
+        self.threads = {a: n for a, n in self._threads_here().items() if a in there}
 
     def wait_for_all(self, n_slots: int) -> None:
         """Wait for local workers, longest for the first; or raise `NoWorkers`."""
         until = monotonic() + _LOCAL_WAIT_SECONDS / 5
-        self.look(at_once=True)
+        self.update(at_once=True)
         while sum(self.threads.values()) < n_slots and not (self.threads and monotonic() > until):
             check_interrupted()
             sleep(_TICK_SECONDS)
-            self.look(at_once=True)
+            self.update(at_once=True)
 
-    def look(self, *, at_once: bool = False) -> None:
+    def update(self, *, at_once: bool = False) -> None:
         """Update the workers if the last update was some time ago.
 
         Raises `NoWorkers` if there has been no worker for a long time.
         """
-        if monotonic() - self._looked < _LOOK_SECONDS and not at_once:
+        if monotonic() - self._updated < _LOOK_SECONDS and not at_once:
             return
-        self._looked = monotonic()
+        self._updated = monotonic()
         if self.processes is not None:
             self.processes.restart()
         self._settle_checks()
-        here = self._look_around()
+        here = self._threads_here()
         left = [a for a in self.threads if a not in here]
         usable = {a for a in here if self.check is None or a in self.threads}
         self.threads = {a: n for a, n in here.items() if a in usable - self._refused}
@@ -141,7 +141,7 @@ class Workers:
         """Start no more checks."""
         self._checking.shutdown(wait=False, cancel_futures=True)
 
-    def _look_around(self) -> dict[str, int]:
+    def _threads_here(self) -> dict[str, int]:
         if self.client.status == "closed":
             raise NoWorkers("the Dask scheduler no longer answers; rerun the command to resume")
         workers = self.client.scheduler_info(n_workers=-1).get("workers", {})  # it may be away
@@ -189,7 +189,7 @@ class WorkerPool:
     def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
         """Submit one run of a Prefect task to the least busy worker; or raise `NoWorkers`."""
         while True:
-            self.workers.look()
+            self.workers.update()
             busy = self.client.processing()  # of all workers that are there now
             if threads := {a: n for a, n in self.workers.threads.items() if a in busy}:
                 break
@@ -216,7 +216,7 @@ class WorkerPool:
 
     def cancel_stranded(self, future: PrefectDaskFuture[Any]) -> None:
         """Cancel a task whose worker is gone; Dask would wait for the worker for ever."""
-        self.workers.look()
+        self.workers.update()
         if self.address_of(future) not in self.workers.present:
             future.wrapped_future.cancel(force=True)
 
@@ -304,7 +304,7 @@ class RunningTasks(Generic[Subject]):
         try:
             return EndedTask(task, self._result(task))
         except (KilledWorker, CancelledError):
-            self._pool.workers.look(at_once=True)  # its slots are no longer there
+            self._pool.workers.update(at_once=True)  # its slots are no longer there
             return EndedTask(task)
         except Exception as error:  # Prefect or Dask could not start the task there
             return EndedTask(task, fault=f"{type(error).__name__}: {error}")

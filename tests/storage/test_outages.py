@@ -37,10 +37,10 @@ from prefect_tune.storage.waiting import (
     Waits,
     cause_of,
     deferred_signals,
-    was_deferred,
     retry_while_unreachable,
     waiting,
     waits_counted,
+    was_deferred,
 )
 
 

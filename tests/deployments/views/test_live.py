@@ -35,7 +35,7 @@ from prefect_tune.deployments.views.console import PlainConsole, bold, line
 from prefect_tune.deployments.views.live import LiveLines, observer_for
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.progress import CurvePoint, Progress, RunningTrial, StudyTotals
-from prefect_tune.flows.wording.text import Whole, shown
+from prefect_tune.flows.wording.text import Whole, printable
 from prefect_tune.optimizers import Evaluation, Query, Trial
 from prefect_tune.optimizers.space.configuration import default_configuration
 
@@ -232,7 +232,7 @@ def test_what_is_shown_can_be_seen_and_nothing_else(text: str) -> None:
     said = lines(out)
     assert "\x1b" not in said
     assert "\r" not in said
-    for part in shown(text).split("\n"):
+    for part in printable(text).split("\n"):
         assert part.expandtabs() in said or part in said
 
 
@@ -257,7 +257,7 @@ def test_studies_and_trials_named_by_others_are_shown_as_they_are(text: str) -> 
         )
         artifact.print_contents(file, {"type": text, "fitted": {text: text}})
     said = lines(out)
-    assert said.count(shown(text)) >= 13
+    assert said.count(printable(text)) >= 13
     assert "\x1b" not in said
     assert "\x9b" not in said
     assert "secret" not in said

@@ -136,8 +136,8 @@ def test_a_worker_process_that_is_killed_is_replaced() -> None:
     with local_pool(6) as pool:
         (address, pid), (other, _) = pool.client.run(os.getpid).items()
         kill(pid)
-        wait_for(lambda: pool.workers.look() or set(pool.workers.threads) == {other}, 20)
-        wait_for(lambda: pool.workers.look() or pool.n_slots == 6, 60)
+        wait_for(lambda: pool.workers.update() or set(pool.workers.threads) == {other}, 20)
+        wait_for(lambda: pool.workers.update() or pool.n_slots == 6, 60)
         assert pid not in pool.client.run(os.getpid).values()
         assert address not in pool.workers.threads
 

@@ -184,7 +184,7 @@ def joined(external: ExternalCluster, context: StudyContext) -> Iterator[tuple[W
 
 def looked(pool: WorkerPool) -> int:
     """Slots after a look."""
-    pool.workers.look(at_once=True)
+    pool.workers.update(at_once=True)
     return pool.n_slots
 
 

@@ -24,7 +24,7 @@ def pool() -> Iterator[WorkerPool]:
 
 @pytest.fixture(autouse=True)
 def all_slots(pool: WorkerPool) -> None:
-    wait_for(lambda: pool.workers.look() or pool.n_slots == 6, 60)
+    wait_for(lambda: pool.workers.update() or pool.n_slots == 6, 60)
 
 
 def touched(path: Path) -> State[str]:
