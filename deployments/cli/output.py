@@ -111,7 +111,7 @@ def print_result(summary: dict[str, Any]) -> None:
     print_summary(from_document(StudyView, summary))
 
 
-def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> None:
+def write_page(out: str, page: "ReportPage", subject: str, *, is_silent: bool) -> None:
     """Write a report to a file, or raise BadInput; print the location unless `is_silent`."""
     from prefect_tune.deployments.report.html import page_html
 
@@ -120,5 +120,5 @@ def write_page(out: str, page: "ReportPage", of: str, *, is_silent: bool) -> Non
         path.write_text(text, encoding="utf-8")
     if not is_silent:
         size = format_bytes(len(text.encode()))
-        echo(f"report of {of}: {out} ({size})")
+        echo(f"report of {subject}: {out} ({size})")
         echo(f"open it in a browser: {Path(out).absolute().as_uri()}")

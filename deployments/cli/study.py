@@ -133,7 +133,7 @@ def _print_trials(study: "OpenedStudy", *, failed: bool) -> None:
         trials = list(study.trials())
         listed = [trial for trial in trials if trial.state == "failed"] if failed else trials
         moments = study.moments() if failed and listed and not wants_json() else {}
-        pages = {number: task_run_page(of.task_run_id) for number, of in moments.items()}
+        pages = {number: task_run_page(one.task_run_id) for number, one in moments.items()}
         emit(
             lambda: [trial.to_json() for trial in listed],
             lambda: print_trials(

@@ -86,9 +86,9 @@ def _shown(value: Any) -> Any:
 def _values(value: Any, name: str = "") -> Any:
     """Return the values of a figure, with texts free of markup."""
     if isinstance(value, dict):
-        return {key: _values(of, key) for key, of in value.items()}
+        return {key: _values(one, key) for key, one in value.items()}
     if isinstance(value, list):
-        return [_values(of, name) for of in value]
+        return [_values(one, name) for one in value]
     if name == "bdata" or not isinstance(value, str):  # packed numbers
         return value
     return _without_markup(value, is_template=name == "hovertemplate")

@@ -172,7 +172,8 @@ class _TestRows:
         classes, known = dataset.learned_classes, X.descriptions()
         effects = column_effects(pipeline, X.take(sample), classes, loss_of, score_of, self._seed)
         names = {
-            of.code: of.code.removesuffix("*").removesuffix(PARENT_ENDING) for of in effects.codes
+            one.code: one.code.removesuffix("*").removesuffix(PARENT_ENDING)
+            for one in effects.codes
         }
         return replace(
             report,

@@ -31,8 +31,8 @@ def sampled(frame: pd.DataFrame, column: str, most: int = 2_000) -> pd.DataFrame
 
 def sample_note(shown: pd.DataFrame, frame: pd.DataFrame, noun: str) -> str:
     """Return how many rows a figure shows; empty if all."""
-    of = counted(len(frame), noun)
-    return f"{len(shown):,} of {of} are shown. " if len(shown) < len(frame) else ""
+    total = counted(len(frame), noun)
+    return f"{len(shown):,} of {total} are shown. " if len(shown) < len(frame) else ""
 
 
 def visible_losses(losses: pd.Series) -> tuple[float, float]:

@@ -96,7 +96,7 @@ class StudyReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return all contents as JSON values; a table is a list of its rows."""
-        values = {of.name: getattr(self, of.name) for of in fields(self)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             name: json.loads(value.to_json(orient="records", double_precision=15))
             if isinstance(value, pd.DataFrame)
@@ -243,7 +243,9 @@ def levels_of(progress: pd.DataFrame, plan: StudyPlan) -> pd.DataFrame:
 
 def curves_of(trials: pd.DataFrame, views: Sequence[TrialView]) -> pd.DataFrame:
     """Return the longest learning curve of each configuration, with its `losses` by epoch."""
-    rows = [(of.number, of.path[-1], str(of.state), of.curve) for of in views if of.curve]
+    rows = [
+        (view.number, view.path[-1], str(view.state), view.curve) for view in views if view.curve
+    ]
     curves = _frame(rows, trial="int64", model="str", state="str", losses="object")
     curves["configuration"] = curves["trial"].map(trials.set_index("trial")["configuration"])
     curves["epochs"] = curves["losses"].map(len)

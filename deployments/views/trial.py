@@ -32,33 +32,33 @@ _CURVE_WIDTH = 48
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def print_trial(of: ExplainedTrial, *, task_run: str | None = None) -> None:
+def print_trial(found: ExplainedTrial, *, task_run: str | None = None) -> None:
     """Print a trial; `task_run` is the address of its task run in the Prefect UI, if known."""
-    trial, evaluation = of.trial, of.trial.evaluation
-    CONSOLE.print(_title(of))
-    for text in (*_asked(of, task_run), *_failure(of)):
+    trial, evaluation = found.trial, found.trial.evaluation
+    CONSOLE.print(_title(found))
+    for text in (*_asked(found, task_run), *_failure(found)):
         CONSOLE.print(line("  ", text))
     if evaluation is not None:
-        _print("losses", _losses(of, evaluation))
-    _print("pipeline", *_pipeline(of))
+        _print("losses", _losses(found, evaluation))
+    _print("pipeline", *_pipeline(found))
     if trial.all_steps:
         note = "  (in brackets: served by the cache; time when it was made)"
         _print("time", _times(trial), note)
-    if of.study.plan.options.bounds:
-        _print("constraints", _constraints(of))
-    if len(of.same) > 1:
-        _print("the same configuration", _same_configuration(of))
+    if found.study.plan.options.bounds:
+        _print("constraints", _constraints(found))
+    if len(found.same) > 1:
+        _print("the same configuration", _same_configuration(found))
     if evaluation is not None and evaluation.curve:
-        _print("learning", *_curve(evaluation, LossWords(of.study.plan.metric)))
+        _print("learning", *_curve(evaluation, LossWords(found.study.plan.metric)))
     if (failure := trial.failure) is not None and failure.traceback:
         _print("traceback", *(f"  {text}" for text in failure.traceback.rstrip().splitlines()))
-    if size := of.moments and of.moments.output_bytes:
+    if size := found.moments and found.moments.output_bytes:
         CONSOLE.print()
-        CONSOLE.print(line(bold("output: "), f"{size:,} bytes; {_command(of, '--output')}"))
+        CONSOLE.print(line(bold("output: "), f"{size:,} bytes; {_command(found, '--output')}"))
         for text in failure.output.splitlines() if failure else ():
             CONSOLE.print(line("  ", text))
     CONSOLE.print()
-    CONSOLE.print(line(bold("its code: "), _command(of, "--code")))
+    CONSOLE.print(line(bold("its code: "), _command(found, "--code")))
 
 
 def _print(title: str, *parts: Table | str) -> None:
@@ -68,37 +68,37 @@ def _print(title: str, *parts: Table | str) -> None:
         CONSOLE.print(part)
 
 
-def _command(of: ExplainedTrial, *options: str, verb: str = "show") -> str:
-    words = ["prefect-tune", verb, of.study.name, "--trial", str(of.trial.number), *options]
-    return shlex.join([*words, *store_options(of.study.store.address)])
+def _command(found: ExplainedTrial, *options: str, verb: str = "show") -> str:
+    words = ["prefect-tune", verb, found.study.name, "--trial", str(found.trial.number), *options]
+    return shlex.join([*words, *store_options(found.study.store.address)])
 
 
 def _table(*headers: str) -> Table:
     return Table(*headers, box=None, pad_edge=True, padding=(0, 1, 0, 1))
 
 
-def _title(of: ExplainedTrial) -> Text:
-    trial, best, losses = of.trial, of.incumbent, LossWords(of.study.plan.metric)
+def _title(found: ExplainedTrial) -> Text:
+    trial, best, losses = found.trial, found.incumbent, LossWords(found.study.plan.metric)
     state = _STATES.get(trial.state, trial.state)
     parts: list[str | tuple[str, str]] = [
-        bold(f"trial {trial.number}"), f" of {of.study.name}: {state}",
+        bold(f"trial {trial.number}"), f" of {found.study.name}: {state}",
     ]  # fmt: skip
     if trial.has_loss:
         parts += [f", {losses.name} ", bold(losses.of(trial.loss))]
-    parts.append(bracketed(of.study.plan.whole.part(trial.query)))
+    parts.append(bracketed(found.study.plan.whole.part(trial.query)))
     if best is not None:
         other = f"; best: trial {best.number}, {losses.of(best.loss)}"
         parts.append(", the best one" if best.number == trial.number else other)
-    return line(*parts, "; in the final model" if of.is_in_model else "")
+    return line(*parts, "; in the final model" if found.is_in_model else "")
 
 
-def _asked(of: ExplainedTrial, task_run: str | None) -> Iterator[str]:
-    moments, trial, evaluation = of.moments, of.trial, of.trial.evaluation
+def _asked(found: ExplainedTrial, task_run: str | None) -> Iterator[str]:
+    moments, trial, evaluation = found.moments, found.trial, found.trial.evaluation
     if moments is None:
         return
     if (reason := moments.reason) is not None:
         text = f": {reason['text']}" if reason.get("text") else ""
-        yield f"proposed by {of.study.plan.method}, {reason['phase']}{text}"
+        yield f"proposed by {found.study.plan.method}, {reason['phase']}{text}"
     parts = [f"proposed at {datetime.fromtimestamp(moments.asked):%Y-%m-%d %H:%M:%S}"]  # noqa: DTZ006 - local time
     if trial.state.is_told:
         without = evaluation and f" ({format_seconds(evaluation.cost_uncached_seconds)} without"
@@ -114,15 +114,15 @@ def _asked(of: ExplainedTrial, task_run: str | None) -> Iterator[str]:
         yield f"in Prefect: {task_run or f'task run {moments.task_run_id}'}"
 
 
-def _failure(of: ExplainedTrial) -> Iterator[str | Text]:
-    if (failure := of.trial.failure) is not None:
+def _failure(found: ExplainedTrial) -> Iterator[str | Text]:
+    if (failure := found.trial.failure) is not None:
         kind = "" if failure.kind == "error" else f" ({failure.kind})"
         yield line(bold(f"failed{kind}: "), failure_text(failure))
-        yield f"retry it: {_command(of, verb='retry')}"
+        yield f"retry it: {_command(found, verb='retry')}"
 
 
-def _losses(of: ExplainedTrial, evaluation: Evaluation) -> Table:
-    mine, best = evaluation.fold_losses, of.incumbent
+def _losses(found: ExplainedTrial, evaluation: Evaluation) -> Table:
+    mine, best = evaluation.fold_losses, found.incumbent
     others = best.fold_losses if best else ()
     n_shown = min(max(len(mine), len(others)), _MOST_FOLDS)
     table = _table("", "mean", *(f"fold {fold}" for fold in range(n_shown)))
@@ -131,26 +131,26 @@ def _losses(of: ExplainedTrial, evaluation: Evaluation) -> Table:
         numbers = (mean, *folds[:n_shown])
         table.add_row(name, *(number_text(loss, is_signed=is_signed) for loss in numbers))
 
-    add(f"trial {of.trial.number}", evaluation.loss, mine)
-    if best is not None and best.number != of.trial.number:
+    add(f"trial {found.trial.number}", evaluation.loss, mine)
+    if best is not None and best.number != found.trial.number:
         add(f"trial {best.number} (best)", best.loss, others)
         if differences := [one - other for one, other in zip(mine, others, strict=False)]:
             same = "" if len(mine) == len(others) else " on the same folds"
             mean = sum(differences) / len(differences)
             add(f"difference{same}", mean, differences, is_signed=True)
-    table.add_row("guessing", number_text(of.study.plan.chance_loss))
+    table.add_row("guessing", number_text(found.study.plan.chance_loss))
     return table
 
 
-def _pipeline(of: ExplainedTrial) -> Iterator[Table | str]:
+def _pipeline(found: ExplainedTrial) -> Iterator[Table | str]:
     table, has_changed = _table("step", "", "value", "default", "range"), False
-    for step, choice in of.trial.configuration.items():
-        others = [name for name in of.choices.get(step, ()) if name != choice["algorithm"]]
+    for step, choice in found.trial.configuration.items():
+        others = [name for name in found.choices.get(step, ()) if name != choice["algorithm"]]
         more = f" and {len(others) - _MOST_CHOICES} more" if len(others) > _MOST_CHOICES else ""
         instead = f"instead of {', '.join(others[:_MOST_CHOICES])}{more}" if others else ""
         table.add_row(step, "", choice["algorithm"], "", instead)
         for name, value in choice["hyperparameters"].items():
-            known = of.ranges.get(step, {}).get(name)
+            known = found.ranges.get(step, {}).get(name)
             if known is None:
                 table.add_row(f"  {name}", "", value_text(value))
                 continue
@@ -180,24 +180,24 @@ def _listed(cells: Sequence[str]) -> str:
     return " ".join(cells[:_MOST_FOLDS]) + (" …" if len(cells) > _MOST_FOLDS else "")
 
 
-def _constraints(of: ExplainedTrial) -> Table:
+def _constraints(found: ExplainedTrial) -> Table:
     table = _table("quantity", "measured", "at most", "")
-    for constraint in (bound.constraint for bound in of.study.plan.options.bounds):
-        value = of.trial.quantities.get(constraint.name)
+    for constraint in (bound.constraint for bound in found.study.plan.options.bounds):
+        value = found.trial.quantities.get(constraint.name)
         measured = "not measured" if value is None else number_text(value)
-        is_met = constraint.excess(of.trial.quantities) <= 0
+        is_met = constraint.excess(found.trial.quantities) <= 0
         bound = f"{constraint.bound:g}"
         table.add_row(constraint.name, measured, bound, "" if is_met else "exceeded")
     return table
 
 
-def _same_configuration(of: ExplainedTrial) -> Table:
+def _same_configuration(found: ExplainedTrial) -> Table:
     table = _table("trial", "state", "of", "loss")
-    for trial in of.same:
-        this = " (this one)" if trial.number == of.trial.number else ""
+    for trial in found.same:
+        this = " (this one)" if trial.number == found.trial.number else ""
         loss = number_text(trial.loss) if trial.has_loss else ""
         state = _STATES.get(trial.state, trial.state)
-        part = of.study.plan.whole.part(trial.query) or "all"
+        part = found.study.plan.whole.part(trial.query) or "all"
         table.add_row(f"{trial.number}{this}", state, part, loss)
     return table
 
@@ -227,7 +227,7 @@ def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
     """Return the first trial of each resumed trial's configuration; trials come by number."""
     begun: dict[bytes, int] = {}
     first = {t.number: begun.setdefault(t.configuration_text, t.number) for t in trials}
-    return {number: of for number, of in first.items() if number != of}
+    return {number: start for number, start in first.items() if number != start}
 
 
 def print_trials(
@@ -245,9 +245,11 @@ def print_trials(
     """
     first, links = first or {}, links or {}
     parts = [whole.part(trial.query) for trial in trials]
-    of = ("of",) if any(parts) else ()
+    fidelity = ("of",) if any(parts) else ()
     on = ("continues",) if any(trial.number in first for trial in trials) else ()
-    table = Table("trial", *on, "state", *of, "loss", "seconds", "cached", "pipeline", box=None)
+    table = Table(
+        "trial", *on, "state", *fidelity, "loss", "seconds", "cached", "pipeline", box=None
+    )
     for trial, part in zip(trials, parts, strict=True):
         began = f"trial {first[trial.number]}" if trial.number in first else ""
         steps = trial.steps
@@ -255,7 +257,7 @@ def print_trials(
             str(trial.number),
             *((began,) if on else ()),
             _STATES.get(trial.state, trial.state),
-            *((part or "all",) if of else ()),
+            *((part or "all",) if fidelity else ()),
             number_text(trial.loss) if trial.has_loss else "",
             f"{trial.cost_seconds:.1f}" if trial.state.is_told else "",
             f"{sum(step['hit'] for step in steps)}/{len(steps)}" if steps else "",

@@ -76,8 +76,8 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
     study = open_study(store, name)
     series, why = None, ""
     with suppress(DatabaseDamaged):  # a damaged study can be removed
-        of = study.plan.options.series
-        series = None if of is None else SeriesTable(store.database).find(of)
+        named = study.plan.options.series
+        series = None if named is None else SeriesTable(store.database).find(named)
     if series is not None and series.runs[-1].study == study.name:
         why = f"the newest study of series {series.name}, and its next run starts from it"
     if series is not None and study.name in {champion.study for champion in series.champions}:

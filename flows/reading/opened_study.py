@@ -227,7 +227,7 @@ class ExplainedTrial:
             "constraints": {b.constraint.name: b.bound for b in self.study.plan.options.bounds},
             "choices": self.choices,
             "ranges": {
-                step: {name: to_document(of) for name, of in ranges.items()}
+                step: {name: to_document(one) for name, one in ranges.items()}
                 for step, ranges in self.ranges.items()
             },
         }  # fmt: skip
@@ -255,11 +255,11 @@ def explained_trial(store: ArtifactStore, study: str, number: int) -> ExplainedT
         {
             step.name: {
                 name: ValueRange(
-                    value_document(of.default_value),
-                    range_text(of),
-                    bool(getattr(of, "log", False)),
+                    value_document(parameter.default_value),
+                    range_text(parameter),
+                    bool(getattr(parameter, "log", False)),
                 )
-                for name, of in algorithm.hyperparameters.items()
+                for name, parameter in algorithm.hyperparameters.items()
             }
             for step in steps
             for algorithm in step.algorithms

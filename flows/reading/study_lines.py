@@ -79,8 +79,10 @@ def study_lines(view: StudyView, *, notes: bool = False) -> Iterator[StudyLine]:
             f"cache: {view.cache.hits} of {n_steps} steps served, "
             f"{saved_text(view.cache.seconds_saved)} saved, {format_bytes(view.cache.size_bytes)}"
         )
-    for of in view.plugins:
-        yield _line(f"plugin: {of.kind} {of.name} of {of.distribution} {of.version}")
+    for plugin in view.plugins:
+        yield _line(
+            f"plugin: {plugin.kind} {plugin.name} of {plugin.distribution} {plugin.version}"
+        )
     yield from (_line(f"warning: {note}", tone="warning") for note in view.notes)
 
 

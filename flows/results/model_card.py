@@ -96,9 +96,9 @@ class CardFacts:
             return []
         columns = reader.columns if self.exported.reads_rows else RowReader.of(X).columns
         return [
-            (of.name, _KINDS.get(of.kind, of.kind), float(column.isna().mean()), _values(column))
-            for of in columns
-            for column in [X[of.features[0]]]
+            (one.name, _KINDS.get(one.kind, one.kind), float(column.isna().mean()), _values(column))
+            for one in columns
+            for column in [X[one.features[0]]]
         ]
 
 

@@ -139,7 +139,7 @@ class Progress:
     def counts(self) -> str:
         """Numbers of trials by outcome, as text."""
         most = None if self.can_go_on else self.trials_total
-        return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, of=most)
+        return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, most=most)
 
     @property
     def seconds_left(self) -> float | None:
