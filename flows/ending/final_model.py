@@ -237,7 +237,7 @@ class _Ending:
         if not can_average_folds(study, trials):
             if is_long:
                 took = format_seconds(needed)
-                self.observer.note(f"the fit takes about {took}, longer than the time budget")
+                self.observer.note(f"the fit takes about {took}, more than the budget has left")
             return fit(), False
 
         def check() -> None:

@@ -216,4 +216,4 @@ def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -
 def test_where_folds_may_not_be_averaged_the_refit_takes_its_time(ended) -> None:
     summary = ended.end(-2.0, no_cache=True)
     assert not summary["model_of_folds"]
-    assert any("longer than the time budget" in note for note in ended.heard.notes)
+    assert any("more than the budget has left" in note for note in ended.heard.notes)
