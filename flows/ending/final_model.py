@@ -46,6 +46,7 @@ from prefect_tune.flows.wording.text import (
 )
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
@@ -289,7 +290,8 @@ class _Ending:
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
     """Return the next best trials, one per configuration."""
     history, is_single = study.optimizer.history, len(choice.members) == 1
-    first, ranked = choice.members[0][0] if is_single else study.incumbent, {}
+    first = choice.members[0][0] if is_single else study.incumbent
+    ranked = dict[Configuration, Trial]()
     for trial in (first, *history.best(len(history.complete)), *history.partial):
         if trial is not None:
             ranked.setdefault(trial.query.configuration, trial)

@@ -136,10 +136,10 @@ class StudyOptions:
         """
         options = cls(**_parsed(given, OPTIONS))
         for one, other in (("test", "test_size"), ("folds", "holdout"), ("series", "study")):
-            given = getattr(options, one)
-            if given is not None and getattr(options, other) is not None:
+            value = getattr(options, one)
+            if value is not None and getattr(options, other) is not None:
                 reason = f"use only one of {OPTIONS[one].flag} and {OPTIONS[other].flag}"
-                raise bad_value(OPTIONS[one], reason, given)
+                raise bad_value(OPTIONS[one], reason, value)
         if options.series is None and options.study is None:  # a study may belong to a series
             for name in filter(options.is_given, ("key", "if_unchanged", "promotion", "margin")):
                 reason, remedy = "only runs of a series have this option", "name the --series"

@@ -45,7 +45,11 @@ def loop_safe_flow(
     name: str,
 ) -> Callable[[Callable[P, Result]], LoopSafeFlow[P, Result]]:
     """Return a decorator that makes functions flows which can be called inside an event loop."""
-    return partial(LoopSafeFlow, name=name, persist_result=False, log_prints=False, retries=0)
+
+    def made(function: Callable[P, Result]) -> LoopSafeFlow[P, Result]:
+        return LoopSafeFlow(function, name=name, persist_result=False, log_prints=False, retries=0)
+
+    return made
 
 
 def apart_from_loop(work: Callable[[], Result]) -> Result:
