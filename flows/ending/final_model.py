@@ -235,20 +235,18 @@ class _Ending:
         after_seconds = _AFTER_SECONDS + scoring_seconds(study, trials) - _GRACE_SECONDS
         needed = refit_seconds(study, trials, self.running.n_slots)
         is_long = needed > (self.seconds_left() - after_seconds) * _HOPE
+        reason = f"a refit takes about {format_seconds(needed)}"
         if not can_average_folds(study, trials):
             if is_long:
-                took = format_seconds(needed)
-                self.observer.note(f"the fit takes about {took}, more than the budget has left")
+                self.observer.note(f"{reason}, more than the budget has left")
             return fit(), False
 
         def check() -> None:
             if self.seconds_left() < after_seconds + _AVERAGING_SECONDS:
                 raise OutOfTime
 
-        reason = "it took longer than expected"
-        if is_long:
-            reason = f"a refit takes about {format_seconds(needed)}"
-        else:
+        if not is_long:
+            reason = "it took longer than expected"
             with suppress(OutOfTime):
                 return fit(check), False
         try:
@@ -288,14 +286,17 @@ class _Ending:
 
 
 def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
-    """Return the next best trials, one per configuration."""
+    """Return the next best trials, one per configuration; those with other pipelines come first."""
     history, is_single = study.optimizer.history, len(choice.members) == 1
     first = choice.members[0][0] if is_single else study.incumbent
     ranked = dict[Configuration, Trial]()
     for trial in (first, *history.best(len(history.complete)), *history.partial):
         if trial is not None:
             ranked.setdefault(trial.query.configuration, trial)
-    return [*ranked.values()][is_single:][:_MOST_OTHERS]
+    firsts = {trial.query.configuration.path: trial for trial in reversed(ranked.values())}
+    others = [*ranked.values()][is_single:]
+    others.sort(key=lambda trial: firsts[trial.query.configuration.path] is not trial)
+    return others[:_MOST_OTHERS]
 
 
 def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:

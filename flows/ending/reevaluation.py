@@ -59,8 +59,7 @@ def recheck_finalists(
     if new := [trial for trial in few if trial.number not in known]:
         listed = ", ".join(str(trial.number) for trial in new)
         observer.note(f"re-evaluating the best trials on another split of the rows: {listed}")
-        records = study.store.records
-        before = set(records.used_by(study.name, PREDICTIONS))
+        before = set(study.store.records.used_by(study.name, PREDICTIONS))
         try:
             for recheck in _rechecks(study, running, context, new):
                 known[recheck.trial] = recheck
@@ -68,8 +67,8 @@ def recheck_finalists(
         except (_TimeSpent, BadInput) as reason:
             observer.note(f"the re-evaluation ended early: {reason}")
         finally:  # no ensemble uses the predictions on the other split
-            made = set(records.used_by(study.name, PREDICTIONS)) - before
-            records.release(study.name, sorted(made), study_lease(study.name))
+            made = set(study.store.records.used_by(study.name, PREDICTIONS)) - before
+            study.store.records.release(study.name, sorted(made), study_lease(study.name))
     finalists = tuple(known[trial.number] for trial in few if trial.number in known)
     if len(finalists) < 2 or finalists[0].trial != few[0].number:
         study.record(replace(study.facts, finalists=()))
