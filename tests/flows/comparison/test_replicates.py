@@ -124,7 +124,7 @@ def test_what_replicates_share_cannot_change(compared, options, named) -> None:
         ({"repeats": 0}, "--repeats 0"),
         ({"trials": None}, "--budget"),
         ({"budget": "1m"}, "either --budget"),
-        ({"name": "a b"}, "--name 'a b"),
+        ({"name": "a b"}, "--name a b"),
         ({"out": "/nowhere/x.parquet"}, "/nowhere/x.parquet cannot be written"),
         ({"test_size": 0}, "--test-size 0"),
     ],
