@@ -35,9 +35,9 @@ from prefect_tune.flows.workers.server_pace import (
 )
 from prefect_tune.storage.notices import warn
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.code_behind import changed_files
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import drain_events
+from prefect_tune.tasks.user_code import changed_files
 
 _NO_SERVER = (
     "no Prefect server is set, so its task runs are lost at the end; wrap the call in "

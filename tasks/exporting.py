@@ -57,7 +57,7 @@ from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.repairs import ClipNegatives
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
-from prefect_tune.tasks.user_code import is_user_code, pickle_by_value, plain_module
+from prefect_tune.tasks.user_code import is_user_code, plain_module, portable_pickle
 
 Value = TypeVar("Value")
 Change = Callable[[Any], Any]
@@ -165,7 +165,7 @@ class ModelFile:
 
 def portable(model: Any) -> ModelFile:
     """Pickle a model with our code and the user's by value, and read it back."""
-    data = pickle_by_value(model, lambda name: is_ours(name) or is_user_code(name))
+    data = portable_pickle(model, lambda name: is_ours(name) or is_user_code(name))
     reader = _Reader(data)
     read = reader.load()
     return ModelFile(data, read, tuple(sorted(reader.packages - sys.stdlib_module_names)))

@@ -10,9 +10,9 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import dataset_record, split_record
-from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.plugins import UsedPlugin, check_plugins
+from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space

@@ -1,38 +1,104 @@
-"""A user's code, which travels as text and is loaded under a name derived from its digest.
+"""A user's file and the code behind it, which travel as text and are loaded under a digest's name.
 
-Every worker runs the same text. The dotted path of an estimator identifies the code behind it, so
-keys never match artifacts of other code. Comments, docstrings and layout do not enter the digest.
+What stands beside the file, or on the import path without an installed distribution, counts and
+travels by content. So do distributions installed as editable, from a folder or from a repository.
+All others count by version, and workers have their own.
 
-Modules that the file imports and that were not installed from a wheel (see `code_behind`) are
-loaded below the file's name, so studies with different versions of a module can share a process.
+The dotted path of an estimator contains the digest of the code behind it. Keys therefore never
+match artifacts of other code, and studies with different versions of a module can share a process.
+Comments, docstrings and layout do not enter the digest. Modules are found through the imports in
+their source. A module without source, such as a compiled one, does not travel.
 
 An exception that would end the worker, such as `sys.exit`, becomes an error of the algorithm.
 """
 
+import ast
 import builtins
 import io
+import json
 import linecache
 import signal
 import sys
 import threading
-from base64 import b64decode
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
+from importlib import invalidate_caches
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
+from uuid import uuid4
 
-import cloudpickle
-
-from prefect_tune.storage.code_digest import code_digest
+from prefect_tune.storage.code_digest import code_digest, parsed
+from prefect_tune.storage.keys import file_digest
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.code_behind import MAIN, NO_CODE_BEHIND, CodeBehind, UserModule
 
 _PREFIX = "prefect_tune_user_code_"
+_OURS = "prefect_tune"
+_LOADERS = frozenset(
+    {"import_module", "spec_from_file_location", "SourceFileLoader", "run_path", "run_module"}
+)
+"""Functions of Python's modules that run code that the source of their caller may not name."""
+_LOADS_CODE = frozenset({"exec", "eval", "__import__", *_LOADERS, *(f".{n}" for n in _LOADERS)})
+"""Names and attributes that do so. As a method, `model.eval()` does something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserModule:
+    """A module as it was when the study started.
+
+    Attributes:
+        name: Dotted import name.
+        text: Python source; empty for a package without `__init__.py`.
+        file: Path of the module's file; empty if it has none.
+    """
+
+    name: str
+    text: str
+    file: str = ""
+    is_package: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file of an algorithm: declared path, absolute path, and digest at the start."""
+
+    path: str
+    file: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBehind:
+    """Code behind a user's file that counts by content, as the study started with it.
+
+    Attributes:
+        modules: Modules that travel as source, sorted by name.
+        unfollowed: Top-level modules that cannot travel, with the reason in brackets, sorted.
+        folder: Folder of the user's file, where workers look for unfollowed modules.
+        nonce: Random text that keeps results of unfollowed code out of other studies.
+        files: Data files that algorithms depend on.
+    """
+
+    modules: tuple[UserModule, ...] = ()
+    unfollowed: tuple[str, ...] = ()
+    folder: str = ""
+    nonce: str = ""
+    files: tuple[DataFile, ...] = ()
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Texts that determine the behaviour of the code: names, sources and the nonce."""
+        named = [part for m in self.modules for part in (repr((m.name, m.is_package)), m.text)]
+        return (*named, *([self.nonce] if self.nonce else []))
+
+
+NO_CODE_BEHIND = CodeBehind()
 
 
 def read_user_code(argument: str, option: str = "space") -> str:
@@ -44,6 +110,152 @@ def read_user_code(argument: str, option: str = "space") -> str:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"--{option} {argument}: {file} cannot be read: {error}") from error
+
+
+def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:
+    """Yield the files whose content has changed since the study started, but no deleted files."""
+    texts = [(str(Path(file).expanduser()), code)] if code else []
+    for path, known in [*texts, *((m.file, m.text) for m in behind.modules if m.file)]:
+        with suppress(OSError, UnicodeDecodeError):
+            text = Path(path).read_text(encoding="utf-8")
+            if code_digest("module", [text]) != code_digest("module", [known]):
+                yield path
+    yield from (one.file for one in behind.files if content_of(one.file) not in (one.digest, ""))
+
+
+def content_of(file: str) -> str:
+    """Return the current digest of a data file; empty if it cannot be read."""
+    try:
+        status = Path(file).stat()
+        return _content(file, status.st_mtime_ns, status.st_size, status.st_ino)
+    except OSError:
+        return ""
+
+
+@cache
+def _content(file: str, *status: int) -> str:  # noqa: ARG001 - a changed file is read anew
+    with Path(file).open("rb", buffering=0) as opened:
+        return file_digest(opened)
+
+
+def follow(
+    text: str,
+    file: Path | None,
+    modules: Iterable[str] = (),
+    is_followed: Callable[[str], bool] | None = None,
+) -> CodeBehind:
+    """Follow the imports of a user's text and of `modules`, including imports inside functions.
+
+    The text can import neighbours of its `file`, which is None for code without a file.
+    `is_followed` replaces the rule that modules count by content unless they are installed.
+    """
+    invalidate_caches()  # a neighbour may have just been written
+    folder = None if file is None else str(file.absolute().parent)
+    by_version = cache(lambda package: is_installed(package, folder))
+    is_followed = is_followed or (lambda name: not by_version(name.partition(".")[0]))
+    found: dict[str, UserModule] = {}
+    waiting, loads_code = _imported_by(text, "")
+    unfollowed = {file.name: _LOADING} if loads_code and file is not None else {}
+    waiting.update(*map(_with_parents, modules))
+    while waiting:
+        name = waiting.pop()
+        spec = find_module(name, folder) if name not in found and is_followed(name) else None
+        if spec is None:  # done, installed, or a name inside a module
+            continue
+        origin, is_package = spec.origin or "", spec.submodule_search_locations is not None
+        source = getattr(spec.loader, "get_source", lambda _: None)(name) if origin else ""
+        found[name] = UserModule(name, source or "", origin, is_package)
+        package = name if is_package else name.rpartition(".")[0]
+        imported, loads_code = _imported_by(source or "", package)
+        waiting |= imported
+        if source is None or loads_code:
+            reason = f"{Path(origin).name} has no Python source" if source is None else _LOADING
+            unfollowed[name.partition(".")[0]] = reason
+    kept = (m for name, m in sorted(found.items()) if name.partition(".")[0] not in unfollowed)
+    return CodeBehind(
+        tuple(kept),
+        tuple(f"{name} ({reason})" for name, reason in sorted(unfollowed.items())),
+        folder=(folder or "") if unfollowed else "",
+        nonce=uuid4().hex if unfollowed else "",
+    )
+
+
+_LOADING = "it runs code that its source does not name"
+
+
+def _imported_by(text: str, package: str) -> tuple[set[str], bool]:
+    """Return the imports of a source with their parents, and whether it runs code it does not name.
+
+    Relative imports are resolved in `package`.
+    """
+    imported, used = set[str](), set[str]()
+    with suppress(SyntaxError, ValueError):  # reported when the code runs
+        for node in ast.walk(parsed(text)):
+            if isinstance(node, ast.Import):
+                imported.update(*(_with_parents(alias.name) for alias in node.names))
+            elif isinstance(node, ast.ImportFrom):
+                parts = package.split(".") if node.level else []
+                above = parts[: len(parts) + 1 - node.level]
+                base = ".".join([*above, node.module or ""]).strip(".")
+                used.update(alias.name for alias in node.names)
+                imported.update(*(_with_parents(f"{base}.{one.name}") for one in node.names))
+            elif isinstance(node, ast.Name):
+                used.add(node.id)
+            elif isinstance(node, ast.Attribute):
+                used.add(f".{node.attr}")
+    return imported, not _LOADS_CODE.isdisjoint(used)
+
+
+def _with_parents(name: str) -> set[str]:
+    parts = name.strip(".").split(".")
+    return {".".join(parts[:n_parts]) for n_parts in range(1, len(parts) + 1)}
+
+
+def find_module(name: str, folder: str | None) -> ModuleSpec | None:
+    """Find a module in a folder or else on the path, without importing anything."""
+    near, places = None, None
+    if parent := name.rpartition(".")[0]:
+        within = find_module(parent, folder)
+        places = within.submodule_search_locations if within else None
+        if places is None:
+            return None
+    elif folder is not None:
+        near = PathFinder.find_spec(name, [folder])
+        if near is not None and near.origin is not None:
+            return near
+    return next(filter(None, (finder.find_spec(name, places) for finder in sys.meta_path)), near)
+
+
+@cache
+def packages_of_distributions() -> dict[str, tuple[str, ...]]:
+    """Return the distributions of each top-level name, sorted; read once per process."""
+    found = packages_distributions()
+    return {package: tuple(sorted(set(names))) for package, names in found.items()}
+
+
+def is_installed(package: str, folder: str | None = None) -> bool:
+    """Return whether a top-level module counts by the version of its distribution.
+
+    Distributions installed as editable, from a folder or from a repository count by content, for
+    their code can change within a version.
+    """
+    if package in sys.stdlib_module_names or package == _OURS:
+        return True
+    spec, is_inside = find_module(package, folder), False
+    if spec is None:
+        return False
+    origin = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), ""))
+    for installed in map(distribution, packages_of_distributions().get(package, ())):
+        base = Path(str(installed.locate_file("")))
+        # The packages of conda name a folder, that of their build.
+        if (installed.read_text("INSTALLER") or "").strip() != "conda":
+            source = json.loads(installed.read_text("direct_url.json") or "{}")
+            is_of_pip = base.name in {"site-packages", "dist-packages"}
+            is_of_pip = is_of_pip or installed.read_text("RECORD") is not None
+            if "dir_info" in source or "vcs_info" in source or not is_of_pip:
+                return False
+        is_inside |= origin.is_relative_to(base) or origin.resolve().is_relative_to(base.resolve())
+    return is_inside
 
 
 def is_user_code(module: str) -> bool:
@@ -59,17 +271,13 @@ def plain_module(module: str) -> str:
 @cache
 def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) -> ModuleType:
     """Run a text as a module, once per process; BadInput has the line in `file` and the error."""
-    salt = [behind.nonce] if behind.nonce else []
-    name = _PREFIX + code_digest("user code", [text, *behind.texts, *salt])[:32]
+    name = _PREFIX + code_digest("user code", [text, *behind.texts])[:32]
     if name in sys.modules:
         return sys.modules[name]
     module = ModuleType(name)
     if behind.modules or behind.unfollowed:
         module.__path__, module.__package__ = [], name
         _BEHIND.setdefault(name, {one.name: one for one in behind.modules})
-        if behind.main:
-            sys.modules[f"{name}.{MAIN}"] = program = ModuleType(f"{name}.{MAIN}")
-            vars(program).update(cloudpickle.loads(b64decode(behind.main)))
         if behind.folder and behind.folder not in sys.path:
             sys.path.append(behind.folder)  # for modules that cannot travel
     sys.modules[name] = module  # class definitions look their module up here
@@ -78,8 +286,16 @@ def load_user_code(text: str, file: str, behind: CodeBehind = NO_CODE_BEHIND) ->
     except (Exception, SystemExit) as error:  # a script's sys.exit() must not end this process
         for loaded in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
             del sys.modules[loaded]
-        raise BadInput(f"{file}{_line(error, file)}: {type(error).__name__}: {error}") from error
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        lines += [error.lineno] if isinstance(error, SyntaxError) else []
+        where = f"{file}, line {lines[-1]}" if lines else file
+        raise BadInput(f"{where}: {type(error).__name__}: {error}") from error
     return module
+
+
+_BEHIND: dict[str, Mapping[str, UserModule]] = {}
+"""Travelling modules by dotted name, by the name of the file that imports them."""
 
 
 def _run(module: ModuleType, text: str, file: str) -> None:
@@ -91,15 +307,10 @@ def _run(module: ModuleType, text: str, file: str) -> None:
     exec(compile(text, file, "exec"), vars(module))  # noqa: S102 - the user's own code
 
 
-_BEHIND: dict[str, Mapping[str, UserModule]] = {}
-"""Travelling modules by dotted name, by the name of the file that imports them."""
-
-
 @cache
 def _builtins_of(root: str) -> dict[str, Any]:
     """Return builtins whose `__import__` looks for a file's travelling modules first."""
     packages = {name.partition(".")[0] for name in _BEHIND[root]}
-    packages |= {MAIN} if f"{root}.{MAIN}" in sys.modules else set()
     usual: Callable[..., Any] = builtins.__import__
 
     def find_travelling(
@@ -112,10 +323,8 @@ def _builtins_of(root: str) -> dict[str, Any]:
         package = name.partition(".")[0]
         if level or package not in packages:
             return usual(name, globals, locals, fromlist, level)
-        if fromlist:
-            return usual(f"{root}.{name}", globals, locals, fromlist, 0)
-        import_module(f"{root}.{name}")
-        return sys.modules[f"{root}.{package}"]
+        found = usual(f"{root}.{name}", globals, locals, fromlist, 0)
+        return found if fromlist else sys.modules[f"{root}.{package}"]
 
     return {**vars(builtins), "__import__": find_travelling}
 
@@ -127,87 +336,49 @@ class _TravellingModules(MetaPathFinder, Loader):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        found = self._module(fullname)
+        root, _, name = fullname.partition(".")
+        found = _BEHIND.get(root, {}).get(name)
         if found is None:
             return None
-        spec = ModuleSpec(fullname, self, origin=found.file, is_package=found.is_package)
-        spec.has_location = bool(found.file)
-        return spec
+        return ModuleSpec(fullname, self, loader_state=found, is_package=found.is_package)
 
     def exec_module(self, module: ModuleType) -> None:
-        found = self._module(module.__name__)
-        assert found is not None  # noqa: S101 - `find_spec` found it
+        assert module.__spec__ is not None  # noqa: S101 - `find_spec` made it
+        found: UserModule = module.__spec__.loader_state
         _run(module, found.text, found.file or f"<{found.name}>")
-
-    def get_code(self, fullname: str) -> CodeType | None:
-        found = self._module(fullname)
-        return None if found is None else compile(found.text, found.file, "exec")
-
-    def get_source(self, fullname: str) -> str | None:
-        found = self._module(fullname)
-        return None if found is None else found.text
-
-    @staticmethod
-    def _module(fullname: str) -> UserModule | None:
-        root, _, name = fullname.partition(".")
-        return _BEHIND.get(root, {}).get(name)
 
 
 sys.meta_path.append(_TravellingModules())
 
 
-def portable_pickle(value: Any) -> bytes:
-    """Pickle a value with the classes of users' texts, so that reading does not need the texts."""
-    return pickle_by_value(value, is_user_code)
+def portable_pickle(value: Any, is_carried: Callable[[str], bool] = is_user_code) -> bytes:
+    """Pickle a value with the code of some modules, so that reading does not need these modules.
 
+    `is_carried` chooses modules by name; by default, the users' texts are carried.
+    """
+    import cloudpickle  # noqa: PLC0415 - plans are read without pickling
 
-def pickle_by_value(value: Any, is_carried: Callable[[str], bool]) -> bytes:
-    """Pickle a value with code of some modules by value, chosen by name with `is_carried`."""
-    written = io.BytesIO()
+    class Pickler(cloudpickle.Pickler):
+        """Pickles a travelling module by value even if modules import each other in a circle."""
+
+        def reducer_override(self, obj: Any) -> Any:
+            if not isinstance(obj, ModuleType) or not is_user_code(obj.__name__):
+                return super().reducer_override(obj)
+            of_import = {"__builtins__", "__spec__", "__loader__", "__cached__"}
+            state = {name: value for name, value in vars(obj).items() if name not in of_import}
+            return ModuleType, (obj.__name__,), state
+
+    written, known = io.BytesIO(), cloudpickle.list_registry_pickle_by_value()
     carried = [m for name, m in [*sys.modules.items()] if is_carried(name) and m.__name__ == name]
-    with by_value(carried):
-        _Pickler(written, protocol=5).dump(value)
-    return written.getvalue()
-
-
-_OF_IMPORTS = frozenset({"__builtins__", "__spec__", "__loader__", "__cached__"})
-
-
-class _Pickler(cloudpickle.Pickler):
-    """Pickles a travelling module by value even if modules import each other in a circle."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        """Return how to rebuild a user's module; defer to cloudpickle for everything else."""
-        if not isinstance(obj, ModuleType) or not is_user_code(obj.__name__):
-            return super().reducer_override(obj)
-        state = {name: value for name, value in vars(obj).items() if name not in _OF_IMPORTS}
-        return ModuleType, (obj.__name__,), state
-
-
-@contextmanager
-def by_value(modules: Iterable[ModuleType]) -> Iterator[None]:
-    """Pickle classes and functions of modules by value during the body."""
-    known = cloudpickle.list_registry_pickle_by_value()
-    new = [module for module in modules if module.__name__ not in known]
+    new = [module for module in carried if module.__name__ not in known]
     for module in new:
         cloudpickle.register_pickle_by_value(module)
     try:
-        yield
+        Pickler(written, protocol=5).dump(value)
     finally:
         for module in new:
             cloudpickle.unregister_pickle_by_value(module)
-
-
-def _line(error: BaseException, file: str) -> str:
-    if isinstance(error, SyntaxError):
-        return f", line {error.lineno}"
-    lines = []
-    at = error.__traceback__
-    while at is not None:
-        if at.tb_frame.f_code.co_filename == file:
-            lines.append(at.tb_lineno)
-        at = at.tb_next
-    return f", line {lines[-1]}" if lines else ""
+    return written.getvalue()
 
 
 class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome

@@ -25,7 +25,6 @@ from prefect_tune.tasks.catalogue.spaces import (
     space_named,
     usable_part,
 )
-from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.data.dataset import Dataset, Label
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.source import Source
@@ -37,6 +36,7 @@ from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.user_space import SpaceCode, find_space, is_user_space
 
 

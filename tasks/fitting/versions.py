@@ -1,70 +1,24 @@
 """Versions of the code behind an estimator, as part of its key; our and users' code has digests."""
 
-import ast
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.machinery import ModuleSpec
 from importlib.metadata import version
-from importlib.util import find_spec, resolve_name
 from pathlib import Path
 from platform import python_version
 from typing import Any
 
-from prefect_tune.storage.code_digest import code_digest, parsed
+from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.storage.keys import content_digest
-from prefect_tune.tasks.code_behind import find_module, is_of_wheel, packages_of_distributions
-from prefect_tune.tasks.user_code import is_user_code
-
-
-def modules_behind(modules: Iterable[str], within: tuple[str, ...]) -> list[str]:
-    """Return modules and all they import, directly or not, from packages `within`, sorted."""
-    found: set[str] = set()
-    waiting = set(modules)
-    while waiting:
-        found |= waiting
-        waiting = {m for one in waiting for m in _imported(one, within)} - found
-    return sorted(found)
-
-
-@cache
-def module_text(module: str) -> str:
-    """Return the source of a module; empty if it was installed without."""
-    spec = find_spec(module)
-    loader = spec.loader if spec else None
-    return getattr(loader, "get_source", lambda _: None)(module) or ""
-
-
-@cache
-def _imported(module: str, within: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(
-        name
-        for node in ast.walk(parsed(module_text(module)))
-        for name in _named(node, module)
-        if name.startswith(within) and _is_module(name)
-    )
-
-
-def _named(node: ast.AST, module: str) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        base = node.module or ""
-        if node.level:
-            spec = find_spec(module)
-            base = resolve_name("." * node.level + base, spec.parent if spec else None)
-        yield base
-        yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
-def _is_module(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # its parent is a module that merely defines the name
-        return False
-
+from prefect_tune.tasks.user_code import (
+    find_module,
+    follow,
+    is_installed,
+    is_user_code,
+    packages_of_distributions,
+)
 
 _ROOM = "prefect_tune.tasks."
 
@@ -74,8 +28,8 @@ def digest_of_own(path: str) -> str:
     """Return the digest of our class or function: its module and all imports from `tasks`."""
     module, _, name = path.rpartition(".")
     defined_in = getattr(getattr(import_module(module), name), "__module__", module)
-    behind = modules_behind({module, defined_in}, (_ROOM,))
-    return code_digest("own code", map(module_text, behind))[:32]
+    behind = follow("", None, [module, defined_in], lambda name: name.startswith(_ROOM)).modules
+    return code_digest("own code", (one.text for one in behind if not one.is_package))[:32]
 
 
 _OURS = "prefect_tune"
@@ -114,36 +68,29 @@ def library_of(
     """
     package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:
-        of_its_own = _own(estimator)
-    elif is_user_code(package):
-        of_its_own = package
+        first = f"{_OURS} {digest_of_own(estimator)}"
     else:
-        of_its_own = _with_version(package)
+        first = package if is_user_code(package) else _with_version(package)
     if holds_objects or package not in (_OURS, _SCIKIT_LEARN):
         # An estimator that cannot be built here will not be built by its step either.
         with suppress(Exception, SystemExit):
             others |= set(_packages(make()))
-    repairs = [_own(_REPAIRS)] if repaired else []
-    return ", ".join([of_its_own, *repairs, *map(_with_version, sorted(others - {package}))])
+    repairs = [f"{_OURS} {digest_of_own(_REPAIRS)}"] if repaired else []
+    return ", ".join([first, *repairs, *map(_with_version, sorted(others - {package}))])
 
 
-def _own(path: str) -> str:
-    return f"{_OURS} {digest_of_own(path)}"
-
-
-def _packages(estimator: Any) -> list[str]:
+def _packages(estimator: Any) -> Iterator[str]:
+    """Yield the packages whose classes an estimator and its parameters have or inherit from."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
-    found = {p for held in (estimator, *parameters.values()) for p in _packages_of(held)}
-    return sorted({_SCIKIT_LEARN if p == _OURS else p for p in found})
-
-
-def _packages_of(held: Any) -> Iterator[str]:
-    classes = [*type(held).__mro__, *(held.__mro__ if isinstance(held, type) else (held,))]
-    for one in classes:
-        package = _package(getattr(one, "__module__", None) or "")
-        is_followed = is_user_code(package) or package in {"", "__main__"}
-        if not is_followed and package not in sys.stdlib_module_names:
-            yield package
+    for value in (estimator, *parameters.values()):
+        for one in [
+            *type(value).__mro__,
+            *(value.__mro__ if isinstance(value, type) else (value,)),
+        ]:
+            package = _package(getattr(one, "__module__", None) or "")
+            is_followed = is_user_code(package) or package in {"", "__main__"}
+            if not is_followed and package not in sys.stdlib_module_names:
+                yield _SCIKIT_LEARN if package == _OURS else package
 
 
 def _package(path: str) -> str:
@@ -152,22 +99,18 @@ def _package(path: str) -> str:
 
 @cache
 def _with_version(package: str) -> str:
-    """Return a package with its version if installed from a wheel, else with a digest of its files.
+    """Return a package with its version, or with a digest of its files if it counts by content.
 
     A version attribute proves nothing: it can stay the same while the code changes.
     """
-    spec = None if package == "__main__" else find_module(package, None)
-    if spec is None or is_of_wheel(package, spec):
+    spec = find_module(package, None)
+    if spec is None or is_installed(package):
         return f"{package} {installed_version(package)}"
-    return f"{package} {_digest_of_files(spec)}"
-
-
-def _digest_of_files(spec: ModuleSpec) -> str:
     found = [Path(place) for place in spec.submodule_search_locations or ()]
     files = [file for place in found for file in place.rglob("*") if file.suffix in _CODE]
     files += [Path(spec.origin)] if spec.origin and not found else []
     texts = [part for file in sorted(files) for part in (file.name.encode(), file.read_bytes())]
-    return content_digest("package", texts)[:32]
+    return f"{package} {content_digest('package', texts)[:32]}"
 
 
 def installed_version(package: str) -> str:

@@ -21,14 +21,18 @@ from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
-from prefect_tune.tasks.code_behind import follow
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.objective.metric import Metric, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions, with_reader
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.user_code import load_user_code, portable_pickle, read_user_code
+from prefect_tune.tasks.user_code import (
+    follow,
+    load_user_code,
+    portable_pickle,
+    read_user_code,
+)
 
 _OPTION = "constraint"
 _SHOWN_GROUPS = 5
@@ -174,9 +178,7 @@ def _user_quantity(name: str) -> Quantity:
     behind = follow(code, Path(file).expanduser())
     if not callable(getattr(load_user_code(code, file, behind), function, None)):
         raise _wrong(name, f"{file} has no function {function!r}")
-    wider = follow(code, Path(file).expanduser())  # its code may have extended the path
-    if (wider.texts, wider.unfollowed) != (behind.texts, behind.unfollowed):
-        behind = wider
+    behind = follow(code, Path(file).expanduser())  # its code may have extended the path
     return Quantity(name, code=code, behind=behind)
 
 

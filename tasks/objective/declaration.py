@@ -11,7 +11,7 @@ from typing import Literal
 
 from prefect_tune.optimizers.plugins import REFERENCE, Registry
 from prefect_tune.optimizers.trials.objective import Constraint
-from prefect_tune.tasks.code_behind import NO_CODE_BEHIND, CodeBehind
+from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 
 Target = Literal["classes", "numbers"]
 

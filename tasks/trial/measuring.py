@@ -85,8 +85,7 @@ def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOut
         return _measured(quantity, held_out)
     records = path_run.store.records
     record = quantity_record(model.key, quantity.digest)
-    is_reused = not (quantity.behind.unfollowed or path_run.context.problem.behind.unfollowed)
-    if is_reused and (kept := _kept(records, record)) is not None:
+    if (kept := _kept(records, record)) is not None:
         records.link([record], path_run.context.study)
         return kept
     value = _measured(quantity, held_out)

@@ -292,6 +292,7 @@ class PathRun:
                 "subset_draw": query.subset_draw if query.subset < 1 else 0,
                 **({} if self._holds_out else {"held_out": "nothing"}),
                 **({"held_out": query.held_out} if query.held_out < 1 else {}),
+                **({"code": problem.behind.nonce} if problem.behind.nonce else {}),
                 **({"cache_area": self.context.cache_area} if self.context.cache_area else {}),
             },
         )

@@ -14,7 +14,6 @@ from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.fitting import versions
 from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.plugins import REGISTRIES, UsedPlugin, check_plugins, used_plugins
@@ -30,8 +29,8 @@ def forget() -> None:
     """Forget what was imported of the distribution, as another process would not know it."""
     for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
         del sys.modules[name]
-    for cached in (loaded, check_plugins, versions.module_text, versions._imported):
-        cached.cache_clear()
+    loaded.cache_clear()
+    check_plugins.cache_clear()
 
 
 @pytest.fixture
@@ -102,9 +101,9 @@ def test_a_broken_plugin_is_an_error_when_it_is_named_and_nowhere_else(
 @pytest.mark.parametrize(
     ("at", "message"),
     [
-        ("tune_extras.metrics:COST", "a MetricDeclaration, expected a Method"),
+        ("tune_extras.metrics:COST", "no Method named"),
         ("tune_extras.methods:ABSENT", "AttributeError"),
-        ("tune_extras.other:STROLL", "is named 'other'"),
+        ("tune_extras.other:STROLL", "named 'stroll'"),
     ],
 )
 def test_an_entry_point_that_names_no_method_of_its_name_is_refused(installed, at, message) -> None:
@@ -126,8 +125,6 @@ def test_a_built_in_name_cannot_be_taken(installed) -> None:
     built_in = METHODS["random"]
     installed(entry_points={"methods": {"random": "tune_extras.methods:STROLL"}})
     assert METHODS["random"] is built_in
-    (error,) = METHODS.unusable()
-    assert "tune-extras 1.0" in str(error)
     assert METHODS.plugin("random") is None
 
 
@@ -159,7 +156,7 @@ def test_the_plugins_of_a_study_are_those_that_are_not_built_in(installed) -> No
     ("kind", "edited"),
     [
         ("method", "methods"), ("method", "search"), ("metric", "metrics"), ("metric", "losses"),
-        ("space", "spaces"), ("space", "models"), ("format", "formats"), ("metric", "__init__"),
+        ("space", "spaces"), ("format", "formats"), ("metric", "__init__"),
     ],
 )  # fmt: skip
 def test_a_plugin_whose_code_differs_is_refused(installed, kind, edited) -> None:

@@ -280,7 +280,7 @@ class Walk(Optimizer):
 def walk() -> Iterator[None]:
     register(WALK)
     yield
-    METHODS.forget("walk")
+    METHODS._known.pop("walk")
 
 
 @pytest.mark.full

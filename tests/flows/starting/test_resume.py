@@ -202,7 +202,7 @@ def knows(monkeypatch: pytest.MonkeyPatch, *models: Algorithm) -> None:
     """Let the catalogue's space `small` have these models."""
     step = replace(SMALL.steps[-1], algorithms=models)
     monkeypatch.setitem(
-        spaces.SPACES._built_in, "small", replace(SMALL, steps=(*SMALL.steps[:-1], step))
+        spaces.SPACES._known, "small", replace(SMALL, steps=(*SMALL.steps[:-1], step))
     )
 
 

@@ -210,7 +210,7 @@ GROWN = changed("fit model", NEW, *MODELS)
 
 
 def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
-    monkeypatch.setitem(spaces.SPACES._built_in, "flash", GROWN)
+    monkeypatch.setitem(spaces.SPACES._known, "flash", GROWN)
     found = PROBLEM.find_space()
     assert GROWN.digest != found.digest == FLASH.digest
     assert list(found.paths()) == list(FLASH.paths())

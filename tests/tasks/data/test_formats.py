@@ -433,7 +433,7 @@ def toys(tmp_path) -> Iterator[str]:
     FORMATS.register(TOY)
     table().to_csv(tmp_path / "data.toy", sep=";", index=False)
     yield str(tmp_path / "data.toy")
-    FORMATS.forget("toy")
+    FORMATS._known.pop("toy")
 
 
 def test_a_registered_format_is_recognised_and_read_for_training_test_and_prediction(toys) -> None:
