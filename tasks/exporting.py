@@ -52,11 +52,11 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe, step_seed
+from prefect_tune.tasks.fitting.recipe import Recipe, build, step_seed
 from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.repairs import ClipNegatives
-from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
+from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, recipe_at
 from prefect_tune.tasks.user_code import is_user_code, plain_module, portable_pickle
 
 Value = TypeVar("Value")
@@ -310,10 +310,8 @@ def _recipes(
         with suppress(StepFailed):
             for position in range(last):
                 path_run.run(position)
-    n_classes, is_balanced = len(path_run.dataset.classes), False
     summary = MatrixSummary(0, 0, "frame")
-    for position, (step, algorithm, choice) in enumerate(path_run.steps):
-        is_balanced |= bool(algorithm.class_weights)
+    for position, (step, algorithm, _) in enumerate(path_run.steps):
         if algorithm.is_passthrough:
             continue
         node = path_run.node_at(fold, position)
@@ -321,9 +319,9 @@ def _recipes(
             summary = node.summary or node.parent.summary
             yield step.name, node.recipe, node.seed
         else:
-            given = replace(summary, n_classes=n_classes)
             seed = step_seed(context.problem.seed, step.name, fold)
-            yield step.name, recipe(algorithm, choice, given, balanced=is_balanced), seed
+            how = recipe_at(path_run.steps, position, summary, path_run.dataset)
+            yield step.name, how, seed
 
 
 def code_of(

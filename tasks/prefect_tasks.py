@@ -43,8 +43,6 @@ SHOWN: Mapping[str, Any] = {
     "log_prints": False,  # regardless of Prefect's setting: prints belong to the trial
 }
 """Options of tasks that Prefect only shows."""
-_ATTEMPTS = 2
-"""Attempts of a call whose sandbox is killed by another process, such as the kernel."""
 REFIT_TIMES = 3.0
 """Time limit of a fit on all training rows, in multiples of a trial's limit."""
 
@@ -113,6 +111,7 @@ class ShownCall:
     def run(self, function: Callable[..., Any], limits: Limits, **arguments: Any) -> Any:
         """Return the value of `function(context, **arguments)`, run in a sandbox.
 
+        A call whose sandbox is killed by another process, such as the kernel, has a second attempt.
         Raises `CallEnded`, `NoSandbox` if none can be started, and errors of the function.
         """
         arguments = {"context": self.context, **arguments}
@@ -122,13 +121,13 @@ class ShownCall:
         secrets = [*passwords_in(store.url), *passwords_in(store.database)]
         loaded = {"context": self.context, "algorithms": ()}
         at_start = request(load, loaded, is_awaited=False)
-        for attempt in range(1, _ATTEMPTS + 1):
+        for is_last in (False, True):
             with SANDBOXES.taken(self.task, at_start) as sandbox:
                 call = sandbox.call(function, arguments, limits, self.task)
                 try:
                     value = self._follow(call)
                 except CallEnded as ended:
-                    if not ended.may_repeat or attempt == _ATTEMPTS:
+                    if not ended.may_repeat or is_last:
                         raise
                     text = f"{self.what} runs again: {ended}"
                     self.task.observe(Notice("killed", text, self.what))
@@ -177,43 +176,33 @@ def evaluate(
     try:
         outcome = shown.run(run_trial, limits, query=query, pilot_seconds=pilot_seconds)
     except CallEnded as error:
-        ended, outcome = error, TrialOutcome(failure=_failure(error))
+        ended, at = error, error.at
+        failure = Failure(
+            kind=error.kind or FailureKind.CRASHED,
+            message=str(error),
+            step=at.step,
+            fold=at.fold,
+            cost_seconds=0.0 if at.is_loading else at.seconds(),
+            steps=at.costs,
+            load_seconds=at.seconds() if at.is_loading else at.load_seconds,
+        )
+        outcome = TrialOutcome(failure=failure)
     except StoreLost as error:
         outcome = TrialOutcome(lost=str(error))
     outcome = replace(
         outcome, n_task_runs=shown.n_task_runs, worker=shown.task.address, printed=shown.printed
     )
-    if outcome.lost:
-        return Failed(message=outcome.lost, data=outcome)
-    if outcome.failure is not None:
-        message = failure_message(outcome.failure, context.study, number)
+    if (failed := outcome.failure) is not None:
+        where = f"{failed.step}, fold {failed.fold}: " if failed.step else ""
+        see = f"see prefect-tune show {context.study} --trial {number}"
+        message = f"{where}{failed.message}; {see}"
         if ended is not None:
             return state_of(ended, message, outcome)
         return Failed(message=message, data=outcome)
-    losses = LossWords(context.problem.metric)
-    done = outcome.evaluation
-    return Completed(
-        message=f"{losses.named(done.loss)} in {done.cost_seconds:.1f} s", data=outcome
-    )
-
-
-def _failure(ended: CallEnded) -> Failure:
-    at = ended.at
-    return Failure(
-        kind=ended.kind or FailureKind.CRASHED,
-        message=str(ended),
-        step=at.step,
-        fold=at.fold,
-        cost_seconds=0.0 if at.is_loading else at.seconds(),
-        steps=at.costs,
-        load_seconds=at.seconds() if at.is_loading else at.load_seconds,
-    )
-
-
-def failure_message(failure: Failure, study: str, number: int) -> str:
-    """Return why a trial failed and the command that shows more, for readers in Prefect's UI."""
-    where = f"{failure.step}, fold {failure.fold}: " if failure.step else ""
-    return f"{where}{failure.message}; see prefect-tune show {study} --trial {number}"
+    if (done := outcome.evaluation) is None:
+        return Failed(message=outcome.lost, data=outcome)
+    loss = LossWords(context.problem.metric).named(done.loss)
+    return Completed(message=f"{loss} in {done.cost_seconds:.1f} s", data=outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +249,8 @@ def refit_member(
 
     `report` selects steps that become task runs. The limit is `times` a trial's time limit.
     """
-    done = _call(
-        f"refit of trial {number}",
-        context,
-        report,
-        times,
-        make_member,
-        member=Member(number, query),
-    )
+    member = Member(number, query)
+    done = _call(f"refit of trial {number}", context, report, times, make_member, member=member)
     n_made, n_steps = done.value
     return Completed(message=f"{n_steps - n_made} of {n_steps} steps cached", data=done)
 
@@ -285,44 +268,31 @@ def refit(
     `what` names the task run and `report` selects steps that become task runs. The limit per member
     is `times` a trial's time limit. The value is the time in seconds.
     """
-    done = _call(
-        f"refit of {what}", context, report, times * len(members), make_model, members=members
-    )
+    times *= len(members)
+    done = _call(f"refit of {what}", context, report, times, make_model, members=members)
     return Completed(message=f"stored after {done.value:.1f} s", data=done)
 
 
 @task(name="score", task_run_name="score {what}", **SHOWN)
-def score(
-    what: str,
-    context: StudyContext,
-    alone: Member | None = None,
-    report: Report = "trial",
-    times: float = REFIT_TIMES,
-) -> State[Shown]:
-    """Score the study's model, or the trial `alone`, on the test rows.
+def score(what: str, context: StudyContext, alone: Member | None = None) -> State[Shown]:
+    """Score the study's model, or the trial `alone`, on the test rows; `what` names the task run.
 
-    `what`, `report` and `times` are as in `refit`.
+    The limit is a few times a trial's time limit.
     """
-    done = _call(f"score of {what}", context, report, times, scored_on_test, alone=alone)
+    done = _call(f"score of {what}", context, "trial", REFIT_TIMES, scored_on_test, alone=alone)
     test: LossOnTest = done.value
+    message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
     if test.loss is not None:
         message = f"test {LossWords(context.problem.metric).named(test.loss)}"
-    else:
-        message = f"undefined: {test.undefined}" if test.undefined else "no test rows"
     return Completed(message=message, data=done)
 
 
 @task(name="compare", task_run_name="compare {what}", **SHOWN)
-def compare_models(  # noqa: PLR0917 - parameters of a task
-    what: str,
-    context: StudyContext,
-    champion: StudyModel,
-    challenger: StudyModel,
-    terms: Terms,
-    times: float = REFIT_TIMES,
+def compare_models(
+    what: str, context: StudyContext, champion: StudyModel, challenger: StudyModel, terms: Terms
 ) -> State[Shown]:
-    """Compare two models as `compare_on_fresh_rows` does, within `times` a trial's time limit."""
+    """Compare two models as `compare_on_fresh_rows` does; the limit is as in `score`."""
     models = {"champion": champion, "challenger": challenger, "terms": terms}
-    done = _call(f"comparison of {what}", context, "trial", times, compared, **models)
+    done = _call(f"comparison of {what}", context, "trial", REFIT_TIMES, compared, **models)
     outcome: ModelComparison = done.value
     return Completed(message=outcome.problem or f"{outcome.n_rows} fresh rows", data=done)

@@ -96,7 +96,7 @@ class Problem:
         from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.user_space import bound, load_user_space  # noqa: PLC0415 - heavy
 
-        self._check_plugins()
+        check_plugins(self.running_plugins)
         if self.space_code:
             return self.as_started(load_user_space(self.space_code, self.space, self.behind))
         return self.as_started(bound(space_named(self.space), self.behind))
@@ -110,16 +110,11 @@ class Problem:
             return space
         return _part_of(space, self.algorithms)
 
-    def _check_plugins(self) -> None:
-        """Raise BadInput with a remedy if a plugin of the trials is missing or differs here."""
-        if running := self.running_plugins:
-            check_plugins(running)
-
     def find_metric(self) -> "Metric":
         """Return the metric."""
         from prefect_tune.tasks.objective.metric import metric_named  # noqa: PLC0415 - heavy
 
-        self._check_plugins()
+        check_plugins(self.running_plugins)
         return metric_named(self.metric, self.positive)
 
 

@@ -34,6 +34,10 @@ _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
 """Arguments for the number of threads; if left open, some estimators take all cores."""
 
 
+_LOCK, _FORMER = Lock(), list[dict[str, str | None]]()
+"""The environment before each `one_thread` whose body runs."""
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit libraries to one thread in the body, including libraries loaded there.
@@ -41,12 +45,21 @@ def one_thread() -> Iterator[None]:
     Several threads add numbers in varying order. This changes the last digits, and can change
     results such as nearest neighbours.
     """
-    _VARIABLES.enter()
+    with _LOCK:
+        before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+        _FORMER.append(before if not _FORMER else _FORMER[0])
+        os.environ.update(THREAD_VARIABLES)
     try:
         with _controller(len(sys.modules)).limit(limits=1):
             yield
     finally:
-        _VARIABLES.leave()
+        with _LOCK:
+            former = _FORMER.pop()
+            for name, value in former.items() if not _FORMER else ():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 def with_one_thread(estimator: Any) -> Any:
@@ -104,34 +117,6 @@ def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
 
 
 _SET = Parameter("set", Parameter.KEYWORD_ONLY, default=1)
-
-
-class _Variables:
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._n_users = 0
-        self._former: dict[str, str | None] = {}
-
-    def enter(self) -> None:
-        with self._lock:
-            self._n_users += 1
-            if self._n_users == 1:
-                self._former = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-                os.environ.update(THREAD_VARIABLES)
-
-    def leave(self) -> None:
-        with self._lock:
-            self._n_users -= 1
-            if self._n_users:
-                return
-            for name, value in self._former.items():
-                if value is None:
-                    os.environ.pop(name, None)
-                else:
-                    os.environ[name] = value
-
-
-_VARIABLES = _Variables()
 
 
 @lru_cache(maxsize=1)

@@ -1,18 +1,29 @@
-"""Evaluation of a query: each step in all folds, then the loss on the held-out rows."""
+"""Evaluation of a query: each step in all folds, then the loss on the held-out rows.
+
+Beside the loss, quantities that constraints bound are measured once per model and fold, and risks
+in bootstraps of the held-out rows.
+"""
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, lru_cache, partial
+from math import isnan
 from typing import Any, Literal, TypeVar
+
+import numpy as np
+from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind, Pilot
+from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
+from prefect_tune.storage.keys import quantity_record
 from prefect_tune.storage.masking import masked
+from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import (
     DiskFull,
     Stopwatch,
@@ -20,17 +31,29 @@ from prefect_tune.storage.waiting import (
     retry_while_unreachable,
     waits_counted,
 )
-from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import load_split
+from prefect_tune.tasks.objective.constraints import (
+    ON_PREDICTIONS,
+    HeldOutRows,
+    measure_quantity,
+)
+from prefect_tune.tasks.objective.declaration import Quantity
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.risk import Resampling
+from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.sandbox.reports import report_waits
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.epochs import IterativeNode
-from prefect_tune.tasks.trial.measuring import measure, measure_risks
 from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, error_line
 from prefect_tune.tasks.trial.pilot import WillNotEnd, pilot
 from prefect_tune.tasks.user_code import exits_as_errors
+
+_BOOTSTRAPS = 0x626F6F74
+"""Key of the bootstraps' random stream, separate from all other draws of the study's seed."""
 
 Result = TypeVar("Result")
 
@@ -59,6 +82,20 @@ class TrialOutcome:
     printed: Printed = NOTHING
 
 
+def run_trial(
+    context: StudyContext, query: Mapping[str, Any], pilot_seconds: float | None = None
+) -> TrialOutcome:
+    """Evaluate a query, given as JSON values; arguments as in `evaluate_query`."""
+    space = context.problem.find_space()
+    try:
+        came = evaluate_query(context, Query.from_json(query, space), space, pilot_seconds)
+    except StoreLost as error:
+        return TrialOutcome(lost=str(error), is_lost_to_all=isinstance(error, DiskFull))
+    if isinstance(came, Evaluation):
+        return TrialOutcome(came)
+    return TrialOutcome(failure=came)
+
+
 def evaluate_query(
     context: StudyContext,
     query: Query,
@@ -74,27 +111,26 @@ def evaluate_query(
         StoreLost: If the store stays unreachable beyond the time of an outage, or the study's
             records are gone or cannot be written.
     """
-    return retry_through_outages(partial(_evaluated, context, query, space, pilot_seconds))
+    return retry_through_outages(lambda: _evaluated(context, query, space, pilot_seconds))
 
 
 def retry_through_outages(work: Callable[[], Result]) -> Result:
     """Repeat work that a store outage interrupted; raises StoreLost after a long outage."""
+
+    def is_of_store(error: BaseException) -> bool:
+        return isinstance(error, StoreAway) or (
+            isinstance(error, DatabaseLost) and is_outage(error)
+        )
+
     try:
         with waits_counted(report_waits):
-            return retry_while_unreachable(work, _is_outage)
+            return retry_while_unreachable(work, is_of_store)
     except StoreRefused as error:  # the flow was able to open it
         raise StoreLost(str(error)) from error
 
 
-def _is_outage(error: BaseException) -> bool:
-    return isinstance(error, StoreAway) or (isinstance(error, DatabaseLost) and is_outage(error))
-
-
 def _evaluated(
-    context: StudyContext,
-    query: Query,
-    space: Space | None,
-    pilot_seconds: float | None,
+    context: StudyContext, query: Query, space: Space | None, pilot_seconds: float | None
 ) -> Evaluation | Failure:
     stopwatch, load_seconds = Stopwatch(), 0.0
     path_run: PathRun | None = None
@@ -108,8 +144,8 @@ def _evaluated(
             path_run = PathRun(context, query, space=space)
             is_served = path_run.is_served(len(path_run.steps) - 1)
             if pilot_seconds is not None and not is_served and context.epochs is None:
-                shown = _pilot(path_run, space, pilot_seconds)
-            with path_run.pinned() if context.use_cache else nullcontext():
+                shown = pilot(path_run, space, pilot_seconds)
+            with path_run.pinned():
                 path_run.run_all()
                 evaluation = _evaluation(path_run, stopwatch)
                 return replace(evaluation, load_seconds=load_seconds, pilot=shown)
@@ -118,8 +154,9 @@ def _evaluated(
         cause = failed.__cause__ if failed and failed.__cause__ else error
         if isinstance(cause, StoreLost | StoreRefused):
             raise cause  # noqa: B904 - keeps its own cause
+        kind = FailureKind.TIMEOUT if isinstance(cause, WillNotEnd) else FailureKind.ERROR
         return Failure(
-            kind=_kind(cause),
+            kind=FailureKind.MEMORY if isinstance(cause, MemoryError) else kind,
             message=error_line(cause),
             traceback=masked("".join(traceback.format_exception(cause))),
             step=failed.step if failed else None,
@@ -131,36 +168,23 @@ def _evaluated(
         )
 
 
-def _kind(cause: BaseException) -> FailureKind:
-    if isinstance(cause, WillNotEnd):
-        return FailureKind.TIMEOUT
-    return FailureKind.MEMORY if isinstance(cause, MemoryError) else FailureKind.ERROR
-
-
-def _pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | None:
-    """Return the result of a pilot, or None if the pilot fails; raise WillNotEnd if too slow."""
-    stopwatch = Stopwatch()
-    try:
-        shown = pilot(path_run, space, limit_seconds)
-    except Exception:  # a pilot may fail for lack of rows
-        return None
-    shown = replace(shown, own_seconds=stopwatch.seconds())
-    if shown.is_over_limit:
-        raise WillNotEnd(shown)
-    return shown
-
-
 def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
-    learning = path_run.learning
+    learning, context = path_run.learning, path_run.context
     models = [path_run.nodes(fold)[-1] for fold in path_run.folds]
     if learning is None:
-        losses = _losses(path_run, models)
+        loss, y, n_classes = path_run.metric.loss, path_run.dataset.y, len(path_run.dataset.classes)
+        losses = tuple(loss(y[m.fold.held_out], m.predictions(), n_classes) for m in models)
     else:
         losses = tuple(curve[learning.best_epoch - 1] for curve in learning.folds)
     served = [model.record for model in models if not model.is_linked]
-    path_run.store.records.link(served, path_run.context.study)
-    constraints = measure(path_run, path_run.context.quantities)
-    risks = measure_risks(path_run, models)
+    path_run.store.records.link(served, context.study)
+    constraints = measure(path_run, context.quantities)
+    risks: tuple[float, ...] = ()
+    if context.bootstraps is not None and path_run.query.is_full:
+        resampling = study_resampling(
+            context.problem, path_run.metric, path_run.store, context.bootstraps
+        )
+        risks = tuple(map(float, resampling.risks([model.predictions() for model in models])))
     path_run.store.index.usage.flush()
     cost_seconds = stopwatch.seconds()
     steps = path_run.costs()
@@ -180,35 +204,87 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
     if learning is None:
         return evaluation
     trained = [model for model in models if isinstance(model, IterativeNode)]
-    trouble = ""
-    if broken := next((model for model in trained if model.trouble), None):
-        what = f"{type(broken.trouble).__name__}: {broken.trouble}".split("\n", 1)[0]
-        trouble = f"no epoch {broken.epochs + 1} in fold {broken.fold.number}: {what}"
+    broken = [(model, model.trouble) for model in trained if model.trouble]
+    no_epoch = "no epoch {} in fold {}: {}"
     return replace(
         evaluation,
         curve=learning.mean,
         fold_curves=learning.folds,
         best_epoch=learning.best_epoch,
         resumed_from=min(model.resumed_from for model in trained),
-        trouble=trouble,
+        trouble=next(
+            (no_epoch.format(m.epochs + 1, m.fold.number, error_line(e)) for m, e in broken), ""
+        ),
     )
 
 
-def _losses(path_run: PathRun, models: Sequence[Node]) -> tuple[float, ...]:
-    loss, y, n_classes = path_run.metric.loss, path_run.dataset.y, len(path_run.dataset.classes)
-    return tuple(loss(y[m.fold.held_out], m.predictions(), n_classes) for m in models)
+class QuantityFailed(Exception):  # noqa: N818 - reads as an outcome
+    """A quantity could not be measured; the reason is chained as its cause."""
 
 
-def run_trial(
-    context: StudyContext, query: Mapping[str, Any], pilot_seconds: float | None = None
-) -> TrialOutcome:
-    """Evaluate a query, given as JSON values; arguments as in `evaluate_query`."""
-    space = context.problem.find_space()
-    asked = Query.from_json(query, space)
+def measure(path_run: PathRun, quantities: Sequence[Quantity]) -> dict[str, float]:
+    """Return each quantity's mean over the folds of a finished query, by its text (equation A44).
+
+    Folds in which a quantity is undefined are skipped, and so is a quantity undefined in all folds.
+    Values measured on the pipeline are stored with the predictions and hold for all trials with the
+    model, because latencies vary. For a model in epochs, they come from the last epoch, which is in
+    memory, and values measured on predictions come from the best epoch.
+    """
+    values: dict[str, list[float]] = {quantity.text: [] for quantity in quantities}
+    for fold in path_run.folds if quantities else ():
+        nodes = path_run.nodes(fold)
+        held_out = HeldOutRows(
+            dataset=path_run.dataset,
+            rows=nodes[-1].fold.held_out,
+            predictions=nodes[-1].predictions(),
+            metric=path_run.metric,
+            pipeline=cache(partial(_pipeline, nodes)),
+        )
+        for quantity in quantities:
+            values[quantity.text].append(_value(path_run, nodes[-1], quantity, held_out))
+    defined = {text: [v for v in found if not isnan(v)] for text, found in values.items()}
+    return {text: float(np.mean(found)) for text, found in defined.items() if found}
+
+
+def _pipeline(nodes: Sequence[Node]) -> Pipeline:
+    return Pipeline([(node.step, node.part("estimator")) for node in nodes])
+
+
+def _value(path_run: PathRun, model: Node, quantity: Quantity, held_out: HeldOutRows) -> float:
+    records, study = path_run.store.records, path_run.context.study
+    record = quantity_record(model.key, quantity.digest)
+    is_recorded = quantity.name not in ON_PREDICTIONS
+    if is_recorded:
+        try:
+            known: float = records.get(record)["measured"]["value"]
+        except RecordDamaged:  # or it was never measured
+            pass
+        else:
+            records.link([record], study)
+            return known
     try:
-        came = evaluate_query(context, asked, space, pilot_seconds)
-    except StoreLost as error:
-        return TrialOutcome(lost=str(error), is_lost_to_all=isinstance(error, DiskFull))
-    if isinstance(came, Evaluation):
-        return TrialOutcome(came)
-    return TrialOutcome(failure=came)
+        with exits_as_errors():
+            value = measure_quantity(quantity, held_out)
+    except (StoreLost, MemoryError):
+        raise  # about the study or the trial's limits, not about the quantity
+    except Exception as error:
+        what = f"--constraint {quantity.text}: {type(error).__name__}: {error}"
+        raise QuantityFailed(what) from error
+    if is_recorded:
+        records.put(record, {"measured": {"quantity": quantity.text, "value": value}}, study)
+    return value
+
+
+@lru_cache(maxsize=4)
+def study_resampling(
+    problem: Problem, metric: Metric, store: ArtifactStore, bootstraps: Bootstraps
+) -> Resampling:
+    """Return the bootstraps of a study, drawn once per process and equal in all processes."""
+    sequence = np.random.SeedSequence(problem.seed, spawn_key=(_BOOTSTRAPS,))
+    return Resampling.of(
+        load_dataset(store, problem.dataset),
+        load_split(store, problem.split),
+        metric,
+        bootstraps,
+        np.random.default_rng(sequence),
+    )

@@ -37,7 +37,7 @@ from prefect_tune.tasks.objective.constraints import (
 from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
 from prefect_tune.tasks.objective.metric import Predictions, metric_named
 from prefect_tune.tasks.problem import open_store
-from prefect_tune.tasks.trial import measuring
+from prefect_tune.tasks.trial import evaluate as evaluation
 
 LATENCY = Quantity("latency_us")
 
@@ -270,7 +270,7 @@ def test_a_store_that_is_lost_while_measuring_is_not_the_quantity_s_fault(tmp_pa
 
     made = replace(context_of(tmp_path), quantities=(Quantity("model_size_bytes"),))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(measuring, "measure_quantity", lost)
+        patched.setattr(evaluation, "measure_quantity", lost)
         with pytest.raises(StoreLost, match="gone"):
             evaluate(made, draw(made, 0))
 

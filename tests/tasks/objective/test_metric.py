@@ -22,7 +22,7 @@ from prefect_tune.tasks.objective.declaration import METRICS
 from prefect_tune.tasks.objective.metric import Metric, Predictions, metric_named
 from prefect_tune.tasks.objective.predictions import predictions_of
 from prefect_tune.tasks.objective.risk import Resampling, weighted_areas
-from prefect_tune.tasks.trial.measuring import study_resampling
+from prefect_tune.tasks.trial.evaluate import study_resampling
 
 RNG = np.random.default_rng(0)
 

@@ -34,7 +34,7 @@ from prefect_tune.tasks.sandbox.reports import FoldReached, reporting_to
 from prefect_tune.tasks.trial import epochs as joint_training
 from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial.epochs import IterativeNode
-from prefect_tune.tasks.trial.measuring import measure
+from prefect_tune.tasks.trial.evaluate import measure
 from prefect_tune.tasks.trial.node import Node
 from prefect_tune.tasks.trial.path_run import PathRun
 
@@ -341,14 +341,6 @@ def test_without_epochs_keys_and_models_are_as_ever(tmp_path) -> None:
     trained = evaluate(replace(context, epochs=EPOCHS), query_of(context, "sgd"))
     assert not set(trained.predictions) & set(fitted.predictions)
     assert not any(step.hit for step in models_of(trained))
-
-
-@pytest.mark.parametrize(("epochs", "has"), [(None, "has none"), (EPOCHS, "has 10")])
-def test_more_epochs_than_a_full_training_has_are_refused(tmp_path, epochs, has) -> None:
-    context = epoch_context(tmp_path, epochs=epochs)
-    came = outcome(context, query_of(context, "sgd", EPOCHS + 1))
-    assert "11 epochs" in came.message
-    assert has in came.message
 
 
 @pytest.mark.parametrize("model", ITERATIVE)

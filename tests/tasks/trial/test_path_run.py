@@ -42,9 +42,9 @@ from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.declaration import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.sandbox import readiness
-from prefect_tune.tasks.trial import epochs, measuring, node, pilot
-from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
-from prefect_tune.tasks.trial.measuring import study_resampling
+from prefect_tune.tasks.trial import epochs, node, pilot
+from prefect_tune.tasks.trial import evaluate as evaluation_of
+from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial, study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
 
@@ -363,11 +363,6 @@ def test_quantities_are_measured_over_the_folds_evaluated(tmp_path) -> None:
     assert measured(full)[:1] == measured(first)
 
 
-def test_all_folds_are_not_asked_for_by_their_number(context) -> None:
-    with pytest.raises(ValueError, match="3 of 3"):
-        PathRun(context, replace(draw(context, 1), folds=3))
-
-
 def test_test_rows_have_no_part_in_the_search(context) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
@@ -600,7 +595,7 @@ def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatc
     def fail(*_: object) -> float:
         raise ZeroDivisionError("no rows in a second")
 
-    monkeypatch.setattr(measuring, "measure_quantity", fail)
+    monkeypatch.setattr(evaluation_of, "measure_quantity", fail)
     context = replace(context_of(tmp_path), quantities=(Quantity("latency_us"),))
     failure = run_trial(context, judged_query(context).to_json()).failure
     assert failure is not None
