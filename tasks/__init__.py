@@ -1,7 +1,7 @@
 """Data and estimators: everything needed to evaluate a pipeline.
 
 `data` reads the user's input into a data set and splits it. `catalogue` has algorithms and spaces.
-A `user_space` comes from `user_code`, with the `code_behind` the user's file. `objective` judges a
+A `user_space` comes from `user_code`, the user's file and the code behind it. `objective` judges a
 pipeline. `bad_input` is the error for unusable input. `problem` is everything about a study that a
 trial needs, including its `plugins`.
 
