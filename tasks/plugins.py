@@ -53,15 +53,13 @@ def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
         found = None if entry is None else _as_used(plugin.kind, entry)
         if found == plugin:
             continue
-        here = "which is not installed here"
+        here = "nothing of that name"
         if found is not None:
-            here = f"and {found.distribution} {found.version} is installed here"
-            if (found.distribution, found.version) == (plugin.distribution, plugin.version):
-                here = f"whose code is {plugin.digest[:12]}, and {found.digest[:12]} here"
+            here = f"{found.distribution} {found.version} with the code {found.digest[:12]}"
         wanted = f"{plugin.distribution}=={plugin.version}"
         raise BadInput(
             f"the study uses {plugin.kind} {plugin.name!r} of {plugin.distribution} "
-            f"{plugin.version}, {here}",
+            f"{plugin.version} with the code {plugin.digest[:12]}; installed here is {here}",
             remedy=f"install the same {wanted} everywhere, or start a new study",
         )
 
@@ -71,6 +69,9 @@ def _as_used(kind: str, entry: EntryPoint) -> UsedPlugin:
     assert distribution is not None  # noqa: S101 - entry points of installed distributions have one
     values = (getattr(declared, field.name) for field in fields(declared))
     named = [v for v in values if isinstance(v, str) and REFERENCE.fullmatch(v)]
-    behind = follow("", None, [one.partition(":")[0] for one in (entry.value, *named)])
+    modules = {entry.module, *(text.partition(":")[0] for text in named)}
+    for step in getattr(declared, "steps", ()):
+        modules |= {a.import_path.rpartition(".")[0] for a in step.algorithms} - {""}
+    behind = follow("", None, modules)
     digest = code_digest("plugin", replace(behind, nonce="").texts)[:32]
     return UsedPlugin(kind, entry.name, distribution.name, distribution.version, digest)

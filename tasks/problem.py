@@ -94,12 +94,12 @@ class Problem:
     def find_space(self) -> "Space":
         """Return the space as the study started with it, if possible, and prepare unpickling."""
         from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
-        from prefect_tune.tasks.user_space import bound, load_user_space  # noqa: PLC0415 - heavy
+        from prefect_tune.tasks.user_space import load_user_space  # noqa: PLC0415 - heavy
 
         check_plugins(self.running_plugins)
         if self.space_code:
             return self.as_started(load_user_space(self.space_code, self.space, self.behind))
-        return self.as_started(bound(space_named(self.space), self.behind))
+        return self.as_started(space_named(self.space))
 
     def as_started(self, space: "Space") -> "Space":
         """Return a space without the algorithms added since the study started.

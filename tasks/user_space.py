@@ -54,29 +54,28 @@ def find_space(argument: str) -> tuple[Space, SpaceCode]:
         UnknownName: If the space does not exist.
         BadInput: If it cannot be used, or one of its models does not predict its target.
     """
-    code, file = "", None
-    if is_user_space(argument):
-        code, file = read_user_code(argument), Path(argument.partition(":")[0]).expanduser()
-        declared = _declared(code, argument, follow(code, file))
-    elif SPACES.plugin(argument) is None:
-        return space_named(argument), SpaceCode()
-    else:
-        declared = space_named(argument)
+    if not is_user_space(argument):
+        space = space_named(argument)
+        if SPACES.plugin(argument) is not None:
+            _check_algorithms(space, argument)
+        return space, SpaceCode()
+    code, file = read_user_code(argument), Path(argument.partition(":")[0]).expanduser()
+    declared = _declared(code, argument, follow(code, file))
     paths = {path for a in algorithms_of(declared) for path in (a.import_path, a.sparse_estimator)}
     modules = {path.rpartition(".")[0] for path in paths if not is_user_code(path)} - {""}
-    behind = replace(follow(code, file, modules), files=_data_files(declared, file))
-    space = load_user_space(code, argument, behind) if file else bound(declared, behind)
+    behind = follow(code, file, modules)
+    behind = replace(behind, files=_data_files(declared, file.absolute().parent))
+    space = load_user_space(code, argument, behind)
     _check_algorithms(space, argument)
     return space, SpaceCode(code, behind)
 
 
-def _data_files(space: Space, beside: Path | None) -> tuple[DataFile, ...]:
-    """Find data files of algorithms in the current folder or beside a file, or raise BadInput."""
+def _data_files(space: Space, folder: Path) -> tuple[DataFile, ...]:
+    """Find data files of algorithms in the current or the given folder, or raise BadInput."""
     found = {}
     for algorithm in algorithms_of(space):
         for path in algorithm.depends_on:
-            places = [Path.cwd(), *([beside.absolute().parent] if beside else [])]
-            files = [str(place / Path(path).expanduser()) for place in places]
+            files = [str(place / Path(path).expanduser()) for place in (Path.cwd(), folder)]
             file = next((one for one in files if content_of(one)), None)
             if file is None:
                 raise BadInput(
@@ -90,15 +89,11 @@ def _data_files(space: Space, beside: Path | None) -> tuple[DataFile, ...]:
 
 @cache
 def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIND) -> Space:
-    """Load the space `FILE.py:NAME` from the text of its file; UnknownName or BadInput if wrong."""
-    return bound(_declared(code, argument, behind), behind, code, argument)
+    """Load the space `FILE.py:NAME` from the text of its file; UnknownName or BadInput if wrong.
 
-
-@cache
-def bound(space: Space, behind: CodeBehind, code: str = "", argument: str = "") -> Space:
-    """Return a space whose estimators come from the modules and texts that travel with it."""
-    if behind == NO_CODE_BEHIND:
-        return space
+    Its estimators come from the modules and texts that travel with it.
+    """
+    space = _declared(code, argument, behind)
     root = load_user_code(code, Path(argument.partition(":")[0]).name, behind).__name__
     files = {one.path: one.file for one in behind.files}
     travelling = {module.name.partition(".")[0] for module in behind.modules}

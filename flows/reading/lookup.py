@@ -63,7 +63,7 @@ def load_code_of(store: ArtifactStore, entry: Entry) -> None:
     for name in dict.fromkeys([entry.study, *users]):
         with suppress(DatabaseDamaged):  # the code of another study may serve
             problem = open_study(store, name).plan.problem if name in known else None
-            if problem is not None and (problem.space_code or problem.behind.modules):
+            if problem is not None and problem.space_code:
                 problem.find_space()
                 return
 

@@ -156,7 +156,7 @@ def test_the_plugins_of_a_study_are_those_that_are_not_built_in(installed) -> No
     ("kind", "edited"),
     [
         ("method", "methods"), ("method", "search"), ("metric", "metrics"), ("metric", "losses"),
-        ("space", "spaces"), ("format", "formats"), ("metric", "__init__"),
+        ("space", "spaces"), ("space", "models"), ("format", "formats"), ("metric", "__init__"),
     ],
 )  # fmt: skip
 def test_a_plugin_whose_code_differs_is_refused(installed, kind, edited) -> None:

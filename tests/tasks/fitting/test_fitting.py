@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.machinery import SourceFileLoader
 
 import numpy as np
 import pytest
@@ -29,7 +30,6 @@ from prefect_tune.optimizers import Algorithm, Choice, Flags
 from prefect_tune.tasks import threads
 from prefect_tune.tasks.catalogue import admm
 from prefect_tune.tasks.catalogue.flash import PREPROCESS
-from prefect_tune.tasks.fitting import versions as own_code
 from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     check_fits,
@@ -214,13 +214,13 @@ def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch, changed
 ) -> None:
     before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
-    text = own_code.module_text
+    text = SourceFileLoader.get_source
 
-    def edited(module: str) -> str:
-        return text(module) + ("\nedited = 1" if module == changed else "")
+    def edited(loader: SourceFileLoader, module: str) -> str:
+        return text(loader, module) + ("\nedited = 1" if module == changed else "")
 
     digest_of_own.cache_clear()
-    monkeypatch.setattr(own_code, "module_text", edited)
+    monkeypatch.setattr(SourceFileLoader, "get_source", edited)
     assert digest_of_own(REPAIRS) != before
     assert digest_of_own(OWN) == of_others
 
