@@ -154,9 +154,9 @@ def follow(
     by_version = cache(lambda package: is_installed(package, folder))
     is_followed = is_followed or (lambda name: not by_version(name.partition(".")[0]))
     found: dict[str, UserModule] = {}
-    waiting, loads_code = _imported_by(text, "")
+    imported, loads_code = _imported_by(text, "")
     unfollowed = {file.name: _LOADING} if loads_code and file is not None else {}
-    waiting.update(*map(_with_parents, modules))
+    waiting = set(imported).union(*map(_with_parents, modules))
     while waiting:
         name = waiting.pop()
         spec = find_module(name, folder) if name not in found and is_followed(name) else None
@@ -183,7 +183,8 @@ def follow(
 _LOADING = "it runs code that its source does not name"
 
 
-def _imported_by(text: str, package: str) -> tuple[set[str], bool]:
+@cache
+def _imported_by(text: str, package: str) -> tuple[frozenset[str], bool]:
     """Return the imports of a source with their parents, and whether it runs code it does not name.
 
     Relative imports are resolved in `package`.
@@ -203,7 +204,7 @@ def _imported_by(text: str, package: str) -> tuple[set[str], bool]:
                 used.add(node.id)
             elif isinstance(node, ast.Attribute):
                 used.add(f".{node.attr}")
-    return imported, not _LOADS_CODE.isdisjoint(used)
+    return frozenset(imported), not _LOADS_CODE.isdisjoint(used)
 
 
 def _with_parents(name: str) -> set[str]:
