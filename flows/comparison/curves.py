@@ -86,6 +86,8 @@ def read_curves(files: Sequence[str]) -> pd.DataFrame:
 def _read(file: str) -> pd.DataFrame:
     try:
         curves = pd.read_parquet(file)
+    except FileNotFoundError as error:
+        raise BadInput(f"there is no file {file}") from error
     except (ArrowInvalid, OSError) as error:
         raise BadInput(f"{file} cannot be read as a Parquet file: {error}") from error
     missing = [column for column in CURVE_COLUMNS if column not in curves]

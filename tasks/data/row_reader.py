@@ -160,13 +160,13 @@ class RowReader(TransformerMixin, BaseEstimator):
     @classmethod
     def from_json(cls, document: Mapping[str, Any], X: pd.DataFrame) -> Self:
         """Return the inverse of `to_json`, with the categories of the training rows."""
-        from msgspec import convert  # noqa: PLC0415 - exported models need no stored documents
-
+        # msgspec would leave an object on the class that an exported model cannot carry.
         known = {name: tuple(X[name].cat.categories) for name in X.select_dtypes("category")}
-        columns = [
-            convert({**column, "known": known.get(column["name"], ())}, LearnedColumn)
-            for column in document["columns"]
-        ]
+        columns = list[LearnedColumn]()
+        for column in document["columns"]:
+            notations = tuple(Notation(**notation) for notation in column["notations"])
+            own = {"notations": notations, "known": known.get(column["name"], ())}
+            columns.append(LearnedColumn(**{**column, **own}))
         return cls(tuple(columns), tuple(document["missing"]))
 
     def with_notations(self, other: Self | None) -> Self:

@@ -178,7 +178,7 @@ def test_a_removed_study_takes_its_records_and_leaves_other_records(run, tmp_pat
         (("--task-runs", "all"), "--task-runs"),
         (("--option", "x"), "NAME=VALUE"),
         (("--option", "x=1"), "method 'flash'"),
-        (("--study", "a/b"), "'a/b'"),
+        (("--study", "a/b"), "a/b"),
         (("--store", "/proc/none"), "/proc/none"),
         (("--store", "s3://b/c"), "--database"),
     ],
