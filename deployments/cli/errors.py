@@ -133,6 +133,8 @@ def _mistakes_shown() -> Iterator[None]:
     try:
         yield
     except click.UsageError as error:
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # from click 8.2
+            raise  # shows the help alone
         raise click.UsageError(printable(error.format_message()), error.ctx) from error
 
 

@@ -17,7 +17,7 @@ from prefect_tune.deployments.cli.output import (
     write_table,
 )
 from prefect_tune.deployments.views.console import echo, echo_as_is
-from prefect_tune.flows.wording.text import printable
+from prefect_tune.flows.wording.text import counted, printable
 
 if TYPE_CHECKING:
     from prefect_tune.flows.reading.opened_study import OpenedStudy
@@ -179,7 +179,7 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
     records = remove_study(store, name)
     emit(
         lambda: {"study": name, "records": records},
-        f"removed study {name} and {len(records)} records that no other study uses",
+        f"removed study {name} and {counted(len(records), 'record')} that no other study uses",
     )
 
 

@@ -82,8 +82,9 @@ def print_contents(file: Mapping[str, Any], contents: Mapping[str, Any]) -> None
             CONSOLE.print(f"    {attribute} = {value}")
     else:
         shape = " x ".join(map(str, contents["shape"]))
-        hidden = contents["columns_not_shown"]
-        CONSOLE.print(f"    {shape}" + (f"; {hidden} more columns are not shown" if hidden else ""))
+        if hidden := contents["columns_not_shown"]:
+            shape += f"; {counted(hidden, 'more column')} not shown"
+        CONSOLE.print(f"    {shape}")
         statistics = "count", "mean", "min", "max"
         table = Table("column", *statistics, "first values", box=None)
         for position, (column_name, column) in enumerate(contents["columns"].items()):

@@ -20,7 +20,8 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     for of_study in study_lines(view, notes=notes):
         CONSOLE.print(_styled(of_study))
-    for k, command in enumerate(next_commands(view, "show" if notes else "")):
+    commands = next_commands(view, "show" if notes else "", has_failed=view.n_failed > 0)
+    for k, command in enumerate(commands):
         CONSOLE.print(line("        " if k else "  next: ", command))
 
 

@@ -173,7 +173,7 @@ class Progress:
         if self.seconds_total is not None:
             parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")
         saved = saved_text(self.totals.seconds_saved)
-        parts.append(f"cache {self.totals.cache_hits} hits, {saved} saved")
+        parts.append(f"cache {counted(self.totals.cache_hits, 'hit')}, {saved} saved")
         return " · ".join(parts)
 
     def trial_line(self, trial: Trial) -> str:

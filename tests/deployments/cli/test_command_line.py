@@ -69,6 +69,12 @@ def test_a_space_is_shown_in_full(run) -> None:
     assert "0.03125 to 32768 (log)  [default: 1.0]" in text
 
 
+@pytest.mark.parametrize("group", [(), ("artifacts",)])
+def test_a_group_without_a_command_shows_its_help_alone(run, group) -> None:
+    result = run(*group)
+    assert result.stderr.rstrip() == run(*group, "--help").stdout.rstrip()
+
+
 @pytest.mark.parametrize("of", ["spaces", "methods"])
 def test_an_unknown_name_is_a_mistake_with_the_nearest_one(run, of) -> None:
     result = run(of, "flahs")

@@ -44,6 +44,13 @@ def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> No
     assert lines[-1].strip() == "prefect-tune export s model.pkl --store '/my store'"
 
 
+@pytest.mark.parametrize("n_failed", [0, 1])
+def test_commands_for_failed_trials_follow_if_there_are_any(shown, n_failed) -> None:
+    lines = list(map(str.strip, shown(n_failed=n_failed).splitlines()))
+    for command in "trials s --failed", "retry s":
+        assert (f"prefect-tune {command}" in lines) == bool(n_failed)
+
+
 def test_a_study_that_a_flow_returned_is_shown_like_the_stored_one() -> None:
     members = [{"trial": 1, "weight": 0.5}, {"trial": 2, "weight": 0.5}]
     view = study_view(
