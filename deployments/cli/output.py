@@ -55,7 +55,9 @@ def atomic_output(out: str) -> Iterator[Path]:
         with atomic_file(Path(out)) as path:
             yield path
     except OSError as error:
-        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
+        raise BadInput(
+            f"{out} cannot be written: {error.strerror or error}; name another file"
+        ) from error
 
 
 @contextmanager
@@ -71,7 +73,9 @@ def atomic_output_folder(out: str) -> Iterator[Path]:
         with atomic_folder(target) as folder:
             yield folder
     except OSError as error:
-        raise BadInput(f"{out} cannot be written: {error}; name another folder") from error
+        raise BadInput(
+            f"{out} cannot be written: {error.strerror or error}; name another folder"
+        ) from error
 
 
 def print_json(document: Any) -> None:

@@ -39,7 +39,9 @@ def check_output(
     try:
         check_writable(path)
     except OSError as error:
-        raise BadInput(f"{out} cannot be written: {error}; name another file") from error
+        raise BadInput(
+            f"{out} cannot be written: {error.strerror or error}; name another file"
+        ) from error
     inputs = {name: "an input of this command" for name in read if name}
     if store is not None:
         parts = [f"{store.address.url}/{name}" for name in _OF_STORE]

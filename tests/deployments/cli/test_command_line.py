@@ -318,8 +318,9 @@ def test_nothing_is_left_of_a_file_whose_writing_failed(tmp_path) -> None:
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path) -> None:
     for out in (tmp_path, tmp_path / "no" / "where.csv"):
-        with pytest.raises(BadInput, match="cannot be written"), atomic_output(str(out)):
+        with pytest.raises(BadInput, match="cannot be written") as caught, atomic_output(str(out)):
             pass
+        assert ".part" not in str(caught.value)
 
 
 def test_a_folder_appears_when_all_is_written(tmp_path) -> None:
