@@ -50,7 +50,8 @@ def next_commands(
     if view.series:
         listed.append(["series", view.series.name])
     if view.has_model:
-        listed += [["predict", study, "new_rows.csv"], ["export", study, "model.pkl"]]
+        new = ["new_rows.csv"] if view.has_target_column else ["EVENTS", "--labels", "NEW_LABELS"]
+        listed += [["predict", study, *new], ["export", study, "model.pkl"]]
     for words in listed:
         if words[0] != printed_by:
             yield shlex.join(["prefect-tune", *words, *view.store_options])

@@ -105,6 +105,7 @@ class StudyView(ModelFacts):
     metric: str
     space: str
     data: str
+    has_target_column: bool
     store_options: tuple[str, ...]
     state: str
     n_trials: int
@@ -223,6 +224,7 @@ def read_study(
             metric=plan.metric,
             space=plan.space,
             data=plan.source.data,
+            has_target_column=plan.source.target is not None,
             store_options=tuple(store_options(store.address)),
             state=study.state,
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),

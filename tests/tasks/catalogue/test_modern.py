@@ -191,7 +191,7 @@ def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> Non
     table = PathTable(SPACES[name], 0)
     assert table.rank == np.linalg.matrix_rank(table.one_hot)
     assert len(table) == SPACES[name].n_feasible_paths
-    design = design_order(table.one_hot, table.rank, "d_optimal", None, table.plain)
+    design = design_order(table.one_hot, table.rank, start=table.plain)
     assert np.linalg.matrix_rank(table.one_hot[design]) == table.rank
     assert len(table.plain) == len(SPACES[name].steps[-1].algorithms)
 
