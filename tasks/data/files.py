@@ -458,6 +458,8 @@ def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     if first in TRUTHS and pc.all(pc.is_in(there, pa.array([*TRUTHS]))).as_py():
         return texts.cast(pa.bool_())
     is_whole = first.lstrip("+-").isdecimal()
+    if is_whole and _holds(texts, r"\s*[-+]?0[xX][0-9a-fA-F]+\s*"):
+        return texts  # pyarrow would read hexadecimal digits
     if not is_whole and not isfinite(as_number(first)) and "inf" not in first.lower():
         return texts
     for kind in (pa.int64(), pa.uint64(), pa.float64())[0 if is_whole else 2 :]:

@@ -37,7 +37,9 @@ _CURRENCY = (
     r"|CZK|HUF|BRL|MXN|ZAR|RUB|TRY|KRW|SGD|HKD|THB|ILS|Rs|kr|Fr)\.?"
 )
 _PARTS = re.compile(
-    rf"([-+])?\s*({_CURRENCY})?\s*([-+])?\s*(\d(?:[\d.,' ]*\d)?[.,]?|[.,]\d+)([eE][-+]?\d+)?"
+    rf"([-+])?\s*({_CURRENCY})?\s*([-+])?\s*"
+    r"(?!0[xX][0-9a-fA-F])"  # hexadecimal digits are no unit
+    r"(\d(?:[\d.,' ]*\d)?[.,]?|[.,]\d+)([eE][-+]?\d+)?"
     rf"\s*((?:{_CURRENCY}|[^\W\d_]|[%‰°])[\w %/°²³.^*·]{{0,19}}?)?\s*(-)?"
 )
 _PARENTHESES = re.compile(r"([^\d()]*)\(([^()]*\d[^()]*)\)([^\d()]*)")

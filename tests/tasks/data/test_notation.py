@@ -55,6 +55,7 @@ def test_numbers_for_people_are_numbers(texts, numbers) -> None:
         ["A12", "A13"], ["1-5", "6-9"], ["1.9", "1.10"], ["007", "12"], ["1st", "2nd", "3rd"],
         ["555 123 456", "555 123 457"], ["10:30", "11:45"], ["1/2", "3/4"], ["12A", "13B", "14C"],
         ["1.2.3", "1.2.4"], ["--5", "3"], ["12345678901234567890", "1"], ["1_000", "2"],
+        ["0x10", "12", "7"],
     ],
 )  # fmt: skip
 def test_codes_ranges_versions_and_telephone_numbers_stay_texts(texts) -> None:
@@ -193,6 +194,13 @@ def test_one_text_for_many_gaps_among_numbers_is_named() -> None:
         frame_dataset(Source("", target="target"), pd.DataFrame({**gaps, "target": numbers[0]}))
     with pytest.raises(BadInput, match=r"60 other.*'-' in row 200"):
         frame_dataset(Source("", target="target"), pd.DataFrame({**gaps, "a": range(259)}))
+
+
+def test_hexadecimal_codes_stay_texts_in_a_csv_file(tmp_path) -> None:
+    frame = pd.DataFrame({"a": ["12", "0x10", "7"] * 40, "target": [0, 1] * 60})
+    frame.to_csv(tmp_path / "codes.csv", index=False)
+    found = read_source(Source(str(tmp_path / "codes.csv"), target="target"))
+    assert sorted(found.X["a"].unique()) == ["0x10", "12", "7"]
 
 
 def test_a_whole_number_beyond_64_bits_makes_no_codes_of_others() -> None:
