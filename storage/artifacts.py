@@ -327,6 +327,9 @@ class ArtifactStore:
                 lease.end(connection)
             is_costly = entry.cost_seconds >= entry.size_bytes * read_seconds_per_byte(connection)
             store = connection.execute(LOCKED_STORE).one()
+            if not is_published and self.index.is_present(connection, entry.key):
+                note_counts(connection, entry.step, {"refused": 1})
+                return False, [publication]  # the stored one stays
             gone, freed = remove(connection, [entry.key])
             surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
             evicted: list[Publication] | None = [] if is_published else None

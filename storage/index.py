@@ -288,6 +288,11 @@ class ArtifactIndex:
             note_publications(connection, [(artifact_folder(key), place)])
         return None if row is None else Entry.of_row(row)
 
+    def is_present(self, connection: Connection, key: str) -> bool:
+        """Return whether the bytes of an artifact are in the cache, within a transaction."""
+        row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
+        return row is not None and bool(row.is_present)
+
     def totals(self) -> CacheTotals:
         """Return the counts, including usage of this process that is not written yet."""
         self.usage.flush()

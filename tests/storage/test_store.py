@@ -125,6 +125,17 @@ def test_a_full_disk_keeps_the_cache_from_growing(store, monkeypatch, caplog) ->
     assert store.index.totals().refused == 1
 
 
+def test_a_full_disk_takes_no_sound_artifact_away(store, monkeypatch) -> None:
+    kept = put(store, "a")
+    monkeypatch.setattr(artifacts, "FREE_BYTES_KEPT", 10**18)
+    _, again = store.get_or_make(entry("a"), {}, made, is_whole=lambda: False)
+    assert again is not None
+    assert store.index.entries([kept.key])[kept.key].place == kept.place
+    assert store.read(kept, [*kept.parts]) is not None
+    assert not store.index.journal.unfinished()
+    assert store.index.totals().refused == 1
+
+
 def key_of(name: str) -> str:
     return entry(name).key
 
