@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import sleep
 from typing import Generic, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import Double, bindparam, delete, select, update
 from sqlalchemy.engine import Connection
@@ -39,6 +40,11 @@ _STANDING = select(lease_table.c.holder, _HAS_EXPIRED).where(_OF_NAME)
 _HOLDER = select(lease_table.c.holder).where(_OF_NAME).with_for_update(read=True)
 
 
+_BOOKS: "WeakSet[LeaseBook]" = WeakSet()
+"""All lease books of this process: their leases have the same holder."""
+_BOOKS_LOCK = threading.Lock()
+
+
 class LeaseLost(RuntimeError):  # noqa: N818 - the name states the event
     """The lease expired while this process was suspended, and another process acquired it."""
 
@@ -53,6 +59,8 @@ class LeaseBook:
         self._lock = threading.Lock()
         self._renewer: Heartbeat | None = None
         self._is_closed = False
+        with _BOOKS_LOCK:
+            _BOOKS.add(self)
 
     def acquire(self, name: str) -> bool:
         """Acquire a lease that is free, expired, or held by a dead process of this machine."""
@@ -122,8 +130,14 @@ class LeaseBook:
     def _is_over(self, name: str, holder: str, has_expired: bool) -> bool:
         process = ProcessIdentity.from_text(holder)
         if process == ProcessIdentity.this_process():
-            return has_expired and (self._is_closed or name not in self._held)
+            with _BOOKS_LOCK:
+                books = list(_BOOKS)
+            return has_expired and not any(b.renews(self._database, name) for b in books)
         return process.is_dead() or (has_expired and not process.is_alive())
+
+    def renews(self, database: Database, name: str) -> bool:
+        """Return whether this book renews a lease in a database."""
+        return self._database.url == database.url and name in self._held and not self._is_closed
 
     def close(self) -> None:
         """Stop renewing, after a renewal under way; leases still held expire."""

@@ -38,6 +38,19 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
+def test_a_second_book_of_a_process_takes_no_lease_that_the_first_renews(book) -> None:
+    """After a suspension, the lease has expired, and its holder will renew it."""
+    other = LeaseBook(book._database)
+    assert book.acquire("a")
+    with book._database.write() as connection:
+        connection.execute(update(lease_table).values(expires=0.0))
+    assert not other.acquire("a")
+    assert other.holder("a") is not None
+    book.close()
+    assert other.acquire("a")
+    other.close()
+
+
 def test_each_waiting_process_gets_its_turn(book) -> None:
     order = []
     book.acquire("a")
