@@ -191,7 +191,7 @@ class _Ending:
             except RefitFailed as failure:
                 failures.append(Replaced(numbers, masked(str(failure))))
                 continue
-            done = "averaged" if is_of_folds else "fitted"
+            done = "taken from the folds" if is_of_folds else "fitted"
             self.observer.note(f"final model saved ({done} in {format_seconds(seconds)})")
             weights = _weights(candidate.members)
             ensemble: Ensemble | None = None
@@ -250,13 +250,17 @@ class _Ending:
             with suppress(OutOfTime):
                 return fit(check), False
         try:
-            seconds = average_folds(self.running, self.context, members)
+            seconds = average_folds(study, self.running, self.context, members)
         except RefitFailed as failure:  # the cache has lost a model
             self.observer.note(f"{failure}; fitting on all training rows instead, in longer time")
             return fit(), False
+        is_one = bool(study.plan.options.bounds)
+        model = (
+            "is that of one fold, as constraints require" if is_one else "averages the fold models"
+        )
         self.observer.note(
-            f"too little time to fit on all training rows ({reason}): the model averages the fold "
-            f"models; the next run of study {study.name} refits it on all rows"
+            f"too little time to fit on all training rows ({reason}): the final model {model}; the "
+            f"next run of study {study.name} refits it on all rows"
         )
         return seconds, True
 
@@ -266,7 +270,7 @@ class _Ending:
         model = alone = score_model(self.running, self.context)
         is_tested = model.loss is not None or model.undefined
         if len(facts.members) > 1 and best is not None and is_tested:
-            member = folds_of(best) if facts.model_of_folds else member_of(study, best)
+            member = folds_of(study, best) if facts.model_of_folds else member_of(study, best)
             alone = score_model(self.running, self.context, member)
         losses = LossWords(study.plan.metric)
         if is_tested:

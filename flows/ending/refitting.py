@@ -61,26 +61,27 @@ def scoring_seconds(study: Study, trials: Sequence[Trial]) -> float:
 
 
 def can_average_folds(study: Study, trials: Sequence[Trial]) -> bool:
-    """Return whether the mean of the models of the folds can replace a refit.
+    """Return whether models of the folds can replace a refit: their mean, or `folds_of` a trial.
 
-    Averaging requires a cache that stores these models. Constraints rule it out, because they were
-    not measured for the mean. Early stopping rules it out, because fold models have passed the best
-    epoch. Folds that look forward rule it out, because their models lack the newest rows.
+    They require a cache that stores these models. Early stopping rules them out, because fold
+    models have passed the best epoch. Folds that look forward rule them out, because their models
+    lack the newest rows.
     """
     plan = study.plan
     is_trained_further = any(t.evaluation is not None and t.evaluation.curve for t in trials)
-    is_ruled_out = plan.looks_forward or plan.options.bounds or is_trained_further
-    return plan.options.use_cache and not is_ruled_out
+    return plan.options.use_cache and not (plan.looks_forward or is_trained_further)
 
 
-def average_folds(running: DaskTrials, context: StudyContext, chosen: Members) -> float:
+def average_folds(
+    study: Study, running: DaskTrials, context: StudyContext, chosen: Members
+) -> float:
     """Store the mean of the models of the folds as the final model; return the seconds it took.
 
     Raises `RefitFailed` if the cache has lost a model or the result cannot be stored, and
     `StoreLost`.
     """
     started = perf_counter()
-    members = [folds_of(trial, weight) for trial, weight in chosen]
+    members = [folds_of(study, trial, weight) for trial, weight in chosen]
     what = f"folds of {_named(members)}"
     with _failures_named(f"mean of the {what}"):
         parameters = {"what": what, "members": members, "context": context, "report": "trial"}
@@ -170,9 +171,16 @@ def score_model(
     return scored
 
 
-def folds_of(trial: Trial, weight: float = 1.0) -> Member:
-    """Return a member that averages the models of a trial's folds."""
-    return Member(trial.number, trial.query.to_json(), weight, of_folds=True)
+def folds_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:
+    """Return a member that averages the models of a trial's folds.
+
+    Under constraints, the member is the model of the first fold: the constraints were not measured
+    for a mean of several models.
+    """
+    query = trial.query.to_json()
+    if study.plan.options.bounds:
+        query["folds"] = 1
+    return Member(trial.number, query, weight, of_folds=True)
 
 
 def member_of(study: Study, trial: Trial, weight: float = 1.0) -> Member:

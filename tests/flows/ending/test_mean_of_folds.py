@@ -119,6 +119,19 @@ def test_without_time_for_a_refit_the_model_is_the_mean_of_the_folds(ended) -> N
     np.testing.assert_allclose(model.predict_proba(X), mean)
 
 
+def test_under_constraints_the_model_of_one_fold_replaces_the_refit(tmp_path) -> None:
+    found = searched(
+        tmp_path, trials=2, fit=False, data="sklearn:wine", folds=FOLDS, space="small", seed=1,
+        constraint=["latency_us<=1e9"],
+    )  # fmt: skip
+    ended = Ended(found.store, found.name)
+    assert ended.end(-2.0)["model_of_folds"]
+    model, _ = final_model(ended.store, ended.name)
+    with Study.opened(ended.store, ended.name) as study:
+        X = load_dataset(ended.store, study.problem.dataset).X
+    np.testing.assert_array_equal(model.predict_proba(X), ended.folds()[0].predict_proba(X))
+
+
 def test_a_refit_that_takes_too_long_is_ended_and_the_folds_take_its_place(ended) -> None:
     summary = ended.end(1e3, 1e3, 1e3, -1.0)
     assert summary["model_of_folds"]
@@ -154,14 +167,12 @@ def test_where_the_cache_has_lost_a_model_the_refit_takes_its_time(ended) -> Non
     assert isinstance(final_model(ended.store, ended.name)[0], Pipeline)
 
 
-def test_without_a_cache_or_under_constraints_folds_are_never_averaged(ended) -> None:
+def test_models_of_folds_need_a_cache_and_no_early_stopping(ended) -> None:
     with Study.opened(ended.store, ended.name) as study:
         best = [study.incumbent]
         assert can_average_folds(study, best)
         plan = study.plan
         study.plan = changed(plan, no_cache=True)
-        assert not can_average_folds(study, best)
-        study.plan = changed(plan, constraint=(object(),))  # type: ignore[arg-type]
         assert not can_average_folds(study, best)
         study.plan = plan
         curve = replace(best[0].evaluation, curve=(1.0, 0.5), fold_curves=((1.0, 0.5),) * FOLDS)
