@@ -48,7 +48,7 @@ def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
         with closing(HeldSeries(opened, name)) as held:
             held.delete()
         studies = [run.study for run in read.runs if run.state != "removed"]
-        text = f"removed series {name}; its {len(studies)} studies stay"
+        text = f"removed series {name}; its studies stay"
         emit(lambda: {"series": name, "studies": studies}, text)
     else:
         emit(lambda: series_json(opened, read), lambda: print_series(read))
