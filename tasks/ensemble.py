@@ -25,7 +25,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import Tags, get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from prefect_tune.optimizers.trials.losses import frequencies_of_few, is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
@@ -418,7 +418,8 @@ class _Ensemble(BaseEstimator):
     def fit(self, X: Any, y: Any) -> Self:
         """Fit a clone of each member; ValueError if weights or targets do not fit the members."""
         _normalised(self.weights, len(self.members))
-        self._take([clone(member).fit(X, y) for member in self.members], ())
+        target = y if y is None else column_or_1d(y, warn=True)  # one warning for all members
+        self._take([clone(member).fit(X, target) for member in self.members], ())
         return self
 
     @property

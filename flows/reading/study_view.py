@@ -105,7 +105,7 @@ class StudyView(ModelFacts):
     metric: str
     space: str
     data: str
-    has_target_column: bool
+    has_target_column: bool = True
     store_options: tuple[str, ...]
     state: str
     n_trials: int

@@ -26,7 +26,6 @@ from processes import COMMAND, environment
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.optimizers import Query
 from prefect_tune.storage.artifacts import StoreAddress
-from prefect_tune.storage.inspection import stats
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.trial.shared_blocks import STEP
@@ -72,7 +71,7 @@ def main() -> None:
     alone_again = partial(seconds_alone, StoreAddress(str(store)))
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         alone = sum(pool.map(alone_again, (t for t, _ in shown)))
-    by_step = stats(opened).steps
+    by_step = opened.index.totals().steps
     saved = sum(by_step[step].seconds_saved for step in (construct, STEP) if step in by_step)
     print(
         f"{len(shown)} trials of {chosen.data}: construction took {spent:.1f} s, and {alone:.1f} s "
