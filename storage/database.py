@@ -127,18 +127,18 @@ class _SqliteFile:
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
-        """Handle SQLAlchemy's event: open the file of a known store without creating the file."""
-        is_frozen = self._is_frozen()
+        """Handle SQLAlchemy's event: open the file of a known store without creating the file.
+
+        In a read-only folder, SQLite can make no log for reading, so the file counts as immutable.
+        """
+        log = Path(f"{self.path}-wal")
+        is_in_use = log.exists() and log.stat().st_size > 0
+        is_writable = os.access(self.path.parent, os.W_OK)
+        is_frozen = self.path.exists() and not is_in_use and not is_writable
         if self.store_id or is_frozen:
             mode = "immutable=1" if is_frozen else "mode=rw"
             arguments[0] = f"file:{quote(str(self.path.absolute()))}?{mode}"
             options["uri"] = True
-
-    def _is_frozen(self) -> bool:
-        """Return whether the folder is read-only and SQLite can make no log for reading in it."""
-        log = Path(f"{self.path}-wal")
-        is_in_use = log.exists() and log.stat().st_size > 0
-        return self.path.exists() and not is_in_use and not os.access(self.path.parent, os.W_OK)
 
     def connected(self, connection: sqlite3.Connection, _record: Any = None) -> None:
         """Prepare a new connection; raises _OtherFile for another store's file."""

@@ -79,9 +79,19 @@ def opened(
             "can reach; name a PostgreSQL database with --database"
         )
     if files.is_local and address.id:
-        _check_same(address, files)
+        claim = _read_claim(files)
+        if claim != address.id:  # an unmounted mount point is empty
+            found = "has no store" if claim is None else "has another store"
+            raise StoreAway(f"the folder of the store {address.url} is missing, or {found}")
     elif files.is_local and not (is_read and is_there(address, files)):
-        _make_folder(address, files)
+        try:
+            make_private(folder := Path(files.root))
+            check_writable(folder / CLAIM_FILE)
+        except OSError as error:
+            raise StoreRefused(
+                f"the store {address.url} cannot be written: {error}; name a writable folder with "
+                "--store"
+            ) from error
     index = str(Path(files.root) / "index.sqlite")  # in a URL as text, `?` would end it
     database = Database(address.database or URL.create("sqlite", database=index))
     database.belong_to(address.id)
@@ -118,8 +128,10 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
         with database.write() as connection:
             _lock_tables(connection)
             claimed, row = _read_claim(files), _row(connection)
+            areas, disk = [files.path(area) for area in ("cache", RECORDS)], files.filesystem
+            has_contents = any(disk.exists(area) and disk.ls(area) for area in areas)
             # A claim without contents and without a row: the commit of the first start failed.
-            if row is None and (claimed is None or not _has_contents(files)):
+            if row is None and (claimed is None or not has_contents):
                 return _claim(address, files, connection, budget_bytes, claimed or uuid4().hex)
     if row is not None:
         with as_written(f"the schema of {database.url}"):
@@ -200,11 +212,6 @@ def _claim(
     return store_id
 
 
-def _has_contents(files: Files) -> bool:
-    areas = [files.path(area) for area in ("cache", RECORDS)]
-    return any(files.filesystem.exists(area) and files.filesystem.ls(area) for area in areas)
-
-
 def _read_claim(files: Files) -> str | None:
     """Return the id of the store that has claimed a folder; None if the folder is free."""
     where = files.path(CLAIM_FILE)
@@ -217,23 +224,4 @@ def _read_claim(files: Files) -> str | None:
     except (KeyError, TypeError, ValueError) as error:
         raise StoreRefused(
             f"{where} cannot be read: {error!r}; restore it from a backup"
-        ) from error
-
-
-def _check_same(address: StoreAddress, files: Files) -> None:
-    """Raise unless the folder holds this store: an unmounted mount point is empty."""
-    claim = _read_claim(files)
-    if claim != address.id:
-        found = "has no store" if claim is None else "has another store"
-        raise StoreAway(f"the folder of the store {address.url} is missing, or {found}")
-
-
-def _make_folder(address: StoreAddress, files: Files) -> None:
-    try:
-        make_private(folder := Path(files.root))
-        check_writable(folder / CLAIM_FILE)
-    except OSError as error:
-        raise StoreRefused(
-            f"the store {address.url} cannot be written: {error}; name a writable folder with "
-            "--store"
         ) from error

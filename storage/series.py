@@ -127,11 +127,6 @@ class Champion:
     record: str
     by: Literal["test", "rule", "hand"]
 
-    @property
-    def is_selected(self) -> bool:
-        """Whether results on test rows of its study may have made it the champion."""
-        return self.by != "rule"
-
 
 @dataclass(frozen=True, slots=True)
 class Series:

@@ -103,7 +103,7 @@ def _decision(
     level = level_of(number) if rule == "better" else LEVEL
     terms = Terms(
         identity=study.plan.fixed_test or (),
-        excludes_test_rows=champion.is_selected,
+        excludes_test_rows=champion.by != "rule",  # test rows may have selected the champion
         margin=study.plan.options.margin or 0.0,
         level=level,
         night=number,

@@ -194,7 +194,7 @@ def test_a_champion_set_by_hand(tmp_path: Path, events: list[Any]) -> None:
         "is_changed": True,
     }  # fmt: skip
     assert nights.champions == ["daily-2", "daily-1"]
-    assert nights.state.champion.is_selected
+    assert nights.state.champion.by != "rule"
     assert len(nights.store.records.used_by("series daily")) == 2
     assert "already" in cli("promote", "daily", "daily-2", *store).stdout
     assert "daily-1" in cli("rollback", "daily", *store).stdout
