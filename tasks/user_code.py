@@ -251,7 +251,7 @@ def is_installed(package: str, folder: str | None = None) -> bool:
     origin = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), ""))
     for installed in map(distribution, packages_of_distributions().get(package, ())):
         base = Path(str(installed.locate_file("")))
-        # The packages of conda name a folder, that of their build.
+        # Packages of conda name the folder in which each package was built.
         if (installed.read_text("INSTALLER") or "").strip() != "conda":
             source = json.loads(installed.read_text("direct_url.json") or "{}")
             is_of_pip = base.name in {"site-packages", "dist-packages"}

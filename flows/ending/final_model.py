@@ -255,9 +255,7 @@ class _Ending:
             self.observer.note(f"{failure}; fitting on all training rows instead, in longer time")
             return fit(), False
         is_one = bool(study.plan.options.bounds)
-        model = (
-            "is that of one fold, as constraints require" if is_one else "averages the fold models"
-        )
+        model = "is the model of the first fold" if is_one else "averages the fold models"
         self.observer.note(
             f"too little time to fit on all training rows ({reason}): the final model {model}; the "
             f"next run of study {study.name} refits it on all rows"

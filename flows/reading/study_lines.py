@@ -108,7 +108,7 @@ def model_lines(view: StudyView) -> Iterator[StudyLine]:
         trial = f"trial {model.trial}{bracketed(model.fidelity)}"
         yield _line(f"no full evaluation qualifies; the model is the best partial one, {trial}")
     if view.model_of_folds:
-        which = "the model of one fold" if view.constraints else "the mean of the fold models"
+        which = "the model of the first fold" if view.constraints else "the mean of the fold models"
         yield _line(
             f"the final model is {which}, because time ran out before a fit on all training rows; "
             "rerun the command with this study for that fit"

@@ -196,7 +196,7 @@ class EventWindows(TransformerMixin, BaseEstimator):
     def _columns(
         self, vocabulary: Vocabulary, blocks: Mapping[Block, Matrix]
     ) -> Iterator[sparse.csr_array]:
-        """Yield the columns of the rows and facts, and those of each block of codes."""
+        """Yield the columns of rows and facts, then the columns of each block of codes."""
         age, history = blocks[PERSON].T
         of_rows = [] if self.age_ is None else [np.where(np.isnan(age), np.float32(self.age_), age)]
         of_rows.append(history)

@@ -70,7 +70,7 @@ def test_a_space_is_shown_in_full(run) -> None:
 
 
 @pytest.mark.parametrize("group", [(), ("artifacts",)])
-def test_a_group_without_a_command_shows_its_help_alone(run, group) -> None:
+def test_a_group_without_a_command_prints_only_the_help_of_the_group(run, group) -> None:
     result = run(*group)
     assert result.stderr.rstrip() == run(*group, "--help").stdout.rstrip()
 

@@ -45,7 +45,7 @@ def test_the_next_commands_name_a_store_that_is_not_the_default_one(shown) -> No
 
 
 @pytest.mark.parametrize("n_failed", [0, 1])
-def test_commands_for_failed_trials_follow_if_there_are_any(shown, n_failed) -> None:
+def test_failed_trials_add_commands_for_failed_trials(shown, n_failed) -> None:
     lines = list(map(str.strip, shown(n_failed=n_failed).splitlines()))
     for command in "trials s --failed", "retry s":
         assert (f"prefect-tune {command}" in lines) == bool(n_failed)

@@ -66,7 +66,7 @@ def test_trials_that_have_ended_are_observed_with_their_sizes() -> None:
     assert seen.full.losses.tolist() == [20.0]
 
 
-def test_a_failure_has_the_worst_loss_and_seconds_are_of_one_fold_without_a_cache() -> None:
+def test_failures_get_the_worst_loss_and_seconds_count_one_uncached_fold() -> None:
     failure = Failure(FailureKind.ERROR, "no loss", cost_seconds=9.0)
     seen = observed(
         ended(0, Query(tree()), 20.0, seconds=3.0, uncached=12.0),
@@ -86,7 +86,7 @@ def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() ->
     assert scale.learned(losses) == pytest.approx(np.log([0.05, 0.05, 5.0, 20.0]))
 
 
-def test_other_losses_are_cut_off_above_if_they_differ_but_not_in_the_paper() -> None:
+def test_large_losses_are_capped_except_with_variant_paper() -> None:
     """At the median and three interquartile ranges."""
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
     low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
@@ -132,7 +132,7 @@ def test_seconds_and_losses_of_all_rows_follow_from_small_subsets() -> None:
 
 
 @pytest.mark.parametrize("strategy", [OF_ERRORS, OF_PAPER], ids=["fitted", "drawn"])
-def test_what_was_kept_makes_the_same_belief_again(strategy: Strategy) -> None:
+def test_a_belief_from_stored_parameters_equals_the_learned_belief(strategy: Strategy) -> None:
     belief, kept = learned(11, strategy)
     seen = Observations.of(recorded(*plane_trials(11)), SIZES, INPUTS, 1)
     again = Learner(INPUTS, SIZES, ERROR, strategy).recall(seen, kept)
@@ -164,7 +164,7 @@ def test_of_many_observations_a_fit_serves_until_three_more_have_come(n, is_fitt
     assert (kept["losses"] != last["losses"]) == is_fitted
 
 
-def test_of_too_many_results_those_on_most_rows_and_the_newest_are_learned(monkeypatch) -> None:
+def test_a_belief_learns_the_results_on_most_rows_then_the_newest(monkeypatch) -> None:
     monkeypatch.setattr(belief_module, "RULES", replace(RULES, most_learned=5))
     belief, _ = learned(12)
     shares = sorted(trial.query.subset for trial in plane_trials(12))

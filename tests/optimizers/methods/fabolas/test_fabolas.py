@@ -188,7 +188,7 @@ def test_pending_queries_are_imagined() -> None:
     assert min(gaps) > 0.01
 
 
-def test_what_failed_on_all_rows_is_not_the_answer() -> None:
+def test_a_configuration_that_fails_on_all_rows_is_not_the_answer() -> None:
     optimizer = after(*FIRST, (0.42, 1.0, None, 100.0))
     optimizer.ask(Budget())
     assert optimizer.incumbent is not None
