@@ -16,7 +16,11 @@ from prefect_tune.tasks.catalogue.flash import PREPROCESS
 from prefect_tune.tasks.catalogue.notation import (
     GAMMA,
     KERNEL_GROWTH,
+    MAKES_DENSE,
+    OF_DENSE,
     OWN,
+    ROWS_WEIGHTED,
+    WEIGHTED,
     C,
     Group,
     boosted_trees,
@@ -26,12 +30,14 @@ from prefect_tune.tasks.catalogue.notation import (
     declare,
     fast_ica,
     forest,
+    kitchen_sinks,
     linear,
     log_real,
     log_whole,
     only_if,
     real,
     splits,
+    step,
     tol,
     trees,
     whole,
@@ -48,11 +54,6 @@ from prefect_tune.tasks.catalogue.preparation import (
     STANDARDIZE,
 )
 
-_WEIGHTED = Flags(weights="class_weight", stochastic=True)
-_ROWS_WEIGHTED = Flags(weights="sample_weight", stochastic=True)
-_MAKES_DENSE = Flags(output="dense", stochastic=True)
-_OF_DENSE = Flags(accepts_sparse=False, output="dense", stochastic=True)
-
 
 def _forest(estimator: str, *, bootstrap: bool) -> Algorithm:
     return trees(
@@ -64,76 +65,72 @@ def _forest(estimator: str, *, bootstrap: bool) -> Algorithm:
         fixed={"n_jobs": 1},
         threads="n_jobs",
         transforms={"max_features": "power_of_p"},
-        flags=_WEIGHTED,
+        flags=WEIGHTED,
     )
 
 
-CLASSIFY = Step(
+CLASSIFY = step(
     "fit model",
-    (
-        *chosen(FLASH_MODELS, "gaussian_nb", "quadratic_discriminant"),
-        boosted_trees(
-            "sklearn.ensemble.GradientBoostingClassifier",
-            log_real(learning_rate=(0.01, 1.0, 0.1)),
-            real(subsample=(0.01, 1.0, 1.0), max_features=(0.1, 1.0, 1.0)),
-            whole(n_estimators=(50, 500, 100), max_depth=(1, 10, 3)),
-            splits(),
-            choice(loss=["log_loss", "exponential"], init=["none", "zero"]),
-            transforms={"init": "word", "loss": "two_class_loss"},
-            flags=_ROWS_WEIGHTED,
-        ),
-        *chosen(FLASH_MODELS, "k_nearest"),
-        _forest("sklearn.ensemble.RandomForestClassifier", bootstrap=True),
-        _forest("sklearn.ensemble.ExtraTreesClassifier", bootstrap=False),
+    *chosen(FLASH_MODELS, "gaussian_nb", "quadratic_discriminant"),
+    boosted_trees(
+        "sklearn.ensemble.GradientBoostingClassifier",
+        log_real(learning_rate=(0.01, 1.0, 0.1)),
+        real(subsample=(0.01, 1.0, 1.0), max_features=(0.1, 1.0, 1.0)),
+        whole(n_estimators=(50, 500, 100), max_depth=(1, 10, 3)),
+        splits(),
+        choice(loss=["log_loss", "exponential"], init=["none", "zero"]),
+        transforms={"init": "word", "loss": "two_class_loss"},
+        flags=ROWS_WEIGHTED,
     ),
+    *chosen(FLASH_MODELS, "k_nearest"),
+    _forest("sklearn.ensemble.RandomForestClassifier", bootstrap=True),
+    _forest("sklearn.ensemble.ExtraTreesClassifier", bootstrap=False),
 )
-CLASSIFY_LARGE = Step(
+CLASSIFY_LARGE = step(
     "fit model",
-    (
-        *CLASSIFY.algorithms,
-        boosted_trees(
-            f"{OWN}.ada_boost_classifier",
-            log_real(learning_rate=(0.01, 2.0, 0.1)),
-            whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
-            flags=_ROWS_WEIGHTED,
-        ),
-        trees(
-            "sklearn.tree.DecisionTreeClassifier",
-            real(max_depth=(0.0, 2.0, 0.5), max_features=(0.1, 1.0, 1.0)),
-            real(min_weight_fraction_leaf=(0.0, 0.1, 0.0)),
-            criterion(),
-            splits(),
-            transforms={"max_depth": "depth_factor"},
-            flags=_WEIGHTED,
-        ),
-        declare(
-            f"{OWN}.gaussian_process",
-            choice(kernel=["RBF", "Matern52"]),
-            log_whole(max_iter_predict=(20, 200, 100)),
-            growth=KERNEL_GROWTH,
-            flags=Flags(accepts_sparse=False, stochastic=True),
-        ),
-        linear(
-            f"{OWN}.logistic_regression",
-            log_real(C=C),
-            tol(),
-            choice(penalty=["l2", "l1"], fit_intercept=[True, False]),
-            choice(class_weight=["none", "balanced"]),
-            fixed={"max_iter": 500},
-            transforms={"class_weight": "word"},
-            flags=_WEIGHTED,
-        ),
-        declare(
-            f"{OWN}.mlp",
-            log_real(alpha=(1e-7, 0.1, 1e-4), learning_rate_init=(1e-4, 0.5, 1e-3)),
-            whole(hidden_layers=(1, 3, 1)),
-            log_whole(nodes_per_layer=(16, 264, 32), batch_size=(32, 256, 200)),
-            choice(activation=["tanh", "relu"], default="relu"),
-            choice(early_stopping=[True, False]),
-            fixed={"max_iter": 512},
-            transforms={"batch_size": "clip_n"},
-            flags=Flags(stochastic=True),
-        ),
+    *CLASSIFY.algorithms,
+    boosted_trees(
+        f"{OWN}.ada_boost_classifier",
+        log_real(learning_rate=(0.01, 2.0, 0.1)),
+        whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
+        flags=ROWS_WEIGHTED,
+    ),
+    trees(
+        "sklearn.tree.DecisionTreeClassifier",
+        real(max_depth=(0.0, 2.0, 0.5), max_features=(0.1, 1.0, 1.0)),
+        real(min_weight_fraction_leaf=(0.0, 0.1, 0.0)),
+        criterion(),
+        splits(),
+        transforms={"max_depth": "depth_factor"},
+        flags=WEIGHTED,
+    ),
+    declare(
+        f"{OWN}.gaussian_process",
+        choice(kernel=["RBF", "Matern52"]),
+        log_whole(max_iter_predict=(20, 200, 100)),
+        growth=KERNEL_GROWTH,
+        flags=Flags(accepts_sparse=False, stochastic=True),
+    ),
+    linear(
+        f"{OWN}.logistic_regression",
+        log_real(C=C),
+        tol(),
+        choice(penalty=["l2", "l1"], fit_intercept=[True, False]),
+        choice(class_weight=["none", "balanced"]),
+        fixed={"max_iter": 500},
+        transforms={"class_weight": "word"},
+        flags=WEIGHTED,
+    ),
+    declare(
+        f"{OWN}.mlp",
+        log_real(alpha=(1e-7, 0.1, 1e-4), learning_rate_init=(1e-4, 0.5, 1e-3)),
+        whole(hidden_layers=(1, 3, 1)),
+        log_whole(nodes_per_layer=(16, 264, 32), batch_size=(32, 256, 200)),
+        choice(activation=["tanh", "relu"], default="relu"),
+        choice(early_stopping=[True, False]),
+        fixed={"max_iter": 512},
+        transforms={"batch_size": "clip_n"},
+        flags=Flags(stochastic=True),
     ),
 )
 
@@ -159,97 +156,84 @@ def _selection(name: str, mode: int) -> Algorithm:
     return declare(f"{OWN}.select_by_p_value", alpha, name=name, fixed={"mode": mode})
 
 
-IMPUTE = Step(
+IMPUTE = step(
     "impute",
-    (
-        declare(
-            "prefect_tune.tasks.catalogue.preparation.make_imputer",
-            choice(strategy=["mean", "median", "most_frequent"]),
-            name="simple",
-        ),
+    declare(
+        "prefect_tune.tasks.catalogue.preparation.make_imputer",
+        choice(strategy=["mean", "median", "most_frequent"]),
+        name="simple",
     ),
 )
-SCALE = Step("scale", (NONE, NORMALIZE, QUANTILES, MINMAX, STANDARDIZE, ROBUST))
-SCALE_LARGE = Step("scale", (*SCALE.algorithms, BINARIZE, DISCRETIZE))
+SCALE = step("scale", NONE, NORMALIZE, QUANTILES, MINMAX, STANDARDIZE, ROBUST)
+SCALE_LARGE = step("scale", *SCALE.algorithms, BINARIZE, DISCRETIZE)
 TRANSFORM = Step("transform", chosen(PREPROCESS, "none", "pca", "polynomial"))
-TRANSFORM_LARGE = Step(
+TRANSFORM_LARGE = step(
     "transform",
-    (
-        NONE,
-        _decomposition(
-            "sklearn.random_projection.SparseRandomProjection",
-            log_real(density=(0.001, 1.0, 0.1)),
-            name="sparse_projection",
-            fixed={"dense_output": True},
-            flags=_MAKES_DENSE,
-        ),
-        _decomposition(
-            "sklearn.random_projection.GaussianRandomProjection",
-            name="gaussian_projection",
-            flags=_MAKES_DENSE,
-        ),
-        declare(
-            "sklearn.kernel_approximation.RBFSampler",
-            log_real(gamma=(*GAMMA, 1.0)),
-            log_whole(n_components=(50, 10000, 100)),
-            name="kitchen_sinks",
-            growth={"n_components": 1.0},
-            flags=_MAKES_DENSE,
-        ),
-        declare(
-            "sklearn.kernel_approximation.Nystroem",
-            log_whole(n_components=(50, 10000, 100)),
-            _kernels(0.1, ["poly", "rbf", "sigmoid"]),
-            growth={"n_components": 1.0},
-            transforms={"n_components": "clip_n"},
-            flags=_MAKES_DENSE,
-        ),
-        _decomposition(
-            "sklearn.decomposition.TruncatedSVD",
-            choice(algorithm=["randomized", "arpack"]),
-            limit="clip_below_p",
-            flags=_MAKES_DENSE,
-        ),
-        declare(
-            "sklearn.decomposition.KernelPCA",
-            whole(n_components=(10, 2000, 100)),
-            _kernels(0.01, ["poly", "rbf"]),
-            choice(remove_zero_eig=[False, True]),
-            growth=KERNEL_GROWTH,
-            transforms={"n_components": "clip_n"},
-            flags=_MAKES_DENSE,
-        ),
-        declare(
-            "sklearn.decomposition.FastICA",
-            fast_ica("unit-variance"),
-            log_whole(max_iter=(100, 1000, 200)),
-            transforms={"n_components": "clip_min_n_p", "whiten": "word"},
-            flags=_OF_DENSE,
-        ),
-        _decomposition(
-            "sklearn.decomposition.FactorAnalysis",
-            choice(svd_method=["lapack", "randomized"], default="randomized"),
-            whole(iterated_power=(1, 10, 3)),
-            flags=_OF_DENSE,
-        ),
-        *chosen(PREPROCESS, "pca", "polynomial"),
+    NONE,
+    _decomposition(
+        "sklearn.random_projection.SparseRandomProjection",
+        log_real(density=(0.001, 1.0, 0.1)),
+        name="sparse_projection",
+        fixed={"dense_output": True},
+        flags=MAKES_DENSE,
     ),
+    _decomposition(
+        "sklearn.random_projection.GaussianRandomProjection",
+        name="gaussian_projection",
+        flags=MAKES_DENSE,
+    ),
+    kitchen_sinks(log_real(gamma=(*GAMMA, 1.0))),
+    declare(
+        "sklearn.kernel_approximation.Nystroem",
+        log_whole(n_components=(50, 10000, 100)),
+        _kernels(0.1, ["poly", "rbf", "sigmoid"]),
+        growth={"n_components": 1.0},
+        transforms={"n_components": "clip_n"},
+        flags=MAKES_DENSE,
+    ),
+    _decomposition(
+        "sklearn.decomposition.TruncatedSVD",
+        choice(algorithm=["randomized", "arpack"]),
+        limit="clip_below_p",
+        flags=MAKES_DENSE,
+    ),
+    declare(
+        "sklearn.decomposition.KernelPCA",
+        whole(n_components=(10, 2000, 100)),
+        _kernels(0.01, ["poly", "rbf"]),
+        choice(remove_zero_eig=[False, True]),
+        growth=KERNEL_GROWTH,
+        transforms={"n_components": "clip_n"},
+        flags=MAKES_DENSE,
+    ),
+    declare(
+        "sklearn.decomposition.FastICA",
+        fast_ica("unit-variance"),
+        log_whole(max_iter=(100, 1000, 200)),
+        transforms={"n_components": "clip_min_n_p", "whiten": "word"},
+        flags=OF_DENSE,
+    ),
+    _decomposition(
+        "sklearn.decomposition.FactorAnalysis",
+        choice(svd_method=["lapack", "randomized"], default="randomized"),
+        whole(iterated_power=(1, 10, 3)),
+        flags=OF_DENSE,
+    ),
+    *chosen(PREPROCESS, "pca", "polynomial"),
 )
-SELECT_LARGE = Step(
+SELECT_LARGE = step(
     "select",
-    (
-        NONE,
-        declare(f"{OWN}.select_percentile", whole(percentile=(1, 99, 50))),
-        _selection("select_fpr", 0),
-        _selection("select_fdr", 1),
-        _selection("select_fwe", 2),
-        declare("sklearn.feature_selection.VarianceThreshold", real(threshold=(0.0, 0.05, 0.0))),
-        declare(
-            "sklearn.feature_selection.SelectKBest",
-            [Constant("k", 10)],
-            name="select_best",
-            transforms={"k": "clip_p"},
-        ),
+    NONE,
+    declare(f"{OWN}.select_percentile", whole(percentile=(1, 99, 50))),
+    _selection("select_fpr", 0),
+    _selection("select_fdr", 1),
+    _selection("select_fwe", 2),
+    declare("sklearn.feature_selection.VarianceThreshold", real(threshold=(0.0, 0.05, 0.0))),
+    declare(
+        "sklearn.feature_selection.SelectKBest",
+        [Constant("k", 10)],
+        name="select_best",
+        transforms={"k": "clip_p"},
     ),
 )
 """The paper announces 7 choices but prints 6; `select_best` with its usual 10 columns is added."""

@@ -28,6 +28,8 @@ _BINS = 10
 """Bins of predicted numbers, for mutual information."""
 
 Array = NDArray[np.float64]
+Scored = Iterator[tuple[float, tuple[str, str, str]]]
+"""The gain of each pair over its columns, and the pair: first, sign, second."""
 
 
 _OPERATIONS: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -62,10 +64,7 @@ class _Combinations(TransformerMixin, BaseEstimator):
         made = {_new_name(pair, X): self._made(X, *pair) for pair in self.chosen_}
         return pd.concat([X, pd.DataFrame(made, index=X.index)], axis=1) if made else X
 
-    def _scored(
-        self, X: pd.DataFrame, y: NDArray[Any]
-    ) -> Iterator[tuple[float, tuple[str, str, str]]]:
-        """Yield each pair's gain over its columns, and the pair: first, sign, second."""
+    def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
         raise NotImplementedError
 
     def _made(self, X: pd.DataFrame, first: str, sign: str, second: str) -> Any:
@@ -79,9 +78,7 @@ class ArithmeticCombinations(_Combinations):
     analysis of variance against classes, or the correlation with a target of numbers.
     """
 
-    def _scored(
-        self, X: pd.DataFrame, y: NDArray[Any]
-    ) -> Iterator[tuple[float, tuple[str, str, str]]]:
+    def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
         values = {str(n): X[n].to_numpy(dtype=np.float64) for n in X if is_number(X[n])}
         if len(values) < 2:
             return
@@ -121,9 +118,7 @@ class CategoryInteractions(_Combinations):
     for so many values ((rows - 1)(columns - 1) / 2n, Miller and Madow).
     """
 
-    def _scored(
-        self, X: pd.DataFrame, y: NDArray[Any]
-    ) -> Iterator[tuple[float, tuple[str, str, str]]]:
+    def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
         labels = _binned(y) if self.target == "numbers" else np.unique(y, return_inverse=True)[1]
         values = {
             str(n): np.asarray(pd.Categorical(X[n]).codes, dtype=np.int64)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-from prefect_tune.tasks.catalogue.notation import choice, declare, whole
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.tasks.catalogue.notation import choice, declare, step, whole
 from prefect_tune.tasks.data.events import positions
 
 if TYPE_CHECKING:
@@ -166,19 +166,18 @@ class ToDense(TransformerMixin, BaseEstimator):
         return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
-CONSTRUCT_FEATURES = Step(
+CONSTRUCT_FEATURES = step(
     "construct features",
-    (
-        declare(
-            f"{__name__}.EventAggregation",
-            whole(min_frequency=(2, 5, 3)),
-            choice(aggregation=["binary", "count", "sum", "average"], default="count"),
-            name="aggregate",
-            flags=Flags(output="sparse"),
-        ),
+    declare(
+        f"{__name__}.EventAggregation",
+        whole(min_frequency=(2, 5, 3)),
+        choice(aggregation=["binary", "count", "sum", "average"], default="count"),
+        name="aggregate",
+        flags=Flags(output="sparse"),
     ),
 )
-DENSIFY = Step(
+DENSIFY = step(
     "densify",
-    (Algorithm(id="keep_sparse"), declare(f"{__name__}.ToDense", flags=Flags(output="dense"))),
+    Algorithm(id="keep_sparse"),
+    declare(f"{__name__}.ToDense", flags=Flags(output="dense")),
 )

@@ -27,7 +27,6 @@ from sklearn.feature_selection import (
     chi2,
     f_classif,
     f_regression,
-    mutual_info_regression,
 )
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
@@ -37,12 +36,7 @@ from sklearn.preprocessing import KBinsDiscretizer, PolynomialFeatures, RobustSc
 from sklearn.svm import SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
-_SCORES = {
-    "chi2": chi2,
-    "f_classif": f_classif,
-    "f_regression": f_regression,
-    "mutual_info": mutual_info_regression,
-}
+_SCORES = {"chi2": chi2, "f_classif": f_classif, "f_regression": f_regression}
 _POOLING = {"mean": np.mean, "median": np.median, "max": np.max}
 _MODES = ("fpr", "fdr", "fwe")
 """Modes in order of strictness."""

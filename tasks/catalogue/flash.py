@@ -19,9 +19,14 @@ from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.notation import (
+    DENSE,
     GAMMA,
     KERNEL_GROWTH,
+    MAKES_DENSE,
     OWN,
+    ROWS_WEIGHTED,
+    SEEDED,
+    WEIGHTED,
     C,
     Group,
     boosted_trees,
@@ -32,6 +37,7 @@ from prefect_tune.tasks.catalogue.notation import (
     fast_ica,
     forest,
     kernel_svm,
+    kitchen_sinks,
     linear,
     log_real,
     log_whole,
@@ -39,6 +45,7 @@ from prefect_tune.tasks.catalogue.notation import (
     real,
     sgd,
     splits,
+    step,
     tol,
     trees,
     twin_of,
@@ -53,16 +60,7 @@ from prefect_tune.tasks.catalogue.preparation import (
     STANDARDIZE,
 )
 
-_SEEDED = Flags(stochastic=True)
-_WEIGHTED = Flags(weights="class_weight", stochastic=True)
-_ROWS_WEIGHTED = Flags(weights="sample_weight", stochastic=True)
-_DENSE = Flags(accepts_sparse=False)
-_MAKES_DENSE = Flags(output="dense", stochastic=True)
 _HUNDRED_TREES = {"n_estimators": 100, "n_jobs": 1}
-
-
-def _columns() -> Group:
-    return real(max_features=(1.0, 5.0, 1.0))
 
 
 def _kernels(default_gamma: float, **kernels: str) -> Group:
@@ -82,12 +80,12 @@ def _kernels(default_gamma: float, **kernels: str) -> Group:
 def _forest(estimator: str, *, bootstrap: bool, **more: Any) -> Algorithm:
     return declare(
         estimator,
-        _columns(),
+        real(max_features=(1.0, 5.0, 1.0)),
         criterion(),
         forest(bootstrap=bootstrap),
         fixed=_HUNDRED_TREES,
         transforms={"max_features": "logp_max_features"},
-        flags=_WEIGHTED,
+        flags=WEIGHTED,
         **more,
     )
 
@@ -95,7 +93,7 @@ def _forest(estimator: str, *, bootstrap: bool, **more: Any) -> Algorithm:
 def _forest_of_numbers(estimator: str, *, bootstrap: bool, **more: Any) -> Algorithm:
     share = real(max_features=(0.1, 1.0, 1.0))
     return declare(
-        estimator, share, forest(bootstrap=bootstrap), fixed=_HUNDRED_TREES, flags=_SEEDED, **more
+        estimator, share, forest(bootstrap=bootstrap), fixed=_HUNDRED_TREES, flags=SEEDED, **more
     )
 
 
@@ -105,109 +103,98 @@ def percentile_of(score: str) -> Algorithm:
     return declare(f"{OWN}.select_percentile", percentile, fixed=fixed)
 
 
-PREPROCESS = Step(
+PREPROCESS = step(
     "preprocess",
-    (
-        _forest(f"{OWN}.select_by_extra_trees", bootstrap=False, name="extra_trees"),
-        declare(
-            "sklearn.decomposition.FastICA",
-            fast_ica("arbitrary-variance"),
-            fixed={"max_iter": 200},
-            transforms={"n_components": "clip_min_n_p", "whiten": "word"},
-            flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
+    _forest(f"{OWN}.select_by_extra_trees", bootstrap=False, name="extra_trees"),
+    declare(
+        "sklearn.decomposition.FastICA",
+        fast_ica("arbitrary-variance"),
+        fixed={"max_iter": 200},
+        transforms={"n_components": "clip_min_n_p", "whiten": "word"},
+        flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
+    ),
+    declare(
+        f"{OWN}.feature_agglomeration",
+        whole(n_clusters=(2, 400, 25)),
+        choice(
+            linkage_and_metric=[
+                "ward+euclidean",
+                *(f"complete+{metric}" for metric in ("euclidean", "manhattan", "cosine")),
+                *(f"average+{metric}" for metric in ("euclidean", "manhattan", "cosine")),
+            ],
+            pooling=["mean", "median", "max"],
         ),
-        declare(
-            f"{OWN}.feature_agglomeration",
-            whole(n_clusters=(2, 400, 25)),
-            choice(
-                linkage_and_metric=[
-                    "ward+euclidean",
-                    *(f"complete+{metric}" for metric in ("euclidean", "manhattan", "cosine")),
-                    *(f"average+{metric}" for metric in ("euclidean", "manhattan", "cosine")),
-                ],
-                pooling=["mean", "median", "max"],
-            ),
-            name="agglomerate",
-            transforms={"n_clusters": "clip_p"},
-            flags=Flags(accepts_sparse=False, output="dense"),
+        name="agglomerate",
+        transforms={"n_clusters": "clip_p"},
+        flags=Flags(accepts_sparse=False, output="dense"),
+    ),
+    declare(
+        "sklearn.decomposition.KernelPCA",
+        whole(n_components=(10, 2000, 100)),
+        _kernels(1.0, cosine="", rbf="gamma", sigmoid="coef0", poly="degree coef0 gamma"),
+        fixed={"remove_zero_eig": False},
+        transforms={"n_components": "clip_n"},
+        growth=KERNEL_GROWTH,
+        flags=MAKES_DENSE,
+    ),
+    kitchen_sinks(real(gamma=(0.3, 2.0, 1.0))),
+    declare(f"{OWN}.select_by_linear_svm", tol(), log_real(C=C), name="linear_svm", flags=WEIGHTED),
+    NONE,
+    declare(
+        "sklearn.kernel_approximation.Nystroem",
+        log_whole(n_components=(50, 10000, 100)),
+        _kernels(
+            0.1,
+            cosine="",
+            rbf="gamma",
+            chi2="gamma",
+            sigmoid="coef0 gamma",
+            poly="degree coef0 gamma",
         ),
-        declare(
-            "sklearn.decomposition.KernelPCA",
-            whole(n_components=(10, 2000, 100)),
-            _kernels(1.0, cosine="", rbf="gamma", sigmoid="coef0", poly="degree coef0 gamma"),
-            fixed={"remove_zero_eig": False},
-            transforms={"n_components": "clip_n"},
-            growth=KERNEL_GROWTH,
-            flags=_MAKES_DENSE,
+        transforms={"n_components": "clip_n"},
+        growth={"n_components": 1.0},
+        flags=Flags(
+            densify_when=("kernel", "chi2"),
+            needs_nonnegative=("kernel", "chi2"),
+            output="dense",
+            stochastic=True,
         ),
-        declare(
-            "sklearn.kernel_approximation.RBFSampler",
-            real(gamma=(0.3, 2.0, 1.0)),
-            log_whole(n_components=(50, 10000, 100)),
-            name="kitchen_sinks",
-            growth={"n_components": 1.0},
-            flags=_MAKES_DENSE,
-        ),
-        declare(
-            f"{OWN}.select_by_linear_svm", tol(), log_real(C=C), name="linear_svm", flags=_WEIGHTED
-        ),
-        NONE,
-        declare(
-            "sklearn.kernel_approximation.Nystroem",
-            log_whole(n_components=(50, 10000, 100)),
-            _kernels(
-                0.1,
-                cosine="",
-                rbf="gamma",
-                chi2="gamma",
-                sigmoid="coef0 gamma",
-                poly="degree coef0 gamma",
-            ),
-            transforms={"n_components": "clip_n"},
-            growth={"n_components": 1.0},
-            flags=Flags(
-                densify_when=("kernel", "chi2"),
-                needs_nonnegative=("kernel", "chi2"),
-                output="dense",
-                stochastic=True,
-            ),
-        ),
-        declare(
-            "sklearn.decomposition.PCA",
-            real(n_components=(0.5, 0.9999, 0.9999)),
-            choice(whiten=[False, True]),
-            fixed={"svd_solver": "full"},
-            sparse_fixed={"svd_solver": "covariance_eigh"},
-            flags=Flags(output="dense"),
-        ),
-        declare(
-            f"{OWN}.Polynomial",
-            whole(degree=(2, 3, 2), interaction_only=(0, 1, 0)),
-            choice(include_bias=[True, False]),
-            transforms={"interaction_only": "truth"},
-        ),
-        declare(
-            "sklearn.ensemble.RandomTreesEmbedding",
-            whole(n_estimators=(10, 100, 10), max_depth=(2, 10, 5)),
-            splits(),
-            name="trees_embedding",
-            fixed={"sparse_output": False, "n_jobs": 1},
-            threads="n_jobs",
-            flags=_MAKES_DENSE,
-        ),
-        declare(
-            f"{OWN}.select_percentile",
-            whole(percentile=(1, 99, 50)),
-            choice(score=["chi2", "f_classif"]),
-            flags=Flags(needs_nonnegative=("score", "chi2")),
-        ),
-        declare(
-            f"{OWN}.select_univariate",
-            real(param=(0.01, 0.5, 0.1)),
-            whole(mode=(0, 2, 0)),
-            choice(score=["chi2", "f_classif"]),
-            flags=Flags(needs_nonnegative=("score", "chi2")),
-        ),
+    ),
+    declare(
+        "sklearn.decomposition.PCA",
+        real(n_components=(0.5, 0.9999, 0.9999)),
+        choice(whiten=[False, True]),
+        fixed={"svd_solver": "full"},
+        sparse_fixed={"svd_solver": "covariance_eigh"},
+        flags=Flags(output="dense"),
+    ),
+    declare(
+        f"{OWN}.Polynomial",
+        whole(degree=(2, 3, 2), interaction_only=(0, 1, 0)),
+        choice(include_bias=[True, False]),
+        transforms={"interaction_only": "truth"},
+    ),
+    declare(
+        "sklearn.ensemble.RandomTreesEmbedding",
+        whole(n_estimators=(10, 100, 10), max_depth=(2, 10, 5)),
+        splits(),
+        name="trees_embedding",
+        fixed={"sparse_output": False, "n_jobs": 1},
+        threads="n_jobs",
+        flags=MAKES_DENSE,
+    ),
+    declare(
+        f"{OWN}.select_percentile",
+        whole(percentile=(1, 99, 50)),
+        choice(score=["chi2", "f_classif"]),
+        flags=Flags(needs_nonnegative=("score", "chi2")),
+    ),
+    declare(
+        f"{OWN}.select_univariate",
+        real(param=(0.01, 0.5, 0.1)),
+        whole(mode=(0, 2, 0)),
+        choice(score=["chi2", "f_classif"]),
+        flags=Flags(needs_nonnegative=("score", "chi2")),
     ),
 )
 """FLASH's thirteen choices."""
@@ -215,102 +202,99 @@ PREPROCESS = Step(
 _SHRINKAGE = choice(shrinkage=["none", "auto", "manual"])
 _LOSS = choice(loss=["hinge", "log_loss", "squared_hinge", "perceptron", "modified_huber"])
 _AS_TREES: Mapping[str, Any] = {"threads": "n_jobs", "kind": "trees"}
-CLASSIFY = Step(
+CLASSIFY = step(
     "fit model",
-    (
-        boosted_trees(
-            f"{OWN}.ada_boost_classifier",
-            whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
-            log_real(learning_rate=(1e-4, 2.0, 0.1)),
-            choice(splitter=["best", "random"]),
-            growth={"n_estimators": 1.0, "max_depth": 1.0},
-            flags=_ROWS_WEIGHTED,
+    boosted_trees(
+        f"{OWN}.ada_boost_classifier",
+        whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
+        log_real(learning_rate=(1e-4, 2.0, 0.1)),
+        choice(splitter=["best", "random"]),
+        growth={"n_estimators": 1.0, "max_depth": 1.0},
+        flags=ROWS_WEIGHTED,
+    ),
+    trees(
+        "sklearn.tree.DecisionTreeClassifier",
+        criterion(),
+        real(max_depth=(0.0, 2.0, 0.5)),
+        splits(),
+        transforms={"max_depth": "depth_factor"},
+        flags=WEIGHTED,
+    ),
+    _forest("sklearn.ensemble.ExtraTreesClassifier", bootstrap=False, **_AS_TREES),
+    declare(
+        "sklearn.naive_bayes.GaussianNB", flags=Flags(accepts_sparse=False, weights="sample_weight")
+    ),
+    boosted_trees(
+        "sklearn.ensemble.GradientBoostingClassifier",
+        log_real(learning_rate=(1e-4, 1.0, 0.1)),
+        whole(max_depth=(1, 10, 3)),
+        splits(),
+        real(subsample=(0.01, 1.0, 1.0), max_features=(1.0, 5.0, 1.0)),
+        fixed={"n_estimators": 100},
+        transforms={"max_features": "logp_max_features"},
+        flags=ROWS_WEIGHTED,
+    ),
+    declare(
+        "sklearn.neighbors.KNeighborsClassifier",
+        log_whole(n_neighbors=(1, 100, 1)),
+        choice(weights=["uniform", "distance"]),
+        choice(p=[1, 2], default=2),
+        name="k_nearest",
+        transforms={"n_neighbors": "clip_n"},
+        growth={"held_out": 1.0},
+    ),
+    linear(
+        f"{OWN}.linear_discriminant",
+        _SHRINKAGE,
+        only_if(_SHRINKAGE, "manual", [Float("manual.shrinkage", (0.0, 1.0), default=0.5)]),
+        whole(n_components=(1, 250, 10)),
+        tol(),
+        transforms={"shrinkage": "word", "n_components": "inert"},
+        flags=DENSE,
+    ),
+    linear(
+        "sklearn.svm.LinearSVC",
+        tol(),
+        log_real(C=C),
+        name="linear_svm",
+        fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
+        flags=WEIGHTED,
+    ),
+    declare(
+        "sklearn.svm.SVC",
+        kernel_svm(1e-4),
+        name="kernel_svm",
+        fixed={"cache_size": 200},
+        growth=KERNEL_GROWTH,
+        flags=Flags(weights="class_weight"),
+    ),
+    declare(
+        "sklearn.naive_bayes.MultinomialNB",
+        log_real(alpha=(0.01, 100.0, 1.0)),
+        choice(fit_prior=[True, False]),
+        flags=Flags(needs_nonnegative=True, weights="sample_weight"),
+    ),
+    linear(
+        f"{OWN}.passive_aggressive_classifier",
+        choice(loss=["hinge", "squared_hinge"]),
+        log_whole(max_iter=(5, 1000, 20)),
+        log_real(C=(1e-5, 10.0, 1.0)),
+        flags=WEIGHTED,
+    ),
+    declare(f"{OWN}.QuadraticDiscriminant", real(reg_param=(0.0, 1.0, 0.5)), flags=DENSE),
+    _forest("sklearn.ensemble.RandomForestClassifier", bootstrap=True, **_AS_TREES),
+    linear(
+        "sklearn.linear_model.SGDClassifier",
+        sgd(_LOSS, "optimal"),
+        only_if(
+            _LOSS,
+            "modified_huber",
+            [Float("modified_huber.epsilon", (1e-5, 0.1), default=1e-4, log=True)],
         ),
-        trees(
-            "sklearn.tree.DecisionTreeClassifier",
-            criterion(),
-            real(max_depth=(0.0, 2.0, 0.5)),
-            splits(),
-            transforms={"max_depth": "depth_factor"},
-            flags=_WEIGHTED,
-        ),
-        _forest("sklearn.ensemble.ExtraTreesClassifier", bootstrap=False, **_AS_TREES),
-        declare(
-            "sklearn.naive_bayes.GaussianNB",
-            flags=Flags(accepts_sparse=False, weights="sample_weight"),
-        ),
-        boosted_trees(
-            "sklearn.ensemble.GradientBoostingClassifier",
-            log_real(learning_rate=(1e-4, 1.0, 0.1)),
-            whole(max_depth=(1, 10, 3)),
-            splits(),
-            real(subsample=(0.01, 1.0, 1.0), max_features=(1.0, 5.0, 1.0)),
-            fixed={"n_estimators": 100},
-            transforms={"max_features": "logp_max_features"},
-            flags=_ROWS_WEIGHTED,
-        ),
-        declare(
-            "sklearn.neighbors.KNeighborsClassifier",
-            log_whole(n_neighbors=(1, 100, 1)),
-            choice(weights=["uniform", "distance"]),
-            choice(p=[1, 2], default=2),
-            name="k_nearest",
-            transforms={"n_neighbors": "clip_n"},
-            growth={"held_out": 1.0},
-        ),
-        linear(
-            f"{OWN}.linear_discriminant",
-            _SHRINKAGE,
-            only_if(_SHRINKAGE, "manual", [Float("manual.shrinkage", (0.0, 1.0), default=0.5)]),
-            whole(n_components=(1, 250, 10)),
-            tol(),
-            transforms={"shrinkage": "word", "n_components": "inert"},
-            flags=_DENSE,
-        ),
-        linear(
-            "sklearn.svm.LinearSVC",
-            tol(),
-            log_real(C=C),
-            name="linear_svm",
-            fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
-            flags=_WEIGHTED,
-        ),
-        declare(
-            "sklearn.svm.SVC",
-            kernel_svm(1e-4),
-            name="kernel_svm",
-            fixed={"cache_size": 200},
-            growth=KERNEL_GROWTH,
-            flags=Flags(weights="class_weight"),
-        ),
-        declare(
-            "sklearn.naive_bayes.MultinomialNB",
-            log_real(alpha=(0.01, 100.0, 1.0)),
-            choice(fit_prior=[True, False]),
-            flags=Flags(needs_nonnegative=True, weights="sample_weight"),
-        ),
-        linear(
-            f"{OWN}.passive_aggressive_classifier",
-            choice(loss=["hinge", "squared_hinge"]),
-            log_whole(max_iter=(5, 1000, 20)),
-            log_real(C=(1e-5, 10.0, 1.0)),
-            flags=_WEIGHTED,
-        ),
-        declare(f"{OWN}.QuadraticDiscriminant", real(reg_param=(0.0, 1.0, 0.5)), flags=_DENSE),
-        _forest("sklearn.ensemble.RandomForestClassifier", bootstrap=True, **_AS_TREES),
-        linear(
-            "sklearn.linear_model.SGDClassifier",
-            sgd(_LOSS, "optimal"),
-            only_if(
-                _LOSS,
-                "modified_huber",
-                [Float("modified_huber.epsilon", (1e-5, 0.1), default=1e-4, log=True)],
-            ),
-            real(eta0=(1e-6, 0.1, 0.01)),
-            fixed={"tol": None},
-            transforms={"modified_huber.epsilon": "inert"},
-            flags=_WEIGHTED,
-        ),
+        real(eta0=(1e-6, 0.1, 0.01)),
+        fixed={"tol": None},
+        transforms={"modified_huber.epsilon": "inert"},
+        flags=WEIGHTED,
     ),
 )
 """FLASH's fourteen choices."""
@@ -323,93 +307,85 @@ LOGISTIC_REGRESSION = linear(
 
 
 _PASSIVE_LOSSES = ["epsilon_insensitive", "squared_epsilon_insensitive"]
-PREPROCESS_NUMBERS = Step(
+PREPROCESS_NUMBERS = step(
     "preprocess",
-    (
-        _forest_of_numbers(
-            f"{OWN}.select_by_extra_trees_regressor", bootstrap=False, name="extra_trees"
-        ),
-        *chosen(PREPROCESS, "fast_ica", "agglomerate", "kernel_pca", "kitchen_sinks"),
-        declare(f"{OWN}.select_by_lasso", log_real(alpha=(1e-5, 1.0, 1e-2)), tol(), name="lasso"),
-        *chosen(PREPROCESS, "none", "nystroem", "pca", "polynomial", "trees_embedding"),
-        percentile_of("f_regression"),
-        declare(
-            f"{OWN}.select_univariate",
-            real(param=(0.01, 0.5, 0.1)),
-            whole(mode=(0, 2, 0)),
-            fixed={"score": "f_regression"},
-        ),
+    _forest_of_numbers(
+        f"{OWN}.select_by_extra_trees_regressor", bootstrap=False, name="extra_trees"
+    ),
+    *chosen(PREPROCESS, "fast_ica", "agglomerate", "kernel_pca", "kitchen_sinks"),
+    declare(f"{OWN}.select_by_lasso", log_real(alpha=(1e-5, 1.0, 1e-2)), tol(), name="lasso"),
+    *chosen(PREPROCESS, "none", "nystroem", "pca", "polynomial", "trees_embedding"),
+    percentile_of("f_regression"),
+    declare(
+        f"{OWN}.select_univariate",
+        real(param=(0.01, 0.5, 0.1)),
+        whole(mode=(0, 2, 0)),
+        fixed={"score": "f_regression"},
     ),
 )
-REGRESS = Step(
+REGRESS = step(
     "fit model",
-    (
-        boosted_trees(
-            f"{OWN}.ada_boost_regressor",
-            whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
-            log_real(learning_rate=(1e-2, 2.0, 0.1)),
-            choice(loss=["linear", "square", "exponential"]),
-            flags=_SEEDED,
-        ),
-        trees(
-            "sklearn.tree.DecisionTreeRegressor",
-            choice(splitter=["best", "random"]),
-            real(max_depth=(0.0, 2.0, 0.5)),
-            splits(),
-            transforms={"max_depth": "depth_factor"},
-            flags=_SEEDED,
-        ),
-        _forest_of_numbers("sklearn.ensemble.ExtraTreesRegressor", bootstrap=False, **_AS_TREES),
-        linear("sklearn.linear_model.BayesianRidge", flags=_DENSE),
-        twin_of(
-            CLASSIFY.algorithm("gradient_boosting"), "sklearn.ensemble.GradientBoostingRegressor"
-        ),
-        twin_of(
-            CLASSIFY.algorithm("k_nearest"), "sklearn.neighbors.KNeighborsRegressor", growth={}
-        ),
-        linear("sklearn.linear_model.Ridge", log_real(alpha=(1e-5, 1e3, 1.0)), flags=_SEEDED),
-        linear(
-            "sklearn.svm.LinearSVR",
-            log_real(epsilon=(1e-3, 1.0, 0.1), C=C),
-            tol(),
-            name="linear_svm",
-            fixed={"loss": "squared_epsilon_insensitive", "dual": False},
-            flags=_SEEDED,
-        ),
-        declare(
-            "sklearn.svm.SVR",
-            kernel_svm(1e-3),
-            log_real(epsilon=(1e-3, 1.0, 0.1)),
-            name="kernel_svm",
-            fixed={"cache_size": 200},
-            growth=KERNEL_GROWTH,
-        ),
-        linear(
-            "sklearn.linear_model.ElasticNet",
-            log_real(alpha=(1e-5, 10.0, 0.1)),
-            real(l1_ratio=(0.01, 1.0, 0.5)),
-        ),
-        linear(
-            f"{OWN}.passive_aggressive_regressor",
-            choice(loss=_PASSIVE_LOSSES),
-            log_whole(max_iter=(5, 1000, 20)),
-            log_real(C=(1e-5, 10.0, 1.0), epsilon=(1e-3, 1.0, 0.1)),
-            flags=_SEEDED,
-        ),
-        declare(
-            "sklearn.kernel_ridge.KernelRidge",
-            log_real(alpha=(1e-5, 10.0, 1.0), gamma=(*GAMMA, 0.1)),
-            fixed={"kernel": "rbf"},
-            growth=KERNEL_GROWTH,
-        ),
-        _forest_of_numbers("sklearn.ensemble.RandomForestRegressor", bootstrap=True, **_AS_TREES),
-        linear(
-            "sklearn.linear_model.SGDRegressor",
-            sgd(choice(loss=["squared_error", "huber", *_PASSIVE_LOSSES]), "invscaling"),
-            log_real(epsilon=(1e-5, 0.1, 0.1), eta0=(1e-6, 0.1, 0.01)),
-            fixed={"tol": None},
-            flags=_SEEDED,
-        ),
+    boosted_trees(
+        f"{OWN}.ada_boost_regressor",
+        whole(n_estimators=(50, 500, 50), max_depth=(1, 10, 1)),
+        log_real(learning_rate=(1e-2, 2.0, 0.1)),
+        choice(loss=["linear", "square", "exponential"]),
+        flags=SEEDED,
+    ),
+    trees(
+        "sklearn.tree.DecisionTreeRegressor",
+        choice(splitter=["best", "random"]),
+        real(max_depth=(0.0, 2.0, 0.5)),
+        splits(),
+        transforms={"max_depth": "depth_factor"},
+        flags=SEEDED,
+    ),
+    _forest_of_numbers("sklearn.ensemble.ExtraTreesRegressor", bootstrap=False, **_AS_TREES),
+    linear("sklearn.linear_model.BayesianRidge", flags=DENSE),
+    twin_of(CLASSIFY.algorithm("gradient_boosting"), "sklearn.ensemble.GradientBoostingRegressor"),
+    twin_of(CLASSIFY.algorithm("k_nearest"), "sklearn.neighbors.KNeighborsRegressor", growth={}),
+    linear("sklearn.linear_model.Ridge", log_real(alpha=(1e-5, 1e3, 1.0)), flags=SEEDED),
+    linear(
+        "sklearn.svm.LinearSVR",
+        log_real(epsilon=(1e-3, 1.0, 0.1), C=C),
+        tol(),
+        name="linear_svm",
+        fixed={"loss": "squared_epsilon_insensitive", "dual": False},
+        flags=SEEDED,
+    ),
+    declare(
+        "sklearn.svm.SVR",
+        kernel_svm(1e-3),
+        log_real(epsilon=(1e-3, 1.0, 0.1)),
+        name="kernel_svm",
+        fixed={"cache_size": 200},
+        growth=KERNEL_GROWTH,
+    ),
+    linear(
+        "sklearn.linear_model.ElasticNet",
+        log_real(alpha=(1e-5, 10.0, 0.1)),
+        real(l1_ratio=(0.01, 1.0, 0.5)),
+    ),
+    linear(
+        f"{OWN}.passive_aggressive_regressor",
+        choice(loss=_PASSIVE_LOSSES),
+        log_whole(max_iter=(5, 1000, 20)),
+        log_real(C=(1e-5, 10.0, 1.0), epsilon=(1e-3, 1.0, 0.1)),
+        flags=SEEDED,
+    ),
+    declare(
+        "sklearn.kernel_ridge.KernelRidge",
+        log_real(alpha=(1e-5, 10.0, 1.0), gamma=(*GAMMA, 0.1)),
+        fixed={"kernel": "rbf"},
+        growth=KERNEL_GROWTH,
+    ),
+    _forest_of_numbers("sklearn.ensemble.RandomForestRegressor", bootstrap=True, **_AS_TREES),
+    linear(
+        "sklearn.linear_model.SGDRegressor",
+        sgd(choice(loss=["squared_error", "huber", *_PASSIVE_LOSSES]), "invscaling"),
+        log_real(epsilon=(1e-5, 0.1, 0.1), eta0=(1e-6, 0.1, 0.01)),
+        fixed={"tol": None},
+        flags=SEEDED,
     ),
 )
 
@@ -436,29 +412,23 @@ SMALL = Space(
     ),
 )
 
-_STANDARDIZE = Step("rescale", (STANDARDIZE,), fixed=True)
+_STANDARDIZE = step("rescale", STANDARDIZE, fixed=True)
 
 
 def _model_alone(algorithm: Algorithm, *before: Step) -> Space:
-    return Space(algorithm.id, (IMPUTE, ENCODE, *before, Step("fit model", (algorithm,))))
+    return Space(algorithm.id, (IMPUTE, ENCODE, *before, step("fit model", algorithm)))
 
 
 def _numbers_alone(algorithm: Algorithm, *before: Step) -> Space:
     return replace(_model_alone(algorithm, *before), target="numbers")
 
 
-def _kernel_machine() -> Group:
-    return log_real(C=(1e-2, 1e3, 1.0), gamma=(1e-5, 1e3, 0.1))
-
-
-def _boosting() -> Group:
-    return [*whole(max_depth=(1, 15, 3)), *log_real(learning_rate=(1e-2, 1.0, 0.1))]
-
-
+_KERNEL_MACHINE = log_real(C=(1e-2, 1e3, 1.0), gamma=(1e-5, 1e3, 0.1))
+_BOOSTING = [*whole(max_depth=(1, 15, 3)), *log_real(learning_rate=(1e-2, 1.0, 0.1))]
 SVM = _model_alone(
     declare(
         "sklearn.svm.SVC",
-        _kernel_machine(),
+        _KERNEL_MACHINE,
         name="svm",
         fixed={"kernel": "rbf"},
         growth=KERNEL_GROWTH,
@@ -469,7 +439,7 @@ SVM = _model_alone(
 SVR = _numbers_alone(
     declare(
         "sklearn.svm.SVR",
-        _kernel_machine(),
+        _KERNEL_MACHINE,
         log_real(epsilon=(1e-2, 1.0, 0.1)),
         fixed={"kernel": "rbf"},
         growth=KERNEL_GROWTH,
@@ -484,7 +454,7 @@ _FOREST = declare(
     fixed=_HUNDRED_TREES,
     threads="n_jobs",
     transforms={"max_features": "share_of_p"},
-    flags=_WEIGHTED,
+    flags=WEIGHTED,
 )
 RANDOM_FOREST = _model_alone(_FOREST)
 RANDOM_FOREST_REGRESSOR = _numbers_alone(
@@ -493,21 +463,21 @@ RANDOM_FOREST_REGRESSOR = _numbers_alone(
 GRADIENT_BOOSTING = _model_alone(
     declare(
         "sklearn.ensemble.GradientBoostingClassifier",
-        _boosting(),
+        _BOOSTING,
         real(max_features=(1e-3, 1.0, 1.0)),
         fixed={"n_estimators": 100},
         transforms={"max_features": "share_of_p"},
-        flags=_ROWS_WEIGHTED,
+        flags=ROWS_WEIGHTED,
     )
 )
 GRADIENT_BOOSTING_REGRESSOR = _numbers_alone(
     declare(
         "sklearn.ensemble.GradientBoostingRegressor",
-        _boosting(),
+        _BOOSTING,
         real(alpha=(1e-4, 0.9999, 0.9)),
         name="gradient_boosting_regressor",
         fixed={"n_estimators": 100, "loss": "huber"},
-        flags=_SEEDED,
+        flags=SEEDED,
     )
 )
 """Huber's loss replaces the mixture of squared and absolute loss, as in the authors' code."""
@@ -518,7 +488,7 @@ MLP = _model_alone(
         log_real(alpha_1=(1e-5, 100.0, 1e-3), alpha_2=(1e-5, 100.0, 1e-3)),
         log_real(alpha_3=(1e-5, 100.0, 1e-3)),
         name="mlp",
-        flags=_SEEDED,
+        flags=SEEDED,
     ),
     _STANDARDIZE,
 )

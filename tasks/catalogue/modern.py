@@ -29,6 +29,7 @@ from prefect_tune.tasks.catalogue.flash import LOGISTIC_REGRESSION, PREPROCESS, 
 from prefect_tune.tasks.catalogue.notation import (
     KERNEL_GROWTH,
     OWN,
+    SEEDED,
     Group,
     boosted_trees,
     choice,
@@ -40,6 +41,7 @@ from prefect_tune.tasks.catalogue.notation import (
     only_if,
     real,
     space_of,
+    step,
     trees,
     twin_of,
     whole,
@@ -49,7 +51,6 @@ from prefect_tune.tasks.catalogue.preparation import BALANCE, MINMAX, NONE, QUAN
 _CATALOGUE = "prefect_tune.tasks.catalogue"
 _BOOSTING = f"{_CATALOGUE}.boosting"
 _PREPARATION = f"{_CATALOGUE}.gaps_and_categories"
-_SEEDED = Flags(stochastic=True)
 _FIXED_ROWS = 10_000.0
 """Fixed cost of a fit of boosted trees in rows, mainly for histograms; between 6,000 and 17,000
 rows were measured on 13 columns and three classes."""
@@ -162,7 +163,7 @@ _MLP = declare(
     log_real(alpha=(1e-7, 1e-1, 1e-4), learning_rate_init=(1e-4, 3e-2, 3e-3)),
     choice(activation=["relu", "tanh"]),
     fixed={"max_iter": 100, "early_stopping": True},
-    flags=_SEEDED,
+    flags=SEEDED,
     ignores=("balance",),
 )
 _K_NEAREST = declare(
@@ -197,7 +198,7 @@ _FOREST_OF_NUMBERS = twin_of(
     RANDOM_FOREST, "sklearn.ensemble.RandomForestRegressor", hyperparameters=space_of(*_forest(0.8))
 )
 MODELS_OF_NUMBERS = (
-    linear("sklearn.linear_model.Ridge", log_real(alpha=(1e-3, 1e4, 1.0)), flags=_SEEDED),
+    linear("sklearn.linear_model.Ridge", log_real(alpha=(1e-3, 1e4, 1.0)), flags=SEEDED),
     _FOREST_OF_NUMBERS,
     twin_of(_FOREST_OF_NUMBERS, "sklearn.ensemble.ExtraTreesRegressor", id="extra_trees"),
     twin_of(_MLP, f"{OWN}.mlp_regressor", ignores=()),
@@ -220,34 +221,30 @@ def _construct(target: str) -> Step:
         declare(f"{_CATALOGUE}.combinations.{made_by}", most, name=name, fixed={"target": target})
         for name, made_by in pairs.items()
     )
-    return Step("construct", (NONE, *combining))
+    return step("construct", NONE, *combining)
 
 
-_IMPUTE = Step(
+_IMPUTE = step(
     "impute",
-    (
-        _ONLY_IGNORED,
-        declare(f"{_CATALOGUE}.preparation.make_imputer", name="median"),
-        declare(f"{_PREPARATION}.imputer_with_indicators", name="median_with_indicators"),
-    ),
+    _ONLY_IGNORED,
+    declare(f"{_CATALOGUE}.preparation.make_imputer", name="median"),
+    declare(f"{_PREPARATION}.imputer_with_indicators", name="median_with_indicators"),
 )
 
 
 def _encode(target: str) -> Step:
     rare, dense = log_whole(min_frequency=(1, 50, 1)), Flags(output="dense")
-    return Step(
+    return step(
         "encode",
-        (
-            _ONLY_IGNORED,
-            declare(f"{_PREPARATION}.one_hot_encoder", rare, name="one_hot", flags=dense),
-            declare(f"{_PREPARATION}.ordinal_encoder", rare, name="ordinal", flags=dense),
-            declare(
-                f"{_PREPARATION}.target_encoder",
-                log_real(smooth=(0.1, 100.0, 10.0)),
-                name="target",
-                fixed={"target": target},
-                flags=Flags(output="dense", stochastic=True, out_of_fold=True),
-            ),
+        _ONLY_IGNORED,
+        declare(f"{_PREPARATION}.one_hot_encoder", rare, name="one_hot", flags=dense),
+        declare(f"{_PREPARATION}.ordinal_encoder", rare, name="ordinal", flags=dense),
+        declare(
+            f"{_PREPARATION}.target_encoder",
+            log_real(smooth=(0.1, 100.0, 10.0)),
+            name="target",
+            fixed={"target": target},
+            flags=Flags(output="dense", stochastic=True, out_of_fold=True),
         ),
     )
 
@@ -257,7 +254,7 @@ _POWER = declare(
     name="power",
     flags=Flags(accepts_sparse=False, output="dense"),
 )
-_RESCALE = Step("rescale", (_ONLY_IGNORED, STANDARDIZE, QUANTILES, _POWER, MINMAX))
+_RESCALE = step("rescale", _ONLY_IGNORED, STANDARDIZE, QUANTILES, _POWER, MINMAX)
 _NYSTROEM = declare(
     "sklearn.kernel_approximation.Nystroem",
     log_whole(n_components=(50, 1000, 200)),
@@ -269,67 +266,12 @@ _NYSTROEM = declare(
 )
 
 
-def _preprocess(score: str) -> Step:
-    return Step("preprocess", (NONE, percentile_of(score), PREPROCESS.algorithm("pca"), _NYSTROEM))
-
-
 _ROTATED_FOR_TREES = frozenset(
     (("preprocess", made), ("fit model", model)) for made in ("pca", "nystroem") for model in _TREES
 )
 """Pairs to forbid: trees split along unscaled columns, so rotated columns do not help them."""
 
 
-def _of_events(models: Sequence[Algorithm]) -> Step:
-    """Return the models for events, unchanged, because events have neither gaps nor categories."""
-    of_tables = {"impute", "encode"}
-    return Step(
-        "fit model",
-        tuple(
-            replace(m, ignores=tuple(name for name in m.ignores if name not in of_tables))
-            for m in models
-        ),
-    )
-
-
-MODERN = Space(
-    "modern",
-    (
-        _construct("classes"),
-        _IMPUTE,
-        _encode("classes"),
-        _RESCALE,
-        BALANCE,
-        _preprocess("f_classif"),
-        Step("fit model", (*BOOSTED_TREES, *MODELS)),
-    ),
-    forbidden=_ROTATED_FOR_TREES,
-)
-MODERN_REGRESSION = Space(
-    "modern_regression",
-    (
-        _construct("numbers"),
-        _IMPUTE,
-        _encode("numbers"),
-        _RESCALE,
-        _preprocess("f_regression"),
-        Step("fit model", (*BOOSTED_TREES_OF_NUMBERS, *MODELS_OF_NUMBERS)),
-    ),
-    forbidden=_ROTATED_FOR_TREES,
-    target="numbers",
-)
-MODERN_HEALTHCARE = Space(
-    "modern_healthcare",
-    (
-        CONSTRUCT_FEATURES,
-        DENSIFY,
-        _RESCALE,
-        BALANCE,
-        _preprocess("f_classif"),
-        _of_events((*BOOSTED_TREES_OF_EVENTS, *MODELS)),
-    ),
-    forbidden=_ROTATED_FOR_TREES,
-    data="events",
-)
 _AGGREGATE = replace(
     CONSTRUCT_FEATURES.algorithms[0],
     hyperparameters=space_of(
@@ -353,18 +295,43 @@ _BOOSTED_TREES_OF_SPARSE = tuple(
     for a in BOOSTED_TREES_OF_EVENTS
     if a.flags.accepts_sparse
 )
-EVENTS = Space(
+
+
+def _space(name: str, first: Sequence[Step], models: Sequence[Algorithm], **more: Any) -> Space:
+    """Return a space of the `first` steps, and those that all modern spaces share."""
+    is_numbers = more.get("target") == "numbers"
+    score, balance = ("f_regression", ()) if is_numbers else ("f_classif", (BALANCE,))
+    preprocess = step(
+        "preprocess", NONE, percentile_of(score), PREPROCESS.algorithm("pca"), _NYSTROEM
+    )
+    steps = (*first, _RESCALE, *balance, preprocess, step("fit model", *models))
+    return Space(name, steps, forbidden=_ROTATED_FOR_TREES, **more)
+
+
+def _of_tables(name: str, models: Sequence[Algorithm], target: str) -> Space:
+    return _space(name, (_construct(target), _IMPUTE, _encode(target)), models, target=target)
+
+
+def _of_events(name: str, construct: Step, models: Sequence[Algorithm]) -> Space:
+    """Return a space without the steps that events, without gaps and categories, do not need."""
+    needed = (
+        replace(m, ignores=tuple(n for n in m.ignores if n not in {"impute", "encode"}))
+        for m in models
+    )
+    return _space(name, (construct, DENSIFY), [*needed], data="events")
+
+
+MODERN = _of_tables("modern", (*BOOSTED_TREES, *MODELS), "classes")
+MODERN_REGRESSION = _of_tables(
+    "modern_regression", (*BOOSTED_TREES_OF_NUMBERS, *MODELS_OF_NUMBERS), "numbers"
+)
+MODERN_HEALTHCARE = _of_events(
+    "modern_healthcare", CONSTRUCT_FEATURES, (*BOOSTED_TREES_OF_EVENTS, *MODELS)
+)
+EVENTS = _of_events(
     "events",
-    (
-        Step(CONSTRUCT_FEATURES.name, (_WINDOWS, _AGGREGATE)),
-        DENSIFY,
-        _RESCALE,
-        BALANCE,
-        _preprocess("f_classif"),
-        _of_events((*_BOOSTED_TREES_OF_SPARSE, *MODELS)),
-    ),
-    forbidden=_ROTATED_FOR_TREES,
-    data="events",
+    step(CONSTRUCT_FEATURES.name, _WINDOWS, _AGGREGATE),
+    (*_BOOSTED_TREES_OF_SPARSE, *MODELS),
 )
 """Boosted trees get the matrix as constructed; models that need a dense one are excluded."""
 

@@ -19,7 +19,7 @@ from ConfigSpace import (
     Integer,
 )
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 
 OWN = "prefect_tune.tasks.catalogue.estimators"
 """Module of our own estimators."""
@@ -27,6 +27,11 @@ C = (2.0**-5, 2.0**15, 1.0)
 GAMMA = (2.0**-15, 8.0)
 KERNEL_GROWTH = {"rows": 2.0, "held_out": 1.0, "fixed": 0.0}
 """Cost growth of algorithms that compare training rows with each other and held-out rows."""
+SEEDED, DENSE = Flags(stochastic=True), Flags(accepts_sparse=False)
+WEIGHTED = Flags(weights="class_weight", stochastic=True)
+ROWS_WEIGHTED = Flags(weights="sample_weight", stochastic=True)
+MAKES_DENSE = Flags(output="dense", stochastic=True)
+OF_DENSE = Flags(accepts_sparse=False, output="dense", stochastic=True)
 
 _KIND = re.compile("_?(classifier|regressor)$", re.IGNORECASE)
 _WORD = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -81,15 +86,20 @@ linear, trees = partial(declare, kind="linear"), partial(declare, kind="trees")
 boosted_trees = partial(declare, kind="boosted_trees")
 
 
+def step(name: str, *algorithms: Algorithm, fixed: bool = False) -> Step:
+    """Return a step with some algorithms."""
+    return Step(name, algorithms, fixed=fixed)
+
+
 def twin_of(algorithm: Algorithm, estimator: str, **changes: Any) -> Algorithm:
     """Return the counterpart of a classifier for numbers, which takes no class weights."""
     flags = replace(algorithm.flags, weights="none")
     return replace(algorithm, estimator=estimator, flags=flags, **changes)
 
 
-def chosen(step: Step, *ids: str) -> tuple[Algorithm, ...]:
+def chosen(among: Step, *ids: str) -> tuple[Algorithm, ...]:
     """Return some algorithms of a step, in the order of `ids`."""
-    return tuple(map(step.algorithm, ids))
+    return tuple(map(among.algorithm, ids))
 
 
 def splits() -> Group:
@@ -120,6 +130,18 @@ def fast_ica(whitening: str) -> Group:
         *only_if(whiten, whitening, whole(n_components=(10, 2000, 100))),
         *choice(algorithm=["parallel", "deflation"], fun=["logcosh", "exp", "cube"]),
     ]
+
+
+def kitchen_sinks(gamma: Group) -> Algorithm:
+    """Declare the random features of a radial kernel."""
+    return declare(
+        "sklearn.kernel_approximation.RBFSampler",
+        gamma,
+        log_whole(n_components=(50, 10000, 100)),
+        name="kitchen_sinks",
+        growth={"n_components": 1.0},
+        flags=MAKES_DENSE,
+    )
 
 
 def kernel_svm(tolerance: float) -> Group:

@@ -9,8 +9,8 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-from prefect_tune.tasks.catalogue.notation import OWN, choice, declare, real, whole
+from prefect_tune.optimizers.space.algorithm import Algorithm, Flags
+from prefect_tune.tasks.catalogue.notation import OWN, choice, declare, real, step, whole
 
 MAX_CATEGORIES = 100
 """Most categories per column; beyond them, the rarest ones share one category."""
@@ -43,14 +43,14 @@ def make_encoder() -> ColumnTransformer:
     return by_kind("passthrough", one_hot, sparse_threshold=0)
 
 
-IMPUTE = Step(
+IMPUTE = step(
     "impute",
-    (declare(f"{__name__}.make_imputer", name="median", flags=Flags(output="same")),),
+    declare(f"{__name__}.make_imputer", name="median", flags=Flags(output="same")),
     fixed=True,
 )
-ENCODE = Step(
+ENCODE = step(
     "encode",
-    (declare(f"{__name__}.make_encoder", name="one_hot", flags=Flags(output="dense")),),
+    declare(f"{__name__}.make_encoder", name="one_hot", flags=Flags(output="dense")),
     fixed=True,
 )
 
@@ -90,6 +90,6 @@ DISCRETIZE = declare(
     name="discretize",
     flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
 )
-RESCALE = Step("rescale", (NONE, MINMAX, STANDARDIZE, NORMALIZE))
+RESCALE = step("rescale", NONE, MINMAX, STANDARDIZE, NORMALIZE)
 """FLASH's four choices."""
-BALANCE = Step("balance", (NONE, Algorithm(id="weighting", class_weights="balanced")))
+BALANCE = step("balance", NONE, Algorithm(id="weighting", class_weights="balanced"))

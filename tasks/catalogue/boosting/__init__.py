@@ -14,6 +14,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin, clone
 from sklearn.utils.validation import validate_data
 
+Weights = NDArray[np.float64] | None
+"""Weights of rows, shape (n,); None if all are equal."""
 _MOST_CATEGORIES = 254
 """Most frequent categories kept per column; codes and the code of gaps must fit in a byte."""
 
@@ -80,27 +82,19 @@ class _Native(BaseEstimator):
     def __init__(self, estimator: Any) -> None:
         self.estimator = estimator
 
-    def _fit_coded(
-        self,
-        model: Any,
-        X: Any,
-        y: NDArray[Any],
-        is_category: NDArray[np.bool_],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
-        """Fit a model of the library; `is_category` marks the columns of codes."""
+    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
+        """Fit a model of the library to codes and numbers."""
         raise NotImplementedError
 
     def _seen(self, X: Any) -> Any:
         """Return codes and numbers in the form that the library takes."""
         return X
 
-    def _fit(self, X: Any, y: NDArray[Any], sample_weight: NDArray[np.float64] | None) -> None:
+    def _fit(self, X: Any, y: NDArray[Any], weights: Weights) -> None:
         validate_data(self, X, skip_check_array=True)
         self.codes_ = CategoryCodes().fit(X)
         self.estimator_ = clone(self.estimator)
-        coded, is_category = self.codes_.transform(X), self.codes_.is_category_
-        self._fit_coded(self.estimator_, coded, y, is_category, sample_weight)
+        self._fit_coded(self.estimator_, self.codes_.transform(X), y, weights)
 
     def _predicted(self, what: str, X: Any) -> Any:
         return getattr(self.estimator_, what)(self._coded(X), **self.prediction_settings)
@@ -113,7 +107,7 @@ class _Native(BaseEstimator):
 class NativeClassifier(ClassifierMixin, _Native):
     """Boosted trees for classes with any labels."""
 
-    def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Weights = None) -> Self:
         """Fit to a table or matrix, shape (n, p)."""
         self.classes_, positions = np.unique(y, return_inverse=True)
         self._fit(X, positions, sample_weight)
@@ -135,7 +129,7 @@ class NativeClassifier(ClassifierMixin, _Native):
 class NativeRegressor(RegressorMixin, _Native):
     """Boosted trees for numbers."""
 
-    def fit(self, X: Any, y: Any, sample_weight: NDArray[np.float64] | None = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Weights = None) -> Self:
         """Fit to a table or matrix, shape (n, p)."""
         self._fit(X, np.asarray(y, dtype=np.float64), sample_weight)
         return self

@@ -11,7 +11,7 @@ from catboost import CatBoostRegressor as LibraryRegressor
 from numpy.typing import NDArray
 from scipy import sparse
 
-from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor
+from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
 
 _THREADS = re.compile(r'("thread_count":)\d+')
 _SETTINGS: Mapping[str, Any] = {"thread_count": 1, "verbose": False, "allow_writing_files": False}
@@ -21,16 +21,9 @@ class _CatBoost:
     codes_: Any
     prediction_settings: Mapping[str, Any] = {"thread_count": 1}
 
-    def _fit_coded(
-        self,
-        model: Any,
-        X: Any,
-        y: NDArray[Any],
-        is_category: NDArray[np.bool_],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
-        columns = [int(i) for i in np.flatnonzero(is_category)]
-        model.fit(self._seen(X), y, sample_weight=sample_weight, cat_features=columns)
+    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
+        columns = np.flatnonzero(self.codes_.is_category_).tolist()
+        model.fit(self._seen(X), y, sample_weight=weights, cat_features=columns)
         # Fitted models reject changed parameters, and store them in two places.
         model._init_params["thread_count"] = 1  # noqa: SLF001
         described = model.get_metadata()

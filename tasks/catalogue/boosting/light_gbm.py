@@ -7,7 +7,7 @@ import numpy as np
 from lightgbm import LGBMClassifier, LGBMRegressor
 from numpy.typing import NDArray
 
-from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor
+from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
 
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 0,  # as many as OpenMP allows; the model's text would store any other number
@@ -27,20 +27,13 @@ class _LightGBM:
 
     codes_: Any
 
-    def _fit_coded(
-        self,
-        model: Any,
-        X: Any,
-        y: NDArray[Any],
-        is_category: NDArray[np.bool_],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
-        columns = [int(i) for i in np.flatnonzero(is_category)]
+    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
+        columns = np.flatnonzero(self.codes_.is_category_).tolist()
         if self.codes_.is_table_:
             model.set_params(force_col_wise=True, is_enable_sparse=False)
         else:
             model.set_params(force_row_wise=True, n_jobs=1)
-        model.fit(X, y, sample_weight=sample_weight, categorical_feature=columns)
+        model.fit(X, y, sample_weight=weights, categorical_feature=columns)
         model.set_params(n_jobs=1)  # for predictions
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xgboost import XGBClassifier, XGBRegressor
 
-from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor
+from prefect_tune.tasks.catalogue.boosting import NativeClassifier, NativeRegressor, Weights
 
 _SETTINGS: Mapping[str, Any] = {
     "n_jobs": 1,
@@ -26,18 +26,11 @@ class _XGBoost:
 
     codes_: Any
 
-    def _fit_coded(
-        self,
-        model: Any,
-        X: Any,
-        y: NDArray[Any],
-        is_category: NDArray[np.bool_],
-        sample_weight: NDArray[np.float64] | None,
-    ) -> None:
-        model.set_params(feature_types=["c" if c else "q" for c in is_category])
+    def _fit_coded(self, model: Any, X: Any, y: NDArray[Any], weights: Weights) -> None:
+        model.set_params(feature_types=["c" if c else "q" for c in self.codes_.is_category_])
         if not self.codes_.is_table_ and np.isnan(model.missing):
             model.set_params(missing=0.0)
-        model.fit(X, y, sample_weight=sample_weight)
+        model.fit(X, y, sample_weight=weights)
 
 
 class XGBoostClassifier(_XGBoost, NativeClassifier):
