@@ -1,10 +1,10 @@
-"""A user's file and the code behind it, which travel as text and are loaded under a digest's name.
+"""A user's file and the code behind it, which travel as text, and versions of all other code.
 
 What stands beside the file, or on the import path without an installed distribution, counts and
 travels by content. So do distributions installed as editable, from a folder or from a repository.
 All others count by version, and workers have their own.
 
-The dotted path of an estimator contains the digest of the code behind it. Keys therefore never
+Code that travels is loaded under a digest's name: the dotted path of an estimator contains the digest of the code behind it. Keys therefore never
 match artifacts of other code, and studies with different versions of a module can share a process.
 Comments, docstrings and layout do not enter the digest. Modules are found through the imports in
 their source. A module without source, such as a compiled one, does not travel.
@@ -25,21 +25,29 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib import invalidate_caches
+from importlib import import_module, invalidate_caches
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.metadata import distribution, packages_distributions
+from importlib.metadata import distribution, packages_distributions, version
 from pathlib import Path
+from platform import python_version
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
 
 from prefect_tune.storage.code_digest import code_digest, parsed
-from prefect_tune.storage.keys import file_digest
+from prefect_tune.storage.keys import content_digest, file_digest
 from prefect_tune.tasks.bad_input import BadInput
 
 _PREFIX = "prefect_tune_user_code_"
 _OURS = "prefect_tune"
+_SCIKIT_LEARN = "sklearn"
+_NUMERIC = ("numpy", "scipy")
+"""Packages whose solvers affect the results of all others."""
+_EVERY_STUDY = "prefect-tune scikit-learn numpy scipy pandas prefect dask ConfigSpace".split()
+"""Distributions that every study depends on."""
+_CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
+_REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
 _LOADERS = frozenset(
     {"import_module", "spec_from_file_location", "SourceFileLoader", "run_path", "run_module"}
 )
@@ -383,6 +391,96 @@ def portable_pickle(value: Any, is_carried: Callable[[str], bool] = is_user_code
         for module in new:
             cloudpickle.unregister_pickle_by_value(module)
     return written.getvalue()
+
+
+@cache
+def digest_of_own(path: str) -> str:
+    """Return the digest of our class or function: its module and all imports from `tasks`."""
+    module, _, name = path.rpartition(".")
+    defined_in = getattr(getattr(import_module(module), name), "__module__", module)
+    behind = follow(
+        "", None, [module, defined_in], lambda name: name.startswith(f"{_OURS}.tasks.")
+    ).modules
+    return code_digest("own code", (one.text for one in behind if not one.is_package))[:32]
+
+
+def library_of(
+    estimator: str,
+    make: Callable[[], Any],
+    *,
+    repaired: bool = False,
+    holds_objects: bool = False,
+    required: Iterable[str] = (),
+) -> str:
+    """Return the packages behind an estimator with versions; digests for our and users' code.
+
+    Estimators of packages other than scikit-learn and ours may inherit from or contain classes of
+    any package. `make` therefore builds the estimator, and all its classes are inspected, also if
+    `holds_objects` declares that its arguments may come from other packages.
+    ValueError if a package is not installed.
+    """
+    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
+    if package == _OURS:
+        first = f"{_OURS} {digest_of_own(estimator)}"
+    else:
+        first = package if is_user_code(package) else _with_version(package)
+    if holds_objects or package not in (_OURS, _SCIKIT_LEARN):
+        # An estimator that cannot be built here will not be built by its step either.
+        with suppress(Exception, SystemExit):
+            others |= set(_packages(make()))
+    repairs = [f"{_OURS} {digest_of_own(_REPAIRS)}"] if repaired else []
+    return ", ".join([first, *repairs, *map(_with_version, sorted(others - {package}))])
+
+
+def _packages(estimator: Any) -> Iterator[str]:
+    """Yield the packages whose classes an estimator and its parameters have or inherit from."""
+    parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
+    for value in (estimator, *parameters.values()):
+        for one in [
+            *type(value).__mro__,
+            *(value.__mro__ if isinstance(value, type) else (value,)),
+        ]:
+            package = _package(getattr(one, "__module__", None) or "")
+            is_followed = is_user_code(package) or package in {"", "__main__"}
+            if not is_followed and package not in sys.stdlib_module_names:
+                yield _SCIKIT_LEARN if package == _OURS else package
+
+
+def _package(path: str) -> str:
+    return path.split(".", 1)[0]
+
+
+@cache
+def _with_version(package: str) -> str:
+    """Return a package with its version, or with a digest of its files if it counts by content.
+
+    A version attribute proves nothing: it can stay the same while the code changes.
+    """
+    spec = find_module(package, None)
+    if spec is None or is_installed(package):
+        return f"{package} {installed_version(package)}"
+    found = [Path(place) for place in spec.submodule_search_locations or ()]
+    files = [file for place in found for file in place.rglob("*") if file.suffix in _CODE]
+    files += [Path(spec.origin)] if spec.origin and not found else []
+    texts = [part for file in sorted(files) for part in (file.name.encode(), file.read_bytes())]
+    return f"{package} {content_digest('package', texts)[:32]}"
+
+
+def installed_version(package: str) -> str:
+    """Return the version of an installed package without importing it, or raise ValueError."""
+    names = packages_of_distributions().get(package)
+    if not names:
+        raise ValueError(f"{package} is not installed")
+    return " ".join(map(version, names))
+
+
+def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
+    """Return the versions of Python and of a session's packages; ValueError if one is missing."""
+    versions = {
+        "python": python_version(),
+        **{name: version(name) for name in _EVERY_STUDY},
+    }
+    return versions | {package: installed_version(package) for package in sorted(set(required))}
 
 
 class ProgramExit(RuntimeError):  # noqa: N818 - reads as an outcome

@@ -33,9 +33,9 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import algorithms_of, check_libraries
-from prefect_tune.tasks.fitting.versions import session_versions
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.threads import one_thread
+from prefect_tune.tasks.user_code import session_versions
 
 if TYPE_CHECKING:
     from prefect_tune.tasks.ensemble import ChoiceCosts

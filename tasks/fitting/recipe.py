@@ -21,10 +21,9 @@ from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryRule, memory_rule
-from prefect_tune.tasks.fitting.versions import library_of
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
 from prefect_tune.tasks.threads import with_one_thread
-from prefect_tune.tasks.user_code import content_of
+from prefect_tune.tasks.user_code import content_of, library_of
 
 
 def _logp_max_features(value: Any, summary: MatrixSummary) -> int:

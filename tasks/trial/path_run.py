@@ -25,8 +25,14 @@ from prefect_tune.tasks.fitting.recipe import Recipe, recipe
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.sandbox.reports import StepBegun, StepDone, report, report_fold
-from prefect_tune.tasks.trial.epochs import IterativeNode, LearningCurves, train_folds
-from prefect_tune.tasks.trial.node import Fold, FoldRows, Node
+from prefect_tune.tasks.trial.node import (
+    Fold,
+    FoldRows,
+    IterativeNode,
+    LearningCurves,
+    Node,
+    train_folds,
+)
 from prefect_tune.tasks.user_code import exits_as_errors
 
 _LONGEST_PIN_SECONDS = 3600.0
@@ -119,10 +125,11 @@ class PathRun:
                 for fold, chain in self._chains.items():
                     begin(fold)
                     chain.run(position)
-                last = [chain.last_node for chain in self._chains.values()]
+                last = [
+                    chain.nodes[-1] if chain.nodes else chain.rows
+                    for chain in self._chains.values()
+                ]
                 if trained := [node for node in last if isinstance(node, IterativeNode)]:
-                    for node in trained:
-                        node.is_alone, node.metric = self.query.folds is not None, self.metric
                     self.learning = train_folds(trained, begin)
         except BaseException as error:
             report(StepDone(problem=error_line(error)))
@@ -149,7 +156,8 @@ class PathRun:
         self.store.index.pins.set([*self._cached_keys(), *made], owner, seconds)
 
     def _cached_keys(self) -> list[str]:
-        return [key for chain in self._chains.values() for key in chain.cached_keys]
+        known = [node for chain in self._chains.values() for node in chain.known.values()]
+        return [key for node in known for key in node.cached_keys]
 
     def is_served(self, position: int) -> bool:
         """Return whether the cache serves every fold, as far as is known before the step runs."""
@@ -205,26 +213,18 @@ class PathRun:
 
 
 class _Chain:
-    """The nodes of one fold: `nodes` that have run, in order, and others as far as keys are known.
+    """The nodes of one fold: `nodes` that have run, in order, and by position all `known` ones.
 
     The cache serves all positions up to `last_cached`.
     """
 
     def __init__(self, fold: Fold, steps: Sequence[PathStep], epochs: int | None) -> None:
         self.rows, self._steps, self._epochs = FoldRows(fold), steps, epochs
-        self._known: dict[int, Node] = {}
+        self.known: dict[int, Node] = {}
         self.nodes: list[Node] = []
         found = [self.node_at(position) for position in range(len(steps))]
         cached = [position for position, node in enumerate(found) if node and node.is_cached]
         self.last_cached = max(cached, default=-1)
-
-    @property
-    def last_node(self) -> FoldRows | Node:
-        return self.nodes[-1] if self.nodes else self.rows
-
-    @property
-    def cached_keys(self) -> list[str]:
-        return [key for node in self._known.values() for key in node.cached_keys]
 
     def run(self, position: int) -> None:
         node = self.node_at(position)
@@ -237,8 +237,8 @@ class _Chain:
         self.nodes.append(node)
 
     def node_at(self, position: int) -> Node | None:
-        if position in self._known or self._steps[position][1].is_passthrough:
-            return self._known.get(position)
+        if position in self.known or self._steps[position][1].is_passthrough:
+            return self.known.get(position)
         before = [p for p in range(position) if not self._steps[p][1].is_passthrough]
         parent = self.node_at(before[-1]) if before else self.rows
         if parent is None or parent.summary is None:
@@ -252,5 +252,5 @@ class _Chain:
             else Node(parent, step, how, is_model=is_model)
         )
         node.look_up()
-        self._known[position] = node
+        self.known[position] = node
         return node

@@ -23,8 +23,8 @@ from prefect_tune.tasks.catalogue.event_blocks import (
     make_blocks,
 )
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.versions import library_of
 from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.user_code import library_of
 
 _MAKER = f"{make_blocks.__module__}.{make_blocks.__qualname__}"
 STEP = "event blocks"

@@ -43,9 +43,8 @@ from prefect_tune.tasks.fitting.memory_estimate import (
     check_memory,
 )
 from prefect_tune.tasks.fitting.recipe import build, recipe
-from prefect_tune.tasks.fitting.versions import digest_of_own, library_of
 from prefect_tune.tasks.threads import one_thread, with_one_thread
-from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
+from prefect_tune.tasks.user_code import ProgramExit, digest_of_own, exits_as_errors, library_of
 
 POLYNOMIAL = PREPROCESS.algorithm("polynomial")
 SUMMARY = MatrixSummary(100, 20, "dense", "float64")
