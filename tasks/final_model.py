@@ -27,8 +27,7 @@ from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
 from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.objective.comparison import usefulness
-from prefect_tune.tasks.objective.declaration import EqualRows, Usefulness
-from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.metric import EqualRows, Metric, Usefulness
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.sandbox.readiness import load

@@ -15,7 +15,7 @@ from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.format import FORMATS
-from prefect_tune.tasks.objective.declaration import METRICS
+from prefect_tune.tasks.objective.metric import METRICS
 from prefect_tune.tasks.user_code import follow
 
 REGISTRIES: Mapping[str, Registry[Any]] = {

@@ -27,7 +27,7 @@ from prefect_tune.tasks.final_model import (
     scored_on_test,
 )
 from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compared
-from prefect_tune.tasks.objective.declaration import LossWords
+from prefect_tune.tasks.objective.metric import LossWords
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.child import request
 from prefect_tune.tasks.sandbox.dask_runner import DaskTask

@@ -10,7 +10,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import dataset_record, split_record
-from prefect_tune.tasks.objective.declaration import Quantity
+from prefect_tune.tasks.objective.metric import Quantity
 from prefect_tune.tasks.plugins import UsedPlugin, check_plugins
 from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 

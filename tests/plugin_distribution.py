@@ -51,7 +51,7 @@ class Stroll(Optimizer):
         return {"reached": self.options.first + len(self.history) - 1}
 """,
     "metrics": """
-from prefect_tune.tasks.objective.declaration import MetricDeclaration
+from prefect_tune.tasks.objective.metric import MetricDeclaration
 
 COST = MetricDeclaration(
     name="cost",

@@ -52,7 +52,7 @@ from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.objective.comparison import is_useless, over_folds, rare_class, usefulness
-from prefect_tune.tasks.objective.declaration import Usefulness
+from prefect_tune.tasks.objective.metric import Usefulness
 from prefect_tune.tasks.problem import StudyContext
 
 _AFTER_SECONDS = 2.0

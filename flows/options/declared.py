@@ -32,7 +32,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.source import GAPS, Source
-from prefect_tune.tasks.objective.declaration import METRICS, QuantityBound
+from prefect_tune.tasks.objective.metric import METRICS, QuantityBound
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 _SERIES_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}"  # names of its studies end with their number

@@ -19,7 +19,7 @@ from prefect_tune.flows.wording.text import (
 from prefect_tune.optimizers.options import Option, Written
 from prefect_tune.storage.masking import without_signature
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import QuantityBound
+from prefect_tune.tasks.objective.metric import QuantityBound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
+from prefect_tune.tasks.objective.metric import DEFAULT_METRICS
 
 if TYPE_CHECKING:
     from prefect_tune.flows.reading.study_view import StudyView

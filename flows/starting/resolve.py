@@ -39,8 +39,7 @@ from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns
 from prefect_tune.tasks.data.split import LEARN, TEST, Split, import_split
 from prefect_tune.tasks.objective.comparison import rare_class
 from prefect_tune.tasks.objective.constraints import check_constraints
-from prefect_tune.tasks.objective.declaration import QuantityBound
-from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.metric import Metric, QuantityBound
 from prefect_tune.tasks.plugins import used_plugins
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 

@@ -32,8 +32,7 @@ from prefect_tune.tasks.data.tables import FRAME
 from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )
-from prefect_tune.tasks.objective.declaration import DEFAULT_METRICS
-from prefect_tune.tasks.objective.metric import Metric, metric_named
+from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
 from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import Problem, open_store
 from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind

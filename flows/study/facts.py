@@ -14,7 +14,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.notices import Notice
-from prefect_tune.tasks.objective.declaration import Usefulness
+from prefect_tune.tasks.objective.metric import Usefulness
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from prefect_tune.optimizers.space.wording import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import EqualRows as EqualRows  # noqa: PLC0414
-from prefect_tune.tasks.objective.declaration import LossWords as LossWords  # noqa: PLC0414
-from prefect_tune.tasks.objective.declaration import number_text as number_text  # noqa: PLC0414
+from prefect_tune.tasks.objective.metric import EqualRows as EqualRows  # noqa: PLC0414
+from prefect_tune.tasks.objective.metric import LossWords as LossWords  # noqa: PLC0414
+from prefect_tune.tasks.objective.metric import number_text as number_text  # noqa: PLC0414
 
 DURATION_PATTERN = r"\s*(\d+(\.\d+)?\s*[smhd]\s*)+"
 SIZE_PATTERN = r"\s*(\d+(?:\.\d+)?)\s*([KMGTkmgt]?[Bb])\s*"

@@ -19,13 +19,11 @@ from sklearn.pipeline import Pipeline
 
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
-from prefect_tune.tasks.objective.risk import Array, weighted_areas
+from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, Array, weighted_areas
 
 LEVEL = 0.95
 """Confidence of all intervals."""
 _DRAWS = 1_000
-_MOST_WEIGHTS = 4_000_000
-"""Weights computed at a time (32 MB)."""
 _FEWEST_UNITS = 2
 """Least number of units with rows of each class."""
 _MOST_BINS, _FEWEST_BINS = 10, 2
@@ -70,7 +68,7 @@ def auroc_with_interval(
     n_units = int(unit.max()) + 1
     if min(len(np.unique(unit[side])) for side in (is_positive, ~is_positive)) < _FEWEST_UNITS:
         return Auroc(value, None, None, 0, n_units)
-    rng, size, areas = np.random.default_rng(seed), max(1, _MOST_WEIGHTS // m), []
+    rng, size, areas = np.random.default_rng(seed), max(1, MOST_WEIGHTS // m), []
     for first in range(0, _DRAWS, size):
         drawn = (
             np.bincount(rng.integers(n_units, size=n_units), minlength=n_units)[unit]

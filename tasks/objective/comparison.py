@@ -29,10 +29,9 @@ from scipy.stats import permutation_test, ttest_1samp
 
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.objective.declaration import Usefulness
-from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.metric import Metric, Usefulness
 from prefect_tune.tasks.objective.predictions import Predictions
-from prefect_tune.tasks.objective.risk import Array, Targets
+from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, Array, Targets
 
 LEVEL = 0.05
 """Probability of any false promotion over all nights since the last promotion."""
@@ -53,8 +52,6 @@ _FEWEST_FLIPS, _MOST_FLIPS = 10_000, 400_000
 _FLIPS_PER_LEVEL = 40
 """Permutations, as a multiple of 1 / level, so that the smallest p-value is far below the level."""
 _FLIPS_AT_ONCE = 1_000
-_MOST_WEIGHTS = 4_000_000
-"""Weights computed at a time (32 MB)."""
 _NORMAL = 1.96
 """Half of a 95 % interval, in standard errors."""
 _ROUNDING = 1e-9
@@ -112,7 +109,7 @@ def loss_without_blocks(
         parts = (np.flatnonzero(block != one) for one in range(n_blocks))
         losses = (metric.loss(y[rows], predictions.take(rows), n_classes) for rows in parts)
         return np.fromiter(losses, np.float64)
-    step, found = max(1, _MOST_WEIGHTS // len(y)), []
+    step, found = max(1, MOST_WEIGHTS // len(y)), []
     for first in range(0, n_blocks, step):
         kept = block != np.arange(first, min(first + step, n_blocks))[:, None]
         weights = kept / kept.sum(axis=1, keepdims=True)

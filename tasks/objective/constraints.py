@@ -23,8 +23,7 @@ from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
-from prefect_tune.tasks.objective.metric import Metric, metric_named
+from prefect_tune.tasks.objective.metric import Metric, Quantity, QuantityBound, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions, with_reader
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import (

@@ -1,27 +1,221 @@
-"""Metrics at work: losses of predictions, and the loss of guessing; see `declaration`."""
+"""Metrics and quantities, with the wording of losses.
 
+Cheap to import, because every command that shows a loss or a study needs it. The functions of the
+metrics are imported when a loss is computed.
+"""
+
+import re
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import isfinite, isnan
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics import get_scorer, roc_auc_score
-from sklearn.utils.metaestimators import available_if
-
-from prefect_tune.optimizers.plugins import loaded
-from prefect_tune.optimizers.trials.objective import Objective
+from prefect_tune.optimizers.plugins import REFERENCE, Registry, loaded
+from prefect_tune.optimizers.trials.objective import Constraint, Objective
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration, Target
-from prefect_tune.tasks.objective.predictions import Array, Predictions
+from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 
-__all__ = ["Metric", "Predictions", "metric_named"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
-Loss = Callable[[NDArray[Any], Predictions, int], float]
-"""Maps true classes or numbers, predictions and the number of classes to a loss."""
+    from prefect_tune.tasks.objective.predictions import Array, Predictions
+
+Target = Literal["classes", "numbers"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MetricDeclaration:
+    """A metric, as `--metric` names it.
+
+    The loss is computed by `loss`, else from scikit-learn's scorer `score`, else as the mean of
+    `row_losses`. Functions are references `module:function`, imported on first call. They receive
+    true classes (by position) or numbers, shape (n,), and `Predictions` of the same rows.
+
+    Attributes:
+        name: Word after `--metric`.
+        target: Kind of target the metric judges.
+        loss: Function of true values, predictions and the number of classes (0 for numbers) that
+            returns the loss; raises ValueError if the loss is undefined.
+        row_losses: Function of true values and predictions that returns the loss of each row,
+            shape (n,), if the metric's loss is their mean. It makes bootstraps fast.
+        bootstrap_losses: Function of true values, predictions, the number of classes and weights
+            (N, n) that returns the losses, shape (N,), of N bootstraps at once. Without it they
+            are computed from `row_losses`, or one by one.
+        unit: Unit of the loss, for instance "percent".
+        symbol: Unit as printed after a loss, for instance " %".
+        loss_name: Name of the loss in texts; the metric's name if empty.
+        lower: Smallest loss possible.
+        upper: Largest loss possible.
+        score: Score behind the loss, as scikit-learn calls it; empty if none.
+        best_score: Score of a loss of 0; 0 if the score is the negated loss.
+        losses_per_score: Loss that corresponds to a difference of 1 in the score.
+        all_wrong: Loss if every row is wrong, for a metric that counts wrong rows; None otherwise.
+        asks_positive: Whether the loss depends on which of two classes is positive.
+    """
+
+    name: str
+    target: Target = "classes"
+    loss: str = ""
+    row_losses: str = ""
+    bootstrap_losses: str = ""
+    unit: str = ""
+    symbol: str = ""
+    loss_name: str = ""
+    lower: float = 0.0
+    upper: float = float("inf")
+    score: str = ""
+    best_score: float = 0.0
+    losses_per_score: float = 1.0
+    all_wrong: float | None = None
+    asks_positive: bool = False
+
+    def __post_init__(self) -> None:
+        references = (self.loss, self.row_losses, self.bootstrap_losses)
+        is_right = (
+            re.fullmatch(r"[a-z][a-z0-9_]*", self.name)
+            and self.target in ("classes", "numbers")
+            and (self.loss or self.row_losses or self.score)
+            and all(REFERENCE.fullmatch(reference) for reference in references if reference)
+            and self.lower < self.upper
+        )
+        if not is_right:
+            raise ValueError(
+                f"{self}: a metric needs a name of lower-case letters, digits and _, the target "
+                "classes or numbers, a loss, row_losses or a score, functions as module:function, "
+                "and lower < upper"
+            )
+
+    @property
+    def called(self) -> str:
+        """The name of the loss in texts."""
+        return self.loss_name or self.name
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether losses of all bootstraps are computed at once."""
+        return bool(self.bootstrap_losses or self.row_losses)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the loss itself is what is usually reported, rather than a score behind it."""
+        return self.best_score == 0
+
+    def score_of(self, loss: float) -> float:
+        """Return the score of a loss in scikit-learn's sense; larger is better."""
+        return self.best_score - loss / self.losses_per_score
+
+
+_RISK = "prefect_tune.tasks.objective.risk"
+
+_ERROR = MetricDeclaration(
+    name="error",
+    loss=f"{_RISK}:percent_wrong",
+    row_losses=f"{_RISK}:percent_if_wrong",
+    unit="percent",
+    symbol=" %",
+    upper=100.0,
+    score="accuracy",
+    best_score=1.0,
+    losses_per_score=100.0,
+    all_wrong=100.0,
+)
+_AUROC = MetricDeclaration(
+    name="auroc",
+    loss=f"{_RISK}:missed_area",
+    bootstrap_losses=f"{_RISK}:missed_areas",
+    unit="1 - area",
+    loss_name="1 - auroc",
+    upper=1.0,
+    score="roc_auc",
+    best_score=1.0,
+)
+
+_NUMBER_SCORERS = (
+    "d2_absolute_error_score",
+    "explained_variance",
+    "neg_max_error",
+    "neg_mean_absolute_error",
+    "neg_mean_absolute_percentage_error",
+    "neg_mean_gamma_deviance",
+    "neg_mean_poisson_deviance",
+    "neg_mean_squared_error",
+    "neg_mean_squared_log_error",
+    "neg_median_absolute_error",
+    "neg_root_mean_squared_error",
+    "neg_root_mean_squared_log_error",
+    "r2",
+)
+CONFUSION_METRICS = (
+    "balanced_accuracy",
+    "matthews_corrcoef",
+    *(
+        f"{score}{average}"
+        for score in ("f1", "jaccard", "precision", "recall")
+        for average in ("", "_macro", "_micro", "_weighted")
+    ),
+)
+"""Scores that follow from counts of true and predicted classes."""
+_CLASS_SCORERS = (
+    *CONFUSION_METRICS,
+    *("accuracy", "average_precision"),
+    *(f"roc_auc{way}" for way in ("", "_ovr", "_ovo", "_ovr_weighted", "_ovo_weighted")),
+    *("neg_brier_score", "neg_log_loss", "d2_brier_score", "d2_log_loss_score"),
+)
+_UPPER: Mapping[str, float] = {
+    **dict.fromkeys((*_NUMBER_SCORERS, "neg_log_loss"), float("inf")),
+    **dict.fromkeys(("d2_brier_score", "d2_log_loss_score"), float("inf")),
+    **dict.fromkeys(("matthews_corrcoef", "neg_brier_score"), 2.0),
+}
+"""Largest losses of scorers, if not 1."""
+_ROW_LOSSES: Mapping[str, str] = {
+    "accuracy": "one_if_wrong",
+    "neg_brier_score": "brier",
+    "neg_log_loss": "surprise",
+    "neg_mean_absolute_error": "absolute",
+    "neg_mean_squared_error": "squared",
+}
+_BOOTSTRAP_LOSSES: Mapping[str, str] = {
+    "neg_root_mean_squared_error": "root_squared",
+    "r2": "unexplained",
+    "average_precision": "missed_precisions",
+    "roc_auc": "missed_areas",  # two classes only, as in scikit-learn
+    "roc_auc_ovr": "missed_mean_areas",
+    "roc_auc_ovr_weighted": "missed_areas",
+    **{name: f"CONFUSIONS.{name}" for name in CONFUSION_METRICS},
+}
+
+
+def _scorers() -> Iterator[MetricDeclaration]:
+    """Yield scikit-learn's scorers; the loss is 1 - score, or the error itself for `neg_`."""
+    for name in sorted((*_NUMBER_SCORERS, *_CLASS_SCORERS)):
+        is_negated = name.startswith("neg_")
+        target: Target = "numbers" if name in _NUMBER_SCORERS else "classes"
+        called = name.removeprefix("neg_") if is_negated else f"1 - {name}"
+        rows, bootstraps = _ROW_LOSSES.get(name), _BOOTSTRAP_LOSSES.get(name)
+        yield MetricDeclaration(
+            name=name,
+            target=target,
+            row_losses=f"{_RISK}:{rows}" if rows else "",
+            bootstrap_losses=f"{_RISK}:{bootstraps}" if bootstraps else "",
+            unit=called,
+            loss_name=called,
+            upper=_UPPER.get(name, 1.0),
+            score=name,
+            best_score=0.0 if is_negated else 1.0,
+            all_wrong=1.0 if name == "accuracy" else None,
+            asks_positive=target == "classes" and name not in ("accuracy", "roc_auc"),
+        )
+
+
+METRICS: Registry[MetricDeclaration] = Registry(
+    "metric",
+    MetricDeclaration,
+    {declared.name: declared for declared in (_ERROR, _AUROC, *_scorers())},
+)
+"""Declarations by name, in the order in which they are listed."""
+DEFAULT_METRICS: Mapping[Target, str] = {"classes": "error", "numbers": "r2"}
+"""Default metric by kind of target."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +235,29 @@ class Metric:
         """Kind of target that the metric judges."""
         return self.declared.target
 
-    def loss(self, y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
+    def loss(self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int) -> float:
         """Return the loss of predictions of n rows; `n_classes` is 0 for numbers.
 
         Raises:
             ValueError: If the metric is undefined for these rows, or the scores are not finite.
         """
         y, predictions = self.turned(y, predictions, n_classes)
+        declared = self.declared
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the loss already reflects classes never predicted
-            loss = _loss_of(self.declared)(y, predictions, n_classes)
-        if not np.isfinite(loss):
+            if declared.loss:
+                loss: float = loaded(declared.loss)(y, predictions, n_classes)
+            elif declared.score:
+                loss = loaded(f"{_RISK}:loss_of_scorer")(declared, y, predictions, n_classes)
+            else:
+                loss = float(loaded(declared.row_losses)(y, predictions).mean())
+        if not isfinite(loss):
             raise ValueError(f"{self.name} is {loss} on {len(y)} held-out rows")
         return loss
 
     def weighted_losses(
-        self, y: NDArray[Any], predictions: Predictions, n_classes: int, weights: Array
-    ) -> Array:
+        self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int, weights: "Array"
+    ) -> "Array":
         """Return the losses of a metric that `is_quick` in all bootstraps, shape (N,).
 
         `weights` of shape (N, m) have rows that sum to 1.
@@ -66,7 +266,9 @@ class Metric:
             ValueError: If the metric needs probabilities and the predictions have none.
         """
         y, predictions = self.turned(y, predictions, n_classes)
-        return _weighted_losses(self.declared, y, predictions, n_classes, weights)
+        if self.declared.bootstrap_losses:
+            return loaded(self.declared.bootstrap_losses)(y, predictions, n_classes, weights)
+        return weights @ loaded(self.declared.row_losses)(y, predictions)
 
     def score(self, loss: float) -> float:
         """Return the score of a loss in scikit-learn's sense; larger is better.
@@ -77,31 +279,31 @@ class Metric:
         return self.declared.score_of(loss)
 
     def turned(
-        self, y: NDArray[Any], predictions: Predictions, n_classes: int
-    ) -> tuple[NDArray[Any], Predictions]:
+        self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int
+    ) -> "tuple[NDArray[Any], Predictions]":
         """Return the true values and predictions, with the positive class of two in position 1."""
         if n_classes != 2 or self.positive == 1:
             return y, predictions
-        score = predictions.score
-        turned = None if score is None else np.ascontiguousarray(score[:, ::-1])
-        return 1 - y, Predictions(1 - predictions.label, turned)
+        score = None if predictions.score is None else predictions.score[:, ::-1].copy()
+        return 1 - y, replace(predictions, label=1 - predictions.label, score=score)
 
-    def best_guess(self, y: NDArray[Any], n_classes: int) -> Predictions:
+    def best_guess(self, y: "NDArray[Any]", n_classes: int) -> "Predictions":
         """Return the constant predictions of n rows with the smallest loss.
 
         Raises:
             ValueError: If the metric is undefined for these rows.
         """
-        return min(guesses_of(y, n_classes), key=lambda guess: self.loss(y, guess, n_classes))
+        guesses = loaded(f"{_RISK}:guesses_of")(y, n_classes)
+        return min(guesses, key=lambda guess: self.loss(y, guess, n_classes))
 
-    def objective(self, y: NDArray[Any], n_classes: int) -> Objective:
+    def objective(self, y: "NDArray[Any]", n_classes: int) -> Objective:
         """Return the metric with the loss of the best guess; raises BadInput if undefined here."""
         try:
             chance = self.loss(y, self.best_guess(y, n_classes), n_classes)
         except ValueError as error:
-            of = f"{n_classes} classes" if n_classes else "numbers"
+            data = f"{n_classes} classes" if n_classes else "numbers"
             raise BadInput(
-                f"--metric {self.name} is not defined for these {of}: {error}"
+                f"--metric {self.name} is not defined for these {data}: {error}"
             ) from error
         declared = self.declared
         return Objective(self.name, declared.unit, declared.lower, declared.upper, chance)
@@ -112,102 +314,148 @@ def metric_named(name: str, positive: int = 1) -> Metric:
     return Metric(METRICS.named(name), positive)
 
 
-@cache
-def _loss_of(declared: MetricDeclaration) -> Loss:
-    if declared.loss:
-        return loaded(declared.loss)
-    if declared.score:
-        return partial(_loss_of_scorer, declared)
-    row_losses = loaded(declared.row_losses)
-    return lambda y, predictions, n_classes: float(np.mean(row_losses(y, predictions)))  # noqa: ARG005
+def number_text(value: float | None, *, is_signed: bool = False) -> str:
+    """Return a number with four digits; a dash for None.
+
+    >>> number_text(1 / 3), number_text(123456.0), number_text(None)
+    ('0.3333', '123,456', '-')
+    """
+    if value is None or isnan(value):
+        return "-"
+    sign = "+" if is_signed else ""
+    return f"{value:{sign},.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:{sign}.4g}"
 
 
-def _weighted_losses(
-    declared: MetricDeclaration,
-    y: NDArray[Any],
-    predictions: Predictions,
-    n_classes: int,
-    weights: Array,
-) -> Array:
-    if declared.bootstrap_losses:
-        return loaded(declared.bootstrap_losses)(y, predictions, n_classes, weights)
-    return weights @ loaded(declared.row_losses)(y, predictions)
+@dataclass(frozen=True, slots=True)
+class LossWords:
+    """Wording of the losses of a metric, given its name.
+
+    >>> LossWords("error").named(1 / 3), LossWords("auroc").named(0.12)
+    ('error 0.3333 %', '1 - auroc 0.12')
+    """
+
+    metric: str
+
+    @property
+    def name(self) -> str:
+        """Name of the loss."""
+        declared = METRICS.get(self.metric)
+        return self.metric if declared is None else declared.called
+
+    @property
+    def unit(self) -> str:
+        """Unit after a space; empty if there is none."""
+        declared = METRICS.get(self.metric)
+        return "" if declared is None else declared.symbol
+
+    @property
+    def axis(self) -> str:
+        """Title of an axis or a column of losses."""
+        return f"{self.name},{self.unit}" if self.unit else self.name
+
+    def of(self, loss: float | None) -> str:
+        """Return a loss with its unit; a dash for None."""
+        return "-" if loss is None else f"{number_text(loss)}{self.unit}"
+
+    def named(self, loss: float | None) -> str:
+        """Return the name of the loss and a loss with its unit."""
+        return f"{self.name} {self.of(loss)}"
+
+    def without_equal(self, equal: "EqualRows") -> str:
+        """Return a sentence on test rows that equal training rows."""
+        text = f"{equal.n_equal:,} of {equal.n_rows:,} test rows equal a training row"
+        if equal.are_left_out:
+            return f"{text} and are left out of the test loss; {self.named(equal.loss)} with them"
+        if equal.loss is None:
+            return f"{text}; {self.name} cannot be measured without them"
+        return f"{text}; {self.named(equal.loss)} without them"
 
 
-def guesses_of(y: NDArray[Any], n_classes: int) -> list[Predictions]:
-    """Return constant predictions derived from the target alone."""
-    if not n_classes:
-        return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
-    shares = np.bincount(y, minlength=n_classes) / len(y)
-    score = np.tile(shares, (len(y), 1))
-    # For scores of a positive class, such as f1, always predicting the rare class may be best.
-    labels = (0, 1) if n_classes == 2 else (np.argmax(shares),)
-    return [Predictions(np.full(len(y), label, dtype=np.int32), score) for label in labels]
+@dataclass(frozen=True, slots=True)
+class EqualRows:
+    """Test rows that equal a training row to six digits, more of them than chance explains.
+
+    Attributes:
+        loss: Loss on the test rows without them, or with them if they `are_left_out` of the loss of
+            the model; None if undefined.
+        are_left_out: Whether they are left out, because most rows of a test file equal training
+            rows.
+    """
+
+    n_equal: int
+    n_rows: int
+    loss: float | None
+    are_left_out: bool
 
 
-def percent_wrong(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:  # noqa: ARG001
-    """Return the share of wrong predictions, in percent."""
-    return float(100 * np.mean(predictions.label != y))
+@dataclass(frozen=True, slots=True)
+class Usefulness:
+    """Losses of a model and of the best constant prediction on the same rows.
+
+    Attributes:
+        gain: Loss of the constant minus loss of the model; `low` to `high` is its 95 % interval.
+        p: p-value of the hypothesis that the gain is at most 0.
+        n_rare: Number of rows of the rare class; 0 if no class is rare.
+        n_found: Number of these rows that the model predicts as the rare class.
+    """
+
+    loss: float
+    constant_loss: float
+    gain: float
+    low: float
+    high: float
+    p: float
+    n_rare: int = 0
+    n_found: int = 0
 
 
-def missed_area(y: NDArray[Any], predictions: Predictions, n_classes: int) -> float:
-    """Return 1 - AUROC; with several classes, one against the rest, weighted by class shares."""
-    score = predictions.score
-    if score is None:
-        score = np.eye(n_classes)[predictions.label]
-    if n_classes == 2:
-        return 1 - float(roc_auc_score(y, score[:, 1]))
-    shares = np.bincount(y, minlength=n_classes) / len(y)
-    areas = [roc_auc_score(y == c, score[:, c]) if shares[c] else 0.0 for c in range(n_classes)]
-    return 1 - float(shares @ areas)
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number measured on the held-out rows of a fold for a fitted pipeline; smaller is better.
+
+    Attributes:
+        name: One of `constraints.QUANTITIES`, or `FILE.py:FUNCTION`.
+        column: Column whose values or bins are the groups; empty if there are none.
+        bins: Edges of the bins, ascending; empty to make each value a group.
+        metric: Name of the metric that compares groups; empty for the study's metric.
+        code: Text of the user's file, with the modules `behind` it.
+    """
+
+    name: str
+    column: str = ""
+    bins: tuple[float, ...] = ()
+    metric: str = ""
+    code: str = ""
+    behind: CodeBehind = NO_CODE_BEHIND
+
+    @property
+    def text(self) -> str:
+        """The quantity as users write it, and as `Evaluation.constraints` names it."""
+        arguments = [self.column] if self.column else []
+        arguments += [f"bins={':'.join(f'{edge:.15g}' for edge in self.bins)}"] if self.bins else []
+        arguments += [f"metric={self.metric}"] if self.metric else []
+        return f"{self.name}({', '.join(arguments)})" if arguments else self.name
+
+    @property
+    def digest(self) -> str:
+        """Digest of the quantity, including the user's code."""
+        from prefect_tune.storage.code_digest import (  # noqa: PLC0415 - lists need no digest
+            code_digest,
+        )
+        from prefect_tune.storage.keys import content_digest  # noqa: PLC0415
+
+        code = code_digest("code", [self.code, *self.behind.texts])
+        return content_digest("quantity", [self.text.encode(), code.encode()])
 
 
-def _loss_of_scorer(
-    declared: MetricDeclaration, y: NDArray[Any], predictions: Predictions, n_classes: int
-) -> float:
-    """Return the distance of a scikit-learn score from its best value."""
-    if n_classes and declared.is_quick and len(np.unique(y)) < n_classes:
-        weights = np.full((1, len(y)), 1 / len(y))  # a scorer needs rows of all classes
-        return float(_weighted_losses(declared, y, predictions, n_classes, weights)[0])
-    model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
-    try:
-        score = get_scorer(declared.score)(model, np.empty((len(y), 1)), y)
-    except AttributeError as error:
-        why = predictions.why_no_probabilities
-        raise ValueError(f"{declared.name} needs probabilities, and {why}") from error
-    except (ValueError, ZeroDivisionError) as error:  # every class weight is 0
-        raise ValueError(
-            f"{declared.name} is not defined on these {len(y)} rows: {error}"
-        ) from error
-    return declared.best_score - float(score)
+@dataclass(frozen=True, slots=True)
+class QuantityBound:
+    """A constraint of a study: a quantity and its largest allowed value, in the quantity's unit."""
 
+    quantity: Quantity
+    bound: float
 
-class _Regressor(RegressorMixin, BaseEstimator):
-    """A fitted model that repeats given predictions, for scikit-learn's scorers."""
-
-    def __init__(self, predictions: Predictions) -> None:
-        self.predictions = predictions
-        self.fitted_ = True
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
-        return self.predictions.label
-
-
-class _Classifier(ClassifierMixin, BaseEstimator):
-    """A fitted classifier of class positions that repeats given predictions."""
-
-    def __init__(self, predictions: Predictions, n_classes: int) -> None:
-        self.predictions, self.n_classes = predictions, n_classes
-        self.classes_ = np.arange(n_classes)
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
-        return self.predictions.label
-
-    @available_if(lambda self: self.predictions.score is not None)  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> Any:  # noqa: ARG002
-        score = self.predictions.score
-        return score if score is None or self.n_classes != 2 else score[:, 1]
-
-    @available_if(lambda self: self.predictions.are_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:  # noqa: ARG002
-        return self.predictions.score
+    @property
+    def constraint(self) -> Constraint:
+        """The constraint as optimizers see it, by the quantity's text."""
+        return Constraint(self.quantity.text, self.bound)

@@ -1,4 +1,4 @@
-"""Risks: the loss of a model in each bootstrap of the held-out examples.
+"""Losses of predictions, and risks: the loss in each bootstrap of the held-out examples.
 
 Bootstraps are drawn once, from the study's seed, and shared by all trials. They are drawn within
 each fold, so folds count equally, as they do in the loss.
@@ -17,14 +17,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics import get_scorer, roc_auc_score
+from sklearn.utils.metaestimators import available_if
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.objective.declaration import CONFUSION_METRICS
-from prefect_tune.tasks.objective.metric import Metric, Predictions
+from prefect_tune.tasks.objective.metric import CONFUSION_METRICS, Metric, MetricDeclaration
+from prefect_tune.tasks.objective.predictions import Array, Predictions
 
-Array = NDArray[np.float64]
 Targets = NDArray[Any]
 """True classes or numbers, shape (m,)."""
 Counts = NDArray[np.uint16]
@@ -83,6 +85,85 @@ CONFUSIONS = SimpleNamespace(**{name: partial(_confusion_loss, name) for name in
 by metric. Two-class metrics treat the class in position 1 as positive."""
 
 
+def guesses_of(y: Targets, n_classes: int) -> list[Predictions]:
+    """Return constant predictions derived from the target alone."""
+    if not n_classes:
+        return [Predictions(np.full(len(y), guess(y))) for guess in (np.mean, np.median)]
+    shares = np.bincount(y, minlength=n_classes) / len(y)
+    score = np.tile(shares, (len(y), 1))
+    # For scores of a positive class, such as f1, always predicting the rare class may be best.
+    labels = (0, 1) if n_classes == 2 else (np.argmax(shares),)
+    return [Predictions(np.full(len(y), label, dtype=np.int32), score) for label in labels]
+
+
+def percent_wrong(y: Targets, predictions: Predictions, _: int) -> float:
+    """Return the share of wrong predictions, in percent."""
+    return float(100 * np.mean(predictions.label != y))
+
+
+def missed_area(y: Targets, predictions: Predictions, n_classes: int) -> float:
+    """Return 1 - AUROC; with several classes, one against the rest, weighted by class shares."""
+    score = predictions.score
+    if score is None:
+        score = np.eye(n_classes)[predictions.label]
+    if n_classes == 2:
+        return 1 - float(roc_auc_score(y, score[:, 1]))
+    shares = np.bincount(y, minlength=n_classes) / len(y)
+    areas = [roc_auc_score(y == c, score[:, c]) if shares[c] else 0.0 for c in range(n_classes)]
+    return 1 - float(shares @ areas)
+
+
+def loss_of_scorer(
+    declared: MetricDeclaration, y: Targets, predictions: Predictions, n_classes: int
+) -> float:
+    """Return the distance of a scikit-learn score from its best value."""
+    if n_classes and declared.is_quick and len(np.unique(y)) < n_classes:
+        weights = np.full((1, len(y)), 1 / len(y))  # a scorer needs rows of all classes
+        return float(Metric(declared).weighted_losses(y, predictions, n_classes, weights)[0])
+    model = _Classifier(predictions, n_classes) if n_classes else _Regressor(predictions)
+    try:
+        score = get_scorer(declared.score)(model, np.empty((len(y), 1)), y)
+    except AttributeError as error:
+        why = predictions.why_no_probabilities
+        raise ValueError(f"{declared.name} needs probabilities, and {why}") from error
+    except (ValueError, ZeroDivisionError) as error:  # every class weight is 0
+        raise ValueError(
+            f"{declared.name} is not defined on these {len(y)} rows: {error}"
+        ) from error
+    return declared.best_score - float(score)
+
+
+class _Regressor(RegressorMixin, BaseEstimator):
+    """A fitted model that repeats given predictions, for scikit-learn's scorers."""
+
+    def __init__(self, predictions: Predictions) -> None:
+        self.predictions = predictions
+        self.fitted_ = True
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
+        return self.predictions.label
+
+
+class _Classifier(ClassifierMixin, BaseEstimator):
+    """A fitted classifier of class positions that repeats given predictions."""
+
+    def __init__(self, predictions: Predictions, n_classes: int) -> None:
+        self.predictions, self.n_classes = predictions, n_classes
+        self.classes_ = np.arange(n_classes)
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ARG002
+        return self.predictions.label
+
+    @available_if(lambda self: self.predictions.score is not None)  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Any) -> Any:  # noqa: ARG002
+        score = self.predictions.score
+        return score if score is None or self.n_classes != 2 else score[:, 1]
+
+    @available_if(lambda self: self.predictions.are_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:  # noqa: ARG002
+        return self.predictions.score
+
+
 def one_if_wrong(y: Targets, predictions: Predictions) -> Array:
     """Return 1 for each wrong row."""
     return (predictions.label != y).astype(np.float64)
@@ -123,22 +204,12 @@ def _probabilities(predictions: Predictions) -> Array:
     return predictions.score
 
 
-def root_squared(
-    y: Targets,
-    predictions: Predictions,
-    n_classes: int,  # noqa: ARG001
-    weights: Array,
-) -> Array:
+def root_squared(y: Targets, predictions: Predictions, _: int, weights: Array) -> Array:
     """Return roots of mean squared errors."""
     return np.sqrt(weights @ squared(y, predictions))
 
 
-def unexplained(
-    y: Targets,
-    predictions: Predictions,
-    n_classes: int,  # noqa: ARG001
-    weights: Array,
-) -> Array:
+def unexplained(y: Targets, predictions: Predictions, _: int, weights: Array) -> Array:
     """Return 1 - R2: squared errors over squared distances from the bootstrap's own mean."""
     centred = y - y.mean()
     spread = weights @ centred**2 - (weights @ centred) ** 2
@@ -213,7 +284,7 @@ def weighted_precisions(score: Array, is_positive: NDArray[np.bool_], weights: A
     return _ratio((hits * precision).sum(axis=0), hit[-1])
 
 
-_MOST_WEIGHTS = 4_000_000
+MOST_WEIGHTS = 4_000_000
 """Weights computed at a time (32 MB)."""
 
 
@@ -258,7 +329,7 @@ class Resampling:
 
     def _of_fold(self, y: Targets, counts: Counts, predicted: Predictions) -> Array:
         if self.metric.declared.is_quick:
-            size = max(1, _MOST_WEIGHTS // len(y))
+            size = max(1, MOST_WEIGHTS // len(y))
             parts = [counts[i : i + size] for i in range(0, len(counts), size)]
             weights = (part / part.sum(axis=1, keepdims=True) for part in parts)
             weighted = self.metric.weighted_losses

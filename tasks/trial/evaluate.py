@@ -46,8 +46,7 @@ from prefect_tune.tasks.objective.constraints import (
     HeldOutRows,
     measure_quantity,
 )
-from prefect_tune.tasks.objective.declaration import Quantity
-from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.metric import Metric, Quantity
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed

@@ -18,7 +18,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.objective.constraints import parse_constraint
-from prefect_tune.tasks.objective.declaration import QuantityBound
+from prefect_tune.tasks.objective.metric import QuantityBound
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 Case = tuple[Any, Callable[[Any], Any]]

@@ -14,8 +14,12 @@ from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import METRICS, MetricDeclaration
-from prefect_tune.tasks.objective.metric import Predictions, metric_named
+from prefect_tune.tasks.objective.metric import (
+    METRICS,
+    MetricDeclaration,
+    Predictions,
+    metric_named,
+)
 from prefect_tune.tasks.plugins import REGISTRIES, UsedPlugin, check_plugins, used_plugins
 from prefect_tune.tasks.problem import Problem
 

@@ -37,8 +37,7 @@ from prefect_tune.optimizers import METHODS
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.format import FORMATS
-from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
-from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.metric import Quantity, QuantityBound, metric_named
 from prefect_tune.tasks.problem import Problem
 
 KINDS = {"text": "str", "whole": "int", "number": "float", "texts": "list", "switch": "bool"}

@@ -43,7 +43,7 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
+from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 
 names = st.text(min_size=1, max_size=8)

@@ -28,7 +28,7 @@ from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.declaration import Quantity, QuantityBound
+from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 
 SIZE = QuantityBound(Quantity("model_size_bytes"), 50.0)
 PICKY = Failure(FailureKind.ERROR, "took 3 of 9 columns", step="fit model", cost_seconds=0.5)

@@ -28,8 +28,7 @@ from prefect_tune.tasks.ensemble import ClassEnsemble
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
 from prefect_tune.tasks.fitting.recipe import recipe
-from prefect_tune.tasks.objective.declaration import METRICS
-from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.metric import METRICS, metric_named
 from prefect_tune.tasks.objective.predictions import (
     InvalidPredictions,
     Predictions,

@@ -12,8 +12,7 @@ from prefect_tune.tasks.objective.comparison import (
     over_folds,
     usefulness,
 )
-from prefect_tune.tasks.objective.declaration import Usefulness
-from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.metric import Usefulness, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 
 

@@ -27,8 +27,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import predictions_record
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting import epochs as training
-from prefect_tune.tasks.objective.declaration import Quantity
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.metric import Predictions, Quantity
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.reports import FoldReached, reporting_to
 from prefect_tune.tasks.trial import epochs as joint_training

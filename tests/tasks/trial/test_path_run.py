@@ -39,7 +39,7 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
-from prefect_tune.tasks.objective.declaration import Quantity
+from prefect_tune.tasks.objective.metric import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.sandbox import readiness
 from prefect_tune.tasks.trial import epochs, node, pilot
