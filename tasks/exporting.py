@@ -51,8 +51,7 @@ from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import Recipe, build, step_seed
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, build, step_seed
 from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.repairs import ClipNegatives

@@ -4,7 +4,7 @@ What stands beside the file, or on the import path without an installed distribu
 travels by content. So do distributions installed as editable, from a folder or from a repository.
 All others count by version, and workers have their own.
 
-Code that travels is loaded under a digest's name: the dotted path of an estimator contains the digest of the code behind it. Keys therefore never
+The dotted path of an estimator contains the digest of the code behind it. Keys therefore never
 match artifacts of other code, and studies with different versions of a module can share a process.
 Comments, docstrings and layout do not enter the digest. Modules are found through the imports in
 their source. A module without source, such as a compiled one, does not travel.
@@ -44,7 +44,7 @@ _OURS = "prefect_tune"
 _SCIKIT_LEARN = "sklearn"
 _NUMERIC = ("numpy", "scipy")
 """Packages whose solvers affect the results of all others."""
-_EVERY_STUDY = "prefect-tune scikit-learn numpy scipy pandas prefect dask ConfigSpace".split()
+_ALWAYS = ("prefect-tune", "scikit-learn", *_NUMERIC, "pandas", "prefect", "dask", "ConfigSpace")
 """Distributions that every study depends on."""
 _CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
 _REPAIRS = "prefect_tune.tasks.repairs.REPAIRS"
@@ -54,8 +54,6 @@ _LOADERS = frozenset(
 """Functions of Python's modules that run code that the source of their caller may not name."""
 _LOADS_CODE = frozenset({"exec", "eval", "__import__", *_LOADERS, *(f".{n}" for n in _LOADERS)})
 """Names and attributes that do so. As a method, `model.eval()` does something else."""
-_BUILTINS = frozenset({".exec", ".eval", ".__import__"})
-"""Attributes that do so in a source that imports `builtins`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +212,7 @@ def _imported_by(text: str, package: str) -> tuple[frozenset[str], bool]:
                 used.add(node.id)
             elif isinstance(node, ast.Attribute):
                 used.add(f".{node.attr}")
-    loading = _LOADS_CODE | (_BUILTINS if "builtins" in imported else frozenset())
-    return frozenset(imported), not loading.isdisjoint(used)
+    return frozenset(imported), not _LOADS_CODE.isdisjoint(used)
 
 
 def _with_parents(name: str) -> set[str]:
@@ -398,10 +395,8 @@ def digest_of_own(path: str) -> str:
     """Return the digest of our class or function: its module and all imports from `tasks`."""
     module, _, name = path.rpartition(".")
     defined_in = getattr(getattr(import_module(module), name), "__module__", module)
-    behind = follow(
-        "", None, [module, defined_in], lambda name: name.startswith(f"{_OURS}.tasks.")
-    ).modules
-    return code_digest("own code", (one.text for one in behind if not one.is_package))[:32]
+    behind = follow("", None, [module, defined_in], lambda one: one.startswith(f"{_OURS}.tasks."))
+    return code_digest("own code", (m.text for m in behind.modules if not m.is_package))[:32]
 
 
 def library_of(
@@ -419,7 +414,7 @@ def library_of(
     `holds_objects` declares that its arguments may come from other packages.
     ValueError if a package is not installed.
     """
-    package, others = _package(estimator), {_SCIKIT_LEARN, *_NUMERIC, *required}
+    package, others = estimator.partition(".")[0], {_SCIKIT_LEARN, *_NUMERIC, *required}
     if package == _OURS:
         first = f"{_OURS} {digest_of_own(estimator)}"
     else:
@@ -436,18 +431,12 @@ def _packages(estimator: Any) -> Iterator[str]:
     """Yield the packages whose classes an estimator and its parameters have or inherit from."""
     parameters = estimator.get_params(deep=True) if hasattr(estimator, "get_params") else {}
     for value in (estimator, *parameters.values()):
-        for one in [
-            *type(value).__mro__,
-            *(value.__mro__ if isinstance(value, type) else (value,)),
-        ]:
-            package = _package(getattr(one, "__module__", None) or "")
+        itself = value.__mro__ if isinstance(value, type) else (value,)
+        for one in [*type(value).__mro__, *itself]:
+            package = (getattr(one, "__module__", None) or "").partition(".")[0]
             is_followed = is_user_code(package) or package in {"", "__main__"}
             if not is_followed and package not in sys.stdlib_module_names:
                 yield _SCIKIT_LEARN if package == _OURS else package
-
-
-def _package(path: str) -> str:
-    return path.split(".", 1)[0]
 
 
 @cache
@@ -478,7 +467,7 @@ def session_versions(required: Iterable[str] = ()) -> dict[str, str]:
     """Return the versions of Python and of a session's packages; ValueError if one is missing."""
     versions = {
         "python": python_version(),
-        **{name: version(name) for name in _EVERY_STUDY},
+        **{name: version(name) for name in _ALWAYS},
     }
     return versions | {package: installed_version(package) for package in sorted(set(required))}
 

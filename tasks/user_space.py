@@ -14,8 +14,7 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, algorithms_of, space_named
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import build, recipe, unseeded_arguments
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe, unseeded_arguments
 from prefect_tune.tasks.user_code import (
     NO_CODE_BEHIND,
     CodeBehind,
@@ -27,10 +26,6 @@ from prefect_tune.tasks.user_code import (
     read_user_code,
 )
 
-_KINDS = frozenset(
-    {"classifier", "regressor", "clusterer", "outlier_detector", "density_estimator"}
-)
-"""Kinds of estimators distinguished by scikit-learn's tags."""
 _TYPICAL = MatrixSummary(1000, 20, "dense", "float64")
 """Data assumed when estimators are built before any data is known."""
 
@@ -98,22 +93,20 @@ def load_user_space(code: str, argument: str, behind: CodeBehind = NO_CODE_BEHIN
     files = {one.path: one.file for one in behind.files}
     travelling = {module.name.partition(".")[0] for module in behind.modules}
 
-    def below(path: str) -> str:
-        """Return an estimator's dotted path, below the user's file if its module travels."""
-        return f"{root}.{path}" if path.partition(".")[0] in travelling else path
-
-    def rebound(algorithm: Algorithm) -> Algorithm:
-        paths = {
-            "estimator": algorithm.import_path,
-            "sparse_estimator": algorithm.sparse_estimator,
+    def as_travelled(algorithm: Algorithm) -> Algorithm:
+        """Return an algorithm with paths below the user's file where their modules travel."""
+        paths = {"estimator": algorithm.import_path, "sparse_estimator": algorithm.sparse_estimator}
+        changes: dict[str, Any] = {
+            field: f"{root}.{path}"
+            for field, path in paths.items()
+            if path.partition(".")[0] in travelling
         }
-        changes: dict[str, Any] = {n: below(p) for n, p in paths.items() if below(p) != p}
         if algorithm.depends_on:
             changes["depends_on"] = tuple(files.get(path, path) for path in algorithm.depends_on)
         return replace(algorithm, **changes) if changes else algorithm
 
-    steps = tuple(replace(s, algorithms=tuple(map(rebound, s.algorithms))) for s in space.steps)
-    return replace(space, steps=steps)
+    steps = (replace(s, algorithms=tuple(map(as_travelled, s.algorithms))) for s in space.steps)
+    return replace(space, steps=tuple(steps))
 
 
 def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
@@ -191,7 +184,7 @@ def _check_kind(algorithm: Algorithm, model: Any, space: Space, argument: str) -
     kind = str(kind or getattr(model, "_estimator_type", None) or "")
     is_classes = space.target == "classes"
     right, other = ("classifier", "numbers") if is_classes else ("regressor", "classes")
-    if kind in _KINDS - {right}:
+    if kind not in ("", right):
         raise BadInput(
             f"algorithm {algorithm.id!r} of step {space.steps[-1].name!r} "
             f"({algorithm.import_path}) is of the kind {kind}, and space {space.name!r} predicts "

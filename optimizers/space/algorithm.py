@@ -73,7 +73,7 @@ class Algorithm:
         transforms: Rules, by hyperparameter, from its value and a summary of the data to the
             effective value: a name (see `tasks.fitting.recipe`) or a function of both.
         memory: Rule that estimates the bytes of a fit from the effective arguments and a summary of
-            the data: a name (see `tasks.fitting.memory_estimate`) or a function of both. By
+            the data: a name (see `tasks.fitting.recipe`) or a function of both. By
             default, the rule for the estimator in that module applies, if any.
         growth: Expected growth of seconds, until they are measured. A fit grows by exponents of
             training `rows` and `columns` (default 1), of `classes` and of hyperparameters (default

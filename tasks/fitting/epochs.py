@@ -41,8 +41,7 @@ from prefect_tune.tasks.fitting.fitting import (
     sample_weights,
     transformed,
 )
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import Recipe, build, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, build, recipe
 from prefect_tune.tasks.objective.predictions import (
     Predictions,
     checked_predictions,

@@ -20,8 +20,14 @@ from sklearn.utils.class_weight import compute_class_weight, compute_sample_weig
 
 from prefect_tune.storage.artifacts import Made
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.tasks.fitting.memory_estimate import MEMORY_RULES, MatrixSummary, check_memory
-from prefect_tune.tasks.fitting.recipe import Recipe, build, imported
+from prefect_tune.tasks.fitting.recipe import (
+    MEMORY_RULES,
+    MatrixSummary,
+    Recipe,
+    build,
+    check_memory,
+    imported,
+)
 from prefect_tune.tasks.objective.predictions import Predictions, n_rows, predictions_of
 from prefect_tune.tasks.threads import fit_threads, several_threads
 

@@ -1,34 +1,74 @@
 """Recipes: the exact effect of a step on data of a given shape, and the basis of its key.
 
 Values that `transforms` turn into the same effective value share their artifacts.
+
+The memory that a step needs is estimated before it starts. An estimate is a lower bound: the
+largest arrays the step cannot avoid, given its arguments and the size of the data. A step that
+might fit is never refused; the limit of the running trial covers memory that depends on values.
 """
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib import import_module
 from inspect import signature
-from math import log
+from math import comb, log
 from typing import Any
 
 import numpy as np
+import psutil
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.optimizers.converter import value_document
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, MemoryRule, memory_rule
+from prefect_tune.storage.matrices import matrix_layout
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
 from prefect_tune.tasks.threads import with_one_thread
 from prefect_tune.tasks.user_code import content_of, library_of
 
 
-def _logp_max_features(value: Any, summary: MatrixSummary) -> int:
-    p = summary.columns
-    return max(1, min(p // 2, int(value * (log(p) + 1))))
+@dataclass(frozen=True, slots=True)
+class MatrixSummary:
+    """A matrix without its elements, enough for later steps to compute their keys.
+
+    Attributes:
+        layout: dense, sparse, frame or pickle (anything else).
+        dtype: Type of the elements; empty for frames.
+        density: Share of non-zero elements.
+        minimum: Smallest element of the training rows; None for frames.
+        n_classes: Number of classes of the data set, 0 for numbers; not stored with the matrix.
+        has_parents: Whether the codes of events have parents; not stored with the matrix.
+    """
+
+    rows: int
+    columns: int
+    layout: str
+    dtype: str = ""
+    density: float = 1.0
+    minimum: float | None = None
+    n_classes: int = 0
+    has_parents: bool = False
+
+    @classmethod
+    def of(cls, X: Any) -> "MatrixSummary":
+        """Summarise a training matrix."""
+        rows, columns = X.shape
+        kind = matrix_layout(X) or "pickle"
+        if kind not in ("dense", "sparse"):
+            return cls(rows, columns, kind)
+        n_nonzero = X.nnz if kind == "sparse" else int(np.count_nonzero(X))
+        minimum = float(X.min()) if rows and columns else None
+        return cls(rows, columns, kind, str(X.dtype), n_nonzero / max(rows * columns, 1), minimum)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes stored with the matrix, as JSON values."""
+        kept = asdict(self)
+        del kept["n_classes"], kept["has_parents"]
+        return kept
 
 
 TransformRule = Callable[[Any, MatrixSummary], Any]
@@ -38,22 +78,22 @@ _LITERALS = {"none": None, "false": False, "true": True}
 _WITHOUT_PARENTS = {"parents": "code", "all": "both"}
 
 TRANSFORMS: Mapping[str, TransformRule] = {
-    "clip_n": lambda value, summary: min(value, summary.rows),
-    "clip_p": lambda value, summary: min(value, summary.columns),
-    "clip_below_p": lambda value, summary: max(1, min(value, summary.columns - 1)),
-    "clip_min_n_p": lambda value, summary: min(value, summary.rows, summary.columns),
-    "depth_factor": lambda value, summary: max(1, round(value * summary.columns)),
-    "logp_max_features": _logp_max_features,
-    "per_column": lambda value, summary: value / max(summary.columns, 1),
-    "power_of_p": lambda value, summary: max(1, int(summary.columns**value)),
-    "share_of_p": lambda value, summary: max(1, round(value * summary.columns)),
-    "two_class_loss": lambda value, summary: "log_loss" if summary.n_classes > 2 else value,
+    "clip_n": lambda value, x: min(value, x.rows),
+    "clip_p": lambda value, x: min(value, x.columns),
+    "clip_below_p": lambda value, x: max(1, min(value, x.columns - 1)),
+    "clip_min_n_p": lambda value, x: min(value, x.rows, x.columns),
+    "depth_factor": lambda value, x: max(1, round(value * x.columns)),
+    "logp_max_features": lambda value, x: max(
+        1, min(x.columns // 2, int(value * (log(x.columns) + 1)))
+    ),
+    "per_column": lambda value, x: value / max(x.columns, 1),
+    "power_of_p": lambda value, x: max(1, int(x.columns**value)),
+    "share_of_p": lambda value, x: max(1, round(value * x.columns)),
+    "two_class_loss": lambda value, x: "log_loss" if x.n_classes > 2 else value,
     "truth": lambda value, _: bool(value),
     "word": lambda value, _: _LITERALS.get(value, value),
     "inert": lambda value, _: value,
-    "levels_there": lambda value, summary: (
-        value if summary.has_parents else _WITHOUT_PARENTS.get(value, value)
-    ),
+    "levels_there": lambda value, x: value if x.has_parents else _WITHOUT_PARENTS.get(value, value),
 }
 """Rules by name; n is the number of training rows, p the number of columns.
 
@@ -64,12 +104,89 @@ effect, and the estimator never gets it.
 """
 
 
-def _rule(rule: str | TransformRule) -> TransformRule:
+_FLOAT = 8
+_SPARSE_ELEMENT = 12
+"""Bytes of a number and its column index."""
+
+
+class WillNotFit(MemoryError):  # noqa: N818 - reads as an outcome
+    """A step was not started because it needs more memory than is available."""
+
+
+MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], float]
+"""Estimates the bytes of a fit from effective arguments and the training rows."""
+
+
+def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
+    """Return the memory rule of an algorithm, or None; UnknownName if its rule does not exist."""
+    declared = algorithm.memory if estimator == algorithm.import_path else ""
+    rule = declared or _RULES_OF_ESTIMATORS.get(estimator)
     if not isinstance(rule, str):
         return rule
-    if rule not in TRANSFORMS:
-        raise UnknownName("hyperparameter transform", rule, TRANSFORMS)
-    return TRANSFORMS[rule]
+    if rule not in MEMORY_RULES:
+        raise UnknownName("memory rule", rule, MEMORY_RULES)
+    return MEMORY_RULES[rule]
+
+
+def check_memory(
+    name: str,
+    rules: Iterable[MemoryRule | None],
+    arguments: Mapping[str, Any],
+    summary: MatrixSummary,
+    *,
+    limit_bytes: int | None = None,
+) -> None:
+    """Raise WillNotFit if a step with effective `arguments` needs more memory than there is.
+
+    `summary` describes its training rows; `limit_bytes` of None is the machine's memory.
+    """
+    limit = psutil.virtual_memory().total if limit_bytes is None else limit_bytes
+    needed = max(rule(arguments, summary) for rule in (_matrix, *rules) if rule)
+    if needed > limit:
+        raise WillNotFit(
+            f"{name} was not started: for {summary.rows:,} rows and {summary.columns:,} columns it "
+            f"takes at least {needed / 1e9:,.1f} GB, but only {limit / 1e9:,.1f} GB are available"
+        )
+
+
+def _matrix(_: Mapping[str, Any], summary: MatrixSummary) -> float:
+    """Return the size of the training rows; 0 for frames, which may be memory-mapped."""
+    size = summary.rows * summary.columns
+    if summary.layout == "sparse":
+        return size * summary.density * _SPARSE_ELEMENT
+    is_typed = summary.layout == "dense" and summary.dtype
+    return size * np.dtype(summary.dtype).itemsize if is_typed else 0.0
+
+
+def _polynomial(arguments: Mapping[str, Any], summary: MatrixSummary) -> float:
+    is_sparse = summary.layout == "sparse"
+    # Sparse rows fuller than the mean only add to the size.
+    factors = int(summary.density * summary.columns) if is_sparse else summary.columns
+    is_alone = bool(arguments.get("interaction_only", False))  # each factor at most once
+    degrees = range(1, int(arguments.get("degree", 2)) + 1)
+    products = sum(comb(factors if is_alone else factors + k - 1, k) for k in degrees)
+    return summary.rows * products * (_SPARSE_ELEMENT if is_sparse else _FLOAT)
+
+
+MEMORY_RULES: Mapping[str, MemoryRule] = {
+    "components": lambda arguments, x: x.rows * int(arguments.get("n_components", 100)) * _FLOAT,
+    "dense_matrix": lambda _, x: x.rows * x.columns * _FLOAT,
+    "kernel_matrix": lambda _, x: 2 * x.rows**2 * _FLOAT,  # the matrix and its factorisation
+    "polynomial": _polynomial,
+}
+"""Memory rules by the names that algorithms may declare in `memory`."""
+_OURS = "prefect_tune.tasks.catalogue"
+_RULES_OF_ESTIMATORS: Mapping[str, str] = {
+    f"{_OURS}.construction.ToDense": "dense_matrix",
+    f"{_OURS}.estimators.Polynomial": "polynomial",
+    f"{_OURS}.estimators.gaussian_process": "kernel_matrix",
+    "sklearn.decomposition.KernelPCA": "kernel_matrix",
+    "sklearn.kernel_approximation.Nystroem": "components",
+    "sklearn.kernel_approximation.RBFSampler": "components",
+    "sklearn.kernel_ridge.KernelRidge": "kernel_matrix",
+    "sklearn.preprocessing.PolynomialFeatures": "polynomial",
+}
+"""Rules by estimator, for algorithms that declare none."""
 
 
 _PLAIN = (bool, int, float, str, type(None))
@@ -143,10 +260,13 @@ def recipe(
     arguments = dict(algorithm.fixed)
     for name, value in sorted(choice.values, key=lambda item: "." in item[0]):
         rule = algorithm.transforms.get(name)
-        if rule == "inert":
-            continue
-        argument = name.rsplit(".", 1)[-1]
-        arguments[argument] = _rule(rule)(value, summary) if rule else value
+        if isinstance(rule, str):
+            if rule not in TRANSFORMS:
+                raise UnknownName("hyperparameter transform", rule, TRANSFORMS)
+            if rule == "inert":
+                continue
+            rule = TRANSFORMS[rule]
+        arguments[name.rsplit(".", 1)[-1]] = rule(value, summary) if rule else value
     estimator = algorithm.import_path
     if summary.layout == "sparse":
         if algorithm.sparse_estimator:

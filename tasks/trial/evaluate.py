@@ -39,8 +39,7 @@ from prefect_tune.storage.waiting import (
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import step_seed
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, step_seed
 from prefect_tune.tasks.objective.constraints import (
     ON_PREDICTIONS,
     HeldOutRows,

@@ -30,8 +30,7 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.epochs import Checkpoint, EpochTraining, Iterative
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import Recipe, step_seed
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, step_seed
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.shared_blocks import SharedBlocks

@@ -20,8 +20,7 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.epochs import training_of
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import Recipe, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, recipe
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
 from prefect_tune.tasks.sandbox.reports import StepBegun, StepDone, report, report_fold

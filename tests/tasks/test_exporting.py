@@ -45,8 +45,7 @@ from prefect_tune.tasks.exporting import (
     portable,
     skops_file,
 )
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
 from prefect_tune.tasks.user_code import load_user_code
 

@@ -16,7 +16,7 @@ from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.processes import ProcessIdentity
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
+from prefect_tune.tasks.fitting.recipe import MatrixSummary
 from prefect_tune.tasks.objective.constraints import parse_constraint
 from prefect_tune.tasks.objective.metric import QuantityBound
 from prefect_tune.tasks.problem import Problem, algorithm_ids

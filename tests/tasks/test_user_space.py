@@ -14,8 +14,7 @@ from studies import configured, context_of, evaluate, store_of, with_space
 from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.user_code import load_user_code
 from prefect_tune.tasks.user_space import find_space, load_user_space
 

@@ -27,8 +27,7 @@ from prefect_tune.optimizers.space.configuration import Configuration, default_c
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.costs import cheap_configuration
 from prefect_tune.tasks.catalogue.spaces import SPACES
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.threads import one_thread, several_threads
 
 WAYS = {"xgboost": "estimator__n_jobs"}

@@ -28,8 +28,7 @@ from prefect_tune.tasks.catalogue.estimators import QuadraticDiscriminant, selec
 from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary, WillNotFit
-from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, WillNotFit, build, recipe
 
 RNG = np.random.default_rng(0)
 N = 45

@@ -14,8 +14,7 @@ from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, EXTRAS, SPACES, space_named
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import TRANSFORMS, recipe
+from prefect_tune.tasks.fitting.recipe import TRANSFORMS, MatrixSummary, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 TABLE_5 = {

@@ -36,13 +36,14 @@ from prefect_tune.tasks.fitting.fitting import (
     fit_transformer,
     quick_weighted_bins,
 )
-from prefect_tune.tasks.fitting.memory_estimate import (
+from prefect_tune.tasks.fitting.recipe import (
     MEMORY_RULES,
     MatrixSummary,
     WillNotFit,
+    build,
     check_memory,
+    recipe,
 )
-from prefect_tune.tasks.fitting.recipe import build, recipe
 from prefect_tune.tasks.threads import one_thread, with_one_thread
 from prefect_tune.tasks.user_code import ProgramExit, digest_of_own, exits_as_errors, library_of
 

@@ -24,8 +24,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import build, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.threads import OPENMP, fit_threads, one_thread, several_threads
 
 N, P = 6_000, 8

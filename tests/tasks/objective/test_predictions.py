@@ -26,8 +26,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.ensemble import ClassEnsemble
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
-from prefect_tune.tasks.fitting.memory_estimate import MatrixSummary
-from prefect_tune.tasks.fitting.recipe import recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.objective.metric import METRICS, metric_named
 from prefect_tune.tasks.objective.predictions import (
     InvalidPredictions,
