@@ -12,8 +12,8 @@ from typing import Any, Self
 from prefect_tune.optimizers.space.wording import nearest
 from prefect_tune.storage.masking import masked
 
-_SHOWN_COLUMNS = 10
-"""Most columns named at each end of a long list."""
+_SHOWN_COLUMNS = 20
+"""Most columns named in a message."""
 
 
 _OPTION = re.compile(r"""(?<![\w-])--([a-z][a-z-]*)( (?=['"\d]))?""")
@@ -50,20 +50,17 @@ def need_column(column: str, columns: Iterable[str], where: str) -> None:
     """Raise BadInput, with the nearest existing name, unless a column exists."""
     known = [str(c) for c in columns]
     if column not in known:
-        guess = nearest(column, known)
+        guess, shown = nearest(column, known), shown_columns(known)
         hint = f" Did you mean {guess!r}?" if guess else ""
-        shown = shown_columns(known)
         raise BadInput(f"{where} has no column {column!r}.{hint} Its columns: {shown}")
 
 
 def shown_columns(columns: Iterable[object]) -> str:
-    """Return the names of columns for a message; a long list has only its first and last names."""
+    """Return the names of columns for a message, only the first ones of a long list."""
     names = [str(name) for name in columns]
-    n_left_out = len(names) - 2 * _SHOWN_COLUMNS
-    if n_left_out <= 1:  # the note about one missing name is as long as the name
-        return ", ".join(names)
-    first, last = ", ".join(names[:_SHOWN_COLUMNS]), ", ".join(names[-_SHOWN_COLUMNS:])
-    return f"{first}, ... ({n_left_out} more) ..., {last}"
+    n_more = len(names) - _SHOWN_COLUMNS
+    shown = ", ".join(names[:_SHOWN_COLUMNS])
+    return f"{shown} and {n_more} more" if n_more > 0 else shown
 
 
 @contextmanager

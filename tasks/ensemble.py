@@ -31,8 +31,8 @@ from prefect_tune.optimizers.trials.losses import frequencies_of_few, is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import LEARN, Split
-from prefect_tune.tasks.objective.metric import Metric, Predictions
-from prefect_tune.tasks.objective.predictions import predicted_labels, predicted_scores
+from prefect_tune.tasks.objective.metric import Metric
+from prefect_tune.tasks.objective.predictions import Predictions, predicted_labels, predicted_scores
 from prefect_tune.tasks.objective.risk import Resampling
 
 Array = NDArray[np.float64]

@@ -1,24 +1,37 @@
-"""The problem of a study, which never changes, and the context that travels with each trial."""
+"""The problem of a study, which never changes, and the context that travels with each trial.
+
+A study records the plugins (declarations of other distributions) that it uses, each with the
+distribution's version and a digest of its code. Workers prove that they have the same.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, fields, replace
+from functools import cache, lru_cache
+from importlib.metadata import EntryPoint
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.plugins import REFERENCE, Registry
+from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.code_digest import code_digest
 from prefect_tune.storage.keys import dataset_record, split_record
-from prefect_tune.tasks.objective.metric import Quantity
-from prefect_tune.tasks.plugins import UsedPlugin, check_plugins
-from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import SPACES, space_named
+from prefect_tune.tasks.data.formats.format import FORMATS
+from prefect_tune.tasks.objective.metric import METRICS, Metric, Quantity, metric_named
+from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind, follow
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.space.space import Space
-    from prefect_tune.tasks.objective.metric import Metric
 
 
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    registry.kind: registry for registry in (METHODS, METRICS, SPACES, FORMATS)
+}
+"""Registries by the kind of their declarations."""
 _SHARE_OF_MEMORY = 0.9
 """The trials' share of a machine's memory; the flow and the server use the rest."""
 
@@ -38,6 +51,59 @@ def share_of_memory(n_workers: int, memory_bytes: int | None = None) -> int:
 
         memory_bytes = MEMORY_LIMIT
     return int(_SHARE_OF_MEMORY * memory_bytes / n_workers)
+
+
+@dataclass(frozen=True, slots=True)
+class UsedPlugin:
+    """A declaration of another distribution, as a study uses it.
+
+    Attributes:
+        digest: Digest of its code and of all modules it imports that count by content.
+    """
+
+    kind: str
+    name: str
+    distribution: str
+    version: str
+    digest: str
+
+
+def used_plugins(names: Mapping[str, str]) -> tuple[UsedPlugin, ...]:
+    """Return the plugins, by kind, that a study uses; raises UnusablePlugin if one cannot load."""
+    entries = ((kind, REGISTRIES[kind].plugin(name)) for kind, name in names.items())
+    return tuple(_used(kind, entry) for kind, entry in entries if entry is not None)
+
+
+@cache
+def check_plugins(used: tuple[UsedPlugin, ...]) -> None:
+    """Raise BadInput, with the remedy, if a plugin of a study is missing or different here."""
+    for plugin in used:
+        entry = REGISTRIES[plugin.kind].plugin(plugin.name)
+        found = None if entry is None else _used(plugin.kind, entry)
+        if found == plugin:
+            continue
+        here = "nothing of that name"
+        if found is not None:
+            here = f"{found.distribution} {found.version} with the code {found.digest[:12]}"
+        wanted = f"{plugin.distribution}=={plugin.version}"
+        raise BadInput(
+            f"the study uses {plugin.kind} {plugin.name!r} of {plugin.distribution} "
+            f"{plugin.version} with the code {plugin.digest[:12]}; installed here is {here}",
+            remedy=f"install the same {wanted} everywhere, or start a new study",
+        )
+
+
+def _used(kind: str, entry: EntryPoint) -> UsedPlugin:
+    declared, distribution = REGISTRIES[kind].named(entry.name), entry.dist
+    assert distribution is not None  # noqa: S101 - entry points of installed distributions have one
+    values = (getattr(declared, field.name) for field in fields(declared))
+    named = [v for v in values if isinstance(v, str) and REFERENCE.fullmatch(v)]
+    modules = {entry.module, *(text.partition(":")[0] for text in named)}
+    for step in getattr(declared, "steps", ()):
+        modules |= {a.import_path.rpartition(".")[0] for a in step.algorithms} - {""}
+    behind = follow("", None, modules)
+    digest = code_digest("plugin", replace(behind, nonce="").texts)[:32]
+    return UsedPlugin(kind, entry.name, distribution.name, distribution.version, digest)
 
 
 AlgorithmIds = tuple[tuple[str, tuple[str, ...]], ...]
@@ -93,7 +159,6 @@ class Problem:
 
     def find_space(self) -> "Space":
         """Return the space as the study started with it, if possible, and prepare unpickling."""
-        from prefect_tune.tasks.catalogue.spaces import space_named  # noqa: PLC0415 - heavy
         from prefect_tune.tasks.user_space import load_user_space  # noqa: PLC0415 - heavy
 
         check_plugins(self.running_plugins)
@@ -110,10 +175,8 @@ class Problem:
             return space
         return _part_of(space, self.algorithms)
 
-    def find_metric(self) -> "Metric":
+    def find_metric(self) -> Metric:
         """Return the metric."""
-        from prefect_tune.tasks.objective.metric import metric_named  # noqa: PLC0415 - heavy
-
         check_plugins(self.running_plugins)
         return metric_named(self.metric, self.positive)
 

@@ -9,26 +9,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
-from inspect import Parameter, signature
+from inspect import signature
 from threading import Lock
 from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-THREAD_VARIABLES: Mapping[str, str] = dict.fromkeys(
-    (
-        "OMP_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "BLIS_NUM_THREADS",
-        "VECLIB_MAXIMUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "NUMBA_NUM_THREADS",
-        "RAYON_NUM_THREADS",
-        "POLARS_MAX_THREADS",
-    ),
-    "1",
-)
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA", "RAYON")
+THREAD_VARIABLES: Mapping[str, str] = {
+    **{f"{library}_NUM_THREADS": "1" for library in _LIBRARIES},
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "POLARS_MAX_THREADS": "1",
+}
 """Environment variables that libraries read when they are loaded."""
 _ARGUMENTS = ("n_jobs", "nthread", "num_threads", "thread_count")
 """Arguments for the number of threads; if left open, some estimators take all cores."""
@@ -67,19 +59,17 @@ def with_one_thread(estimator: Any) -> Any:
     if not hasattr(estimator, "get_params"):
         return estimator
     parameters = estimator.get_params(deep=True)
+    # Some return only parameters that were set.
+    accepted = signature(type(estimator)).parameters
+    parameters |= {
+        n: accepted[n].default for n in {*_ARGUMENTS}.intersection(accepted) - {*parameters}
+    }
     left_open = {
-        name
+        name: 1
         for name, value in parameters.items()
         if value is None and name.rsplit("__", 1)[-1] in _ARGUMENTS
     }
-    # Some return only parameters that were set.
-    accepted = signature(type(estimator)).parameters
-    left_open |= {
-        name
-        for name in _ARGUMENTS
-        if name not in parameters and accepted.get(name, _SET).default is None
-    }
-    return estimator.set_params(**dict.fromkeys(left_open, 1)) if left_open else estimator
+    return estimator.set_params(**left_open) if left_open else estimator
 
 
 OPENMP = "openmp"
@@ -114,9 +104,6 @@ def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
             yield
         finally:
             estimator.set_params(**{way: former})
-
-
-_SET = Parameter("set", Parameter.KEYWORD_ONLY, default=1)
 
 
 @lru_cache(maxsize=1)

@@ -33,7 +33,7 @@ from prefect_tune.tasks.ensemble import (
     choose,
     nested_losses,
 )
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.threads import one_thread
 
 _LOGGER = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.series import SeriesTable
-from prefect_tune.tasks.plugins import UsedPlugin
+from prefect_tune.tasks.problem import UsedPlugin
 
 
 @dataclass(frozen=True, slots=True)

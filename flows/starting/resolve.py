@@ -40,8 +40,7 @@ from prefect_tune.tasks.data.split import LEARN, TEST, Split, import_split
 from prefect_tune.tasks.objective.comparison import rare_class
 from prefect_tune.tasks.objective.constraints import check_constraints
 from prefect_tune.tasks.objective.metric import Metric, QuantityBound
-from prefect_tune.tasks.plugins import used_plugins
-from prefect_tune.tasks.problem import Problem, algorithm_ids
+from prefect_tune.tasks.problem import Problem, algorithm_ids, used_plugins
 
 _DEFAULT_FOLDS: int = OPTIONS["folds"].standard
 _SHOWN_CLASSES = 5

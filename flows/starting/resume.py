@@ -20,7 +20,7 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split
-from prefect_tune.tasks.plugins import check_plugins
+from prefect_tune.tasks.problem import check_plugins
 from prefect_tune.tasks.user_space import is_user_space, load_user_space
 
 _ANOTHER = "choose another --study name"

@@ -33,8 +33,7 @@ from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
-from prefect_tune.tasks.plugins import check_plugins
-from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.problem import Problem, check_plugins, open_store
 from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.user_space import SpaceCode, find_space, is_user_space
 

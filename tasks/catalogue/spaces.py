@@ -58,9 +58,7 @@ EXTRAS: Mapping[str, str] = {"catboost": "boosting", "xgboost": "boosting"}
 """Extra that installs each package; others come with prefect-tune or from the user."""
 _LINKED = frozenset({"lightgbm", "xgboost"})
 """Packages that may need OpenMP's runtime from the system; the others include everything."""
-_OPENMP = re.compile(r"libg?omp\b[\w.-]*")
-_FROM_BREW = "brew install libomp"
-_FROM_PACKAGES = "apt-get install libgomp1, or dnf install libgomp on Fedora and its relatives"
+_OPENMP = "brew install libomp, apt-get install libgomp1, or dnf install libgomp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +93,8 @@ def missing_library(package: str) -> MissingLibrary | None:
         with one_thread():  # the library reads the number of threads when it is loaded
             import_module(package)
     except Exception as error:  # OSError, or the library's own error
-        is_mac = sys.platform == "darwin"
-        named = sorted(_OPENMP.findall(str(error)), reverse=is_mac)  # XGBoost names all systems
-        if named:
-            reason = f"cannot be loaded, as the system library {named[0]} is missing"
-            return MissingLibrary(package, reason, _FROM_BREW if is_mac else _FROM_PACKAGES)
+        if re.search(r"libg?omp\b", str(error)):
+            return MissingLibrary(package, "cannot be loaded, as OpenMP is missing", _OPENMP)
         first = (str(error).splitlines() or [type(error).__name__])[0]
         return MissingLibrary(package, f"cannot be loaded ({first})", f"reinstall it, {remedy}")
     return None

@@ -18,8 +18,8 @@ from scipy.stats import binomtest, rankdata
 from sklearn.pipeline import Pipeline
 
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
-from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, Array, weighted_areas
+from prefect_tune.tasks.objective.predictions import Array, Predictions, predictions_of
+from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, weighted_areas
 
 LEVEL = 0.95
 """Confidence of all intervals."""

@@ -30,8 +30,8 @@ from scipy.stats import permutation_test, ttest_1samp
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Usefulness
-from prefect_tune.tasks.objective.predictions import Predictions
-from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, Array, Targets
+from prefect_tune.tasks.objective.predictions import Array, Predictions
+from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, Targets
 
 LEVEL = 0.05
 """Probability of any false promotion over all nights since the last promotion."""

@@ -31,6 +31,7 @@ from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.epochs import Checkpoint, EpochTraining, Iterative
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model, fit_transformer
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, step_seed
+from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.shared_blocks import SharedBlocks
@@ -324,7 +325,10 @@ class IterativeNode(Node):
         resumed_from: Epochs of the checkpoint that training resumed from.
         best_epoch: Epoch whose predictions count.
         trains_at_once: Whether one fit adds the trees or rounds of all epochs.
+        metric: Metric of the curve; set before training.
     """
+
+    metric: Metric
 
     def __init__(
         self, parent: FoldRows | Node, step: str, how: Recipe, iterative: Iterative, *, target: int
@@ -467,7 +471,6 @@ class IterativeNode(Node):
     def _trained(self, epochs: int) -> EpochTraining:
         """Return a training at an epoch, resumed from the latest checkpoint before it."""
         fold, start = self.fold, self._latest(epochs, "curve", "estimator")
-        metric = fold.context.problem.find_metric()
         y, n_classes = fold.dataset.y[fold.held_out], len(fold.dataset.classes)
         training = EpochTraining(
             self.recipe,
@@ -475,7 +478,7 @@ class IterativeNode(Node):
             self.seed,
             fold.data(self.parent.part("train"), self.parent.part("held_out")),
             epochs=self.of_epochs,
-            loss=(lambda p: metric.loss(y, p, n_classes)) if self.is_judged else None,
+            loss=(lambda p: self.metric.loss(y, p, n_classes)) if self.is_judged else None,
             start=start,
         )
         self.seconds += training.seconds

@@ -129,6 +129,8 @@ class PathRun:
                     for chain in self._chains.values()
                 ]
                 if trained := [node for node in last if isinstance(node, IterativeNode)]:
+                    for node in trained:
+                        node.metric = self.metric
                     self.learning = train_folds(trained, begin)
         except BaseException as error:
             report(StepDone(problem=error_line(error)))

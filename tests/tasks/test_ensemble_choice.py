@@ -26,7 +26,7 @@ from prefect_tune.tasks.ensemble import (
     predict_held_out,
     shares,
 )
-from prefect_tune.tasks.objective.metric import Predictions
+from prefect_tune.tasks.objective.predictions import Predictions
 
 BOOTSTRAPS = Bootstraps(200, 0.5)
 

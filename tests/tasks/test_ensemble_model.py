@@ -13,8 +13,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble, blend, shares
-from prefect_tune.tasks.objective.metric import Predictions
-from prefect_tune.tasks.objective.predictions import InvalidPredictions
+from prefect_tune.tasks.objective.predictions import InvalidPredictions, Predictions
 
 CHECKED = (
     ClassEnsemble([LogisticRegression(), DecisionTreeClassifier(random_state=0)], [0.75, 0.25]),

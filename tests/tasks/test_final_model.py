@@ -121,7 +121,7 @@ def test_what_was_evicted_in_between_is_made_again(context, members) -> None:
 def test_test_rows_have_no_part_in_the_model(context, members) -> None:
     path_run = fit_member(context, members[0])
     for node in path_run.nodes(REFIT)[:-1]:
-        assert node.matrices()[1].shape[0] == 0
+        assert node.part("held_out").shape[0] == 0
     assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 

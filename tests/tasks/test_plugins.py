@@ -14,14 +14,9 @@ from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.metric import (
-    METRICS,
-    MetricDeclaration,
-    Predictions,
-    metric_named,
-)
-from prefect_tune.tasks.plugins import REGISTRIES, UsedPlugin, check_plugins, used_plugins
-from prefect_tune.tasks.problem import Problem
+from prefect_tune.tasks.objective.metric import METRICS, MetricDeclaration, metric_named
+from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.problem import REGISTRIES, Problem, UsedPlugin, check_plugins, used_plugins
 
 NAMES = {"method": "stroll", "metric": "cost", "space": "tiny", "format": "semicolons"}
 PACKAGE = "tune_extras"

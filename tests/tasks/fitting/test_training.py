@@ -25,8 +25,8 @@ from prefect_tune.tasks.fitting.epochs import (
 )
 from prefect_tune.tasks.fitting.fitting import FoldData
 from prefect_tune.tasks.fitting.recipe import Recipe
-from prefect_tune.tasks.objective.metric import Predictions, metric_named
-from prefect_tune.tasks.objective.predictions import InvalidPredictions, predictions_of
+from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.predictions import InvalidPredictions, Predictions, predictions_of
 
 EPOCHS = 10
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {

@@ -33,7 +33,7 @@ def looped(y, score, group, n_draws: int, seed: int) -> list[float]:
 
 @pytest.mark.parametrize("weights_at_a_time", [10**9, 10_000])
 def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch, weights_at_a_time) -> None:
-    monkeypatch.setattr(figures, "_MOST_WEIGHTS", weights_at_a_time)
+    monkeypatch.setattr(figures, "MOST_WEIGHTS", weights_at_a_time)
     monkeypatch.setattr(figures, "_DRAWS", 8_000)
     y, score, group = clustered(120, 4)
     found = auroc_with_interval(y, score, group, seed=1)

@@ -34,7 +34,8 @@ from prefect_tune.tasks.objective.constraints import (
     measure_quantity,
     parse_constraint,
 )
-from prefect_tune.tasks.objective.metric import Predictions, Quantity, QuantityBound, metric_named
+from prefect_tune.tasks.objective.metric import Quantity, QuantityBound, metric_named
+from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.trial import evaluate as evaluation
 

@@ -18,8 +18,8 @@ from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoc
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.final_model import LossOnTest, loss_on_test
-from prefect_tune.tasks.objective.metric import METRICS, Metric, Predictions, metric_named
-from prefect_tune.tasks.objective.predictions import predictions_of
+from prefect_tune.tasks.objective.metric import METRICS, Metric, metric_named
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.objective.risk import Resampling, weighted_areas
 from prefect_tune.tasks.trial.evaluate import study_resampling
 
@@ -268,7 +268,7 @@ def test_many_rows_are_weighed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     y, predicted = classes(60, 2)
     resampling = drawn(metric_named("auroc"), y, 2)
     at_once = resampling.risks([predicted])
-    monkeypatch.setattr("prefect_tune.tasks.objective.risk._MOST_WEIGHTS", 3 * 60)
+    monkeypatch.setattr("prefect_tune.tasks.objective.risk.MOST_WEIGHTS", 3 * 60)
     assert resampling.risks([predicted]) == pytest.approx(at_once)
 
 

@@ -42,8 +42,9 @@ from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.metric import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
 from prefect_tune.tasks.sandbox import readiness
-from prefect_tune.tasks.trial import epochs, node, pilot
+from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import evaluate as evaluation_of
+from prefect_tune.tasks.trial import node
 from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial, study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
 from prefect_tune.tasks.user_space import load_user_space
@@ -250,7 +251,7 @@ def test_a_pilot_that_fails_is_no_failure_of_its_trial(context, monkeypatch) -> 
     def fail(*_: Any) -> None:
         raise ValueError("few rows")
 
-    monkeypatch.setattr(pilot, "_fitted", fail)
+    monkeypatch.setattr(evaluate_module, "_fitted", fail)
     came = piloted(context, draw(context, 1), inf)
     assert came.pilot is None
 
@@ -381,7 +382,7 @@ def test_test_rows_have_no_part_in_the_search(context) -> None:
 
 
 def test_a_loss_that_is_no_number_is_a_failure(context, monkeypatch) -> None:
-    monkeypatch.setattr(metric, "_loss_of", lambda _: lambda *_: float("nan"))
+    monkeypatch.setattr(metric, "loaded", lambda _: lambda *_: float("nan"))
     came = outcome(context, draw(context, 0))
     assert "error is nan on 40 held-out rows" in came.message
 
@@ -564,7 +565,7 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
 def test_predictions_written_in_passing_are_neither_read_nor_written_again(
     tmp_path, monkeypatch, records_read
 ) -> None:
-    monkeypatch.setattr(epochs, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(node, "CHECKPOINT_SECONDS", 0.0)
     context = judged_context(tmp_path, trains_in_epochs=True)
     written: Counter[str] = Counter()
     put = Records.put
