@@ -33,21 +33,26 @@ from prefect_tune.tasks.catalogue.notation import (
     choice,
     chosen,
     criterion,
+    decision_tree,
     declare,
     fast_ica,
     forest,
+    gradient_boosting,
+    kernel_pca,
     kernel_svm,
     kitchen_sinks,
     linear,
     log_real,
     log_whole,
+    nystroem,
     only_if,
     real,
     sgd,
     splits,
     step,
+    svc,
+    svr,
     tol,
-    trees,
     twin_of,
     whole,
 )
@@ -61,6 +66,7 @@ from prefect_tune.tasks.catalogue.preparation import (
 )
 
 _HUNDRED_TREES = {"n_estimators": 100, "n_jobs": 1}
+_KERNELS_WITH_OFFSET = {"sigmoid": "coef0 gamma", "poly": "degree coef0 gamma"}
 
 
 def _kernels(default_gamma: float, **kernels: str) -> Group:
@@ -103,16 +109,12 @@ def percentile_of(score: str) -> Algorithm:
     return declare(f"{OWN}.select_percentile", percentile, fixed=fixed)
 
 
+_SCORE, _OF_SCORE = choice(score=["chi2", "f_classif"]), Flags(needs_nonnegative=("score", "chi2"))
+_SELECTION = real(param=(0.01, 0.5, 0.1)), whole(mode=(0, 2, 0))
 PREPROCESS = step(
     "preprocess",
     _forest(f"{OWN}.select_by_extra_trees", bootstrap=False, name="extra_trees"),
-    declare(
-        "sklearn.decomposition.FastICA",
-        fast_ica("arbitrary-variance"),
-        fixed={"max_iter": 200},
-        transforms={"n_components": "clip_min_n_p", "whiten": "word"},
-        flags=Flags(accepts_sparse=False, output="dense", stochastic=True),
-    ),
+    fast_ica("arbitrary-variance", fixed={"max_iter": 200}),
     declare(
         f"{OWN}.feature_agglomeration",
         whole(n_clusters=(2, 400, 25)),
@@ -128,31 +130,16 @@ PREPROCESS = step(
         transforms={"n_clusters": "clip_p"},
         flags=Flags(accepts_sparse=False, output="dense"),
     ),
-    declare(
-        "sklearn.decomposition.KernelPCA",
-        whole(n_components=(10, 2000, 100)),
+    kernel_pca(
         _kernels(1.0, cosine="", rbf="gamma", sigmoid="coef0", poly="degree coef0 gamma"),
         fixed={"remove_zero_eig": False},
-        transforms={"n_components": "clip_n"},
-        growth=KERNEL_GROWTH,
-        flags=MAKES_DENSE,
     ),
     kitchen_sinks(real(gamma=(0.3, 2.0, 1.0))),
     declare(f"{OWN}.select_by_linear_svm", tol(), log_real(C=C), name="linear_svm", flags=WEIGHTED),
     NONE,
-    declare(
-        "sklearn.kernel_approximation.Nystroem",
+    nystroem(
         log_whole(n_components=(50, 10000, 100)),
-        _kernels(
-            0.1,
-            cosine="",
-            rbf="gamma",
-            chi2="gamma",
-            sigmoid="coef0 gamma",
-            poly="degree coef0 gamma",
-        ),
-        transforms={"n_components": "clip_n"},
-        growth={"n_components": 1.0},
+        _kernels(0.1, cosine="", rbf="gamma", chi2="gamma", **_KERNELS_WITH_OFFSET),
         flags=Flags(
             densify_when=("kernel", "chi2"),
             needs_nonnegative=("kernel", "chi2"),
@@ -183,19 +170,8 @@ PREPROCESS = step(
         threads="n_jobs",
         flags=MAKES_DENSE,
     ),
-    declare(
-        f"{OWN}.select_percentile",
-        whole(percentile=(1, 99, 50)),
-        choice(score=["chi2", "f_classif"]),
-        flags=Flags(needs_nonnegative=("score", "chi2")),
-    ),
-    declare(
-        f"{OWN}.select_univariate",
-        real(param=(0.01, 0.5, 0.1)),
-        whole(mode=(0, 2, 0)),
-        choice(score=["chi2", "f_classif"]),
-        flags=Flags(needs_nonnegative=("score", "chi2")),
-    ),
+    declare(f"{OWN}.select_percentile", whole(percentile=(1, 99, 50)), _SCORE, flags=_OF_SCORE),
+    declare(f"{OWN}.select_univariate", *_SELECTION, _SCORE, flags=_OF_SCORE),
 )
 """FLASH's thirteen choices."""
 
@@ -212,27 +188,24 @@ CLASSIFY = step(
         growth={"n_estimators": 1.0, "max_depth": 1.0},
         flags=ROWS_WEIGHTED,
     ),
-    trees(
+    decision_tree(
         "sklearn.tree.DecisionTreeClassifier",
         criterion(),
         real(max_depth=(0.0, 2.0, 0.5)),
         splits(),
-        transforms={"max_depth": "depth_factor"},
         flags=WEIGHTED,
     ),
     _forest("sklearn.ensemble.ExtraTreesClassifier", bootstrap=False, **_AS_TREES),
     declare(
         "sklearn.naive_bayes.GaussianNB", flags=Flags(accepts_sparse=False, weights="sample_weight")
     ),
-    boosted_trees(
-        "sklearn.ensemble.GradientBoostingClassifier",
+    gradient_boosting(
         log_real(learning_rate=(1e-4, 1.0, 0.1)),
         whole(max_depth=(1, 10, 3)),
         splits(),
         real(subsample=(0.01, 1.0, 1.0), max_features=(1.0, 5.0, 1.0)),
         fixed={"n_estimators": 100},
         transforms={"max_features": "logp_max_features"},
-        flags=ROWS_WEIGHTED,
     ),
     declare(
         "sklearn.neighbors.KNeighborsClassifier",
@@ -260,14 +233,7 @@ CLASSIFY = step(
         fixed={"penalty": "l2", "loss": "squared_hinge", "dual": False},
         flags=WEIGHTED,
     ),
-    declare(
-        "sklearn.svm.SVC",
-        kernel_svm(1e-4),
-        name="kernel_svm",
-        fixed={"cache_size": 200},
-        growth=KERNEL_GROWTH,
-        flags=Flags(weights="class_weight"),
-    ),
+    svc(kernel_svm(1e-4), name="kernel_svm", fixed={"cache_size": 200}),
     declare(
         "sklearn.naive_bayes.MultinomialNB",
         log_real(alpha=(0.01, 100.0, 1.0)),
@@ -316,12 +282,7 @@ PREPROCESS_NUMBERS = step(
     declare(f"{OWN}.select_by_lasso", log_real(alpha=(1e-5, 1.0, 1e-2)), tol(), name="lasso"),
     *chosen(PREPROCESS, "none", "nystroem", "pca", "polynomial", "trees_embedding"),
     percentile_of("f_regression"),
-    declare(
-        f"{OWN}.select_univariate",
-        real(param=(0.01, 0.5, 0.1)),
-        whole(mode=(0, 2, 0)),
-        fixed={"score": "f_regression"},
-    ),
+    declare(f"{OWN}.select_univariate", *_SELECTION, fixed={"score": "f_regression"}),
 )
 REGRESS = step(
     "fit model",
@@ -332,12 +293,11 @@ REGRESS = step(
         choice(loss=["linear", "square", "exponential"]),
         flags=SEEDED,
     ),
-    trees(
+    decision_tree(
         "sklearn.tree.DecisionTreeRegressor",
         choice(splitter=["best", "random"]),
         real(max_depth=(0.0, 2.0, 0.5)),
         splits(),
-        transforms={"max_depth": "depth_factor"},
         flags=SEEDED,
     ),
     _forest_of_numbers("sklearn.ensemble.ExtraTreesRegressor", bootstrap=False, **_AS_TREES),
@@ -353,13 +313,11 @@ REGRESS = step(
         fixed={"loss": "squared_epsilon_insensitive", "dual": False},
         flags=SEEDED,
     ),
-    declare(
-        "sklearn.svm.SVR",
+    svr(
         kernel_svm(1e-3),
         log_real(epsilon=(1e-3, 1.0, 0.1)),
         name="kernel_svm",
         fixed={"cache_size": 200},
-        growth=KERNEL_GROWTH,
     ),
     linear(
         "sklearn.linear_model.ElasticNet",
@@ -400,16 +358,9 @@ _FEW_MODELS = (
     LOGISTIC_REGRESSION,
     *chosen(CLASSIFY, "k_nearest", "decision_tree", "extra_trees"),
 )
+_FEW_FEATURES = step("preprocess", *chosen(PREPROCESS, "none", "pca", "select_percentile"))
 SMALL = Space(
-    "small",
-    (
-        IMPUTE,
-        ENCODE,
-        RESCALE,
-        BALANCE,
-        Step("preprocess", chosen(PREPROCESS, "none", "pca", "select_percentile")),
-        Step("fit model", _FEW_MODELS),
-    ),
+    "small", (IMPUTE, ENCODE, RESCALE, BALANCE, _FEW_FEATURES, step("fit model", *_FEW_MODELS))
 )
 
 _STANDARDIZE = step("rescale", STANDARDIZE, fixed=True)
@@ -425,26 +376,9 @@ def _numbers_alone(algorithm: Algorithm, *before: Step) -> Space:
 
 _KERNEL_MACHINE = log_real(C=(1e-2, 1e3, 1.0), gamma=(1e-5, 1e3, 0.1))
 _BOOSTING = [*whole(max_depth=(1, 15, 3)), *log_real(learning_rate=(1e-2, 1.0, 0.1))]
-SVM = _model_alone(
-    declare(
-        "sklearn.svm.SVC",
-        _KERNEL_MACHINE,
-        name="svm",
-        fixed={"kernel": "rbf"},
-        growth=KERNEL_GROWTH,
-        flags=Flags(weights="class_weight"),
-    ),
-    _STANDARDIZE,
-)
+SVM = _model_alone(svc(_KERNEL_MACHINE, name="svm", fixed={"kernel": "rbf"}), _STANDARDIZE)
 SVR = _numbers_alone(
-    declare(
-        "sklearn.svm.SVR",
-        _KERNEL_MACHINE,
-        log_real(epsilon=(1e-2, 1.0, 0.1)),
-        fixed={"kernel": "rbf"},
-        growth=KERNEL_GROWTH,
-    ),
-    _STANDARDIZE,
+    svr(_KERNEL_MACHINE, log_real(epsilon=(1e-2, 1.0, 0.1)), fixed={"kernel": "rbf"}), _STANDARDIZE
 )
 _FOREST = declare(
     f"{OWN}.forest_classifier",

@@ -27,7 +27,6 @@ from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIF
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, LEVELS, SCALINGS, WINDOWS
 from prefect_tune.tasks.catalogue.flash import LOGISTIC_REGRESSION, PREPROCESS, percentile_of
 from prefect_tune.tasks.catalogue.notation import (
-    KERNEL_GROWTH,
     OWN,
     SEEDED,
     Group,
@@ -38,10 +37,12 @@ from prefect_tune.tasks.catalogue.notation import (
     linear,
     log_real,
     log_whole,
+    nystroem,
     only_if,
     real,
     space_of,
     step,
+    svc,
     trees,
     twin_of,
     whole,
@@ -176,14 +177,8 @@ _K_NEAREST = declare(
     growth={"held_out": 1.0},
     ignores=("balance",),
 )
-_KERNEL_SVM = declare(
-    "sklearn.svm.SVC",
-    _kernels(),
-    name="kernel_svm",
-    fixed={"cache_size": 200},
-    transforms={"rbf.gamma": "per_column"},
-    growth=KERNEL_GROWTH,
-    flags=Flags(weights="class_weight"),
+_KERNEL_SVM = svc(
+    _kernels(), name="kernel_svm", fixed={"cache_size": 200}, transforms={"rbf.gamma": "per_column"}
 )
 _TREES = ("random_forest", "extra_trees")
 MODELS = (
@@ -255,14 +250,11 @@ _POWER = declare(
     flags=Flags(accepts_sparse=False, output="dense"),
 )
 _RESCALE = step("rescale", _ONLY_IGNORED, STANDARDIZE, QUANTILES, _POWER, MINMAX)
-_NYSTROEM = declare(
-    "sklearn.kernel_approximation.Nystroem",
+_NYSTROEM = nystroem(
     log_whole(n_components=(50, 1000, 200)),
     log_real(gamma=(1e-2, 10.0, 1.0)),
     fixed={"kernel": "rbf"},
     transforms={"n_components": "clip_n", "gamma": "per_column"},
-    growth={"n_components": 1.0},
-    flags=Flags(output="dense", stochastic=True),
 )
 
 

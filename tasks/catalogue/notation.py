@@ -84,6 +84,19 @@ def declare(estimator: str, *groups: Group, name: str = "", **more: Any) -> Algo
 
 linear, trees = partial(declare, kind="linear"), partial(declare, kind="trees")
 boosted_trees = partial(declare, kind="boosted_trees")
+decision_tree = partial(trees, transforms={"max_depth": "depth_factor"})
+gradient_boosting = partial(
+    boosted_trees, "sklearn.ensemble.GradientBoostingClassifier", flags=ROWS_WEIGHTED
+)
+svc = partial(declare, "sklearn.svm.SVC", growth=KERNEL_GROWTH, flags=Flags(weights="class_weight"))
+svr = partial(declare, "sklearn.svm.SVR", growth=KERNEL_GROWTH)
+nystroem = partial(
+    declare,
+    "sklearn.kernel_approximation.Nystroem",
+    transforms={"n_components": "clip_n"},
+    growth={"n_components": 1.0},
+    flags=MAKES_DENSE,
+)
 
 
 def step(name: str, *algorithms: Algorithm, fixed: bool = False) -> Step:
@@ -122,14 +135,32 @@ def criterion() -> Group:
     return choice(criterion=["gini", "entropy"])
 
 
-def fast_ica(whitening: str) -> Group:
-    """Return hyperparameters of independent components; their number depends on whitening."""
+def fast_ica(whitening: str, *groups: Group, **more: Any) -> Algorithm:
+    """Declare independent components; their number depends on whitening."""
     whiten = choice(whiten=[whitening, "false"], default="false")
-    return [
-        *whiten,
-        *only_if(whiten, whitening, whole(n_components=(10, 2000, 100))),
-        *choice(algorithm=["parallel", "deflation"], fun=["logcosh", "exp", "cube"]),
-    ]
+    return declare(
+        "sklearn.decomposition.FastICA",
+        whiten,
+        only_if(whiten, whitening, whole(n_components=(10, 2000, 100))),
+        choice(algorithm=["parallel", "deflation"], fun=["logcosh", "exp", "cube"]),
+        *groups,
+        transforms={"n_components": "clip_min_n_p", "whiten": "word"},
+        flags=OF_DENSE,
+        **more,
+    )
+
+
+def kernel_pca(*groups: Group, **more: Any) -> Algorithm:
+    """Declare principal components in the space of a kernel, which the groups describe."""
+    return declare(
+        "sklearn.decomposition.KernelPCA",
+        whole(n_components=(10, 2000, 100)),
+        *groups,
+        transforms={"n_components": "clip_n"},
+        growth=KERNEL_GROWTH,
+        flags=MAKES_DENSE,
+        **more,
+    )
 
 
 def kitchen_sinks(gamma: Group) -> Algorithm:
