@@ -256,13 +256,12 @@ def is_installed(package: str, folder: str | None = None) -> bool:
     origin = Path(spec.origin or next(iter(spec.submodule_search_locations or ()), ""))
     for installed in map(distribution, packages_of_distributions().get(package, ())):
         base = Path(str(installed.locate_file("")))
-        # Packages of conda name the folder in which each package was built.
-        if (installed.read_text("INSTALLER") or "").strip() != "conda":
-            source = json.loads(installed.read_text("direct_url.json") or "{}")
-            is_of_pip = base.name in {"site-packages", "dist-packages"}
-            is_of_pip = is_of_pip or installed.read_text("RECORD") is not None
-            if "dir_info" in source or "vcs_info" in source or not is_of_pip:
-                return False
+        source = json.loads(installed.read_text("direct_url.json") or "{}")
+        if (installed.read_text("INSTALLER") or "").strip() == "conda":
+            source = {}  # the folder in which the package was built
+        is_of_pip = base.name in {"site-packages", "dist-packages"} or installed.read_text("RECORD")
+        if "dir_info" in source or "vcs_info" in source or not is_of_pip:
+            return False
         is_inside |= origin.is_relative_to(base) or origin.resolve().is_relative_to(base.resolve())
     return is_inside
 

@@ -119,7 +119,10 @@ class CategoryInteractions(_Combinations):
     """
 
     def _scored(self, X: pd.DataFrame, y: NDArray[Any]) -> Scored:
-        labels = _binned(y) if self.target == "numbers" else np.unique(y, return_inverse=True)[1]
+        labels = np.unique(y, return_inverse=True)[1]
+        if self.target == "numbers":
+            borders = np.unique(np.quantile(y, np.linspace(0, 1, _BINS + 1)[1:-1]))
+            labels = np.searchsorted(borders, y)
         values = {
             str(n): np.asarray(pd.Categorical(X[n]).codes, dtype=np.int64)
             for n in X
@@ -152,11 +155,6 @@ def _ranks(column: Array) -> Array:
     """Return ranks; gaps get the middle rank."""
     ranks: Array = rankdata(column, nan_policy="omit")
     return np.where(np.isnan(ranks), (np.count_nonzero(~np.isnan(ranks)) + 1) / 2, ranks)
-
-
-def _binned(y: NDArray[Any]) -> NDArray[np.intp]:
-    borders = np.unique(np.quantile(y, np.linspace(0, 1, _BINS + 1)[1:-1]))
-    return np.searchsorted(borders, y)
 
 
 def _information(codes: NDArray[Any], labels: NDArray[Any]) -> float:

@@ -79,15 +79,11 @@ class EventAggregation(TransformerMixin, BaseEstimator):
                 made = cells.count.astype(np.float64)
             case "sum":
                 made = cells.total(np.where(np.isnan(value), 1.0, value))
-            case "average":
+            case _:
                 has_value = ~np.isnan(value)
                 n_values = cells.total(has_value)
                 total = cells.total(np.where(has_value, value, 0.0))
                 made = np.divide(total, n_values, out=np.ones(len(total)), where=n_values > 0)
-            case _:
-                raise ValueError(
-                    f"aggregation is binary, count, sum or average, not {self.aggregation!r}"
-                )
         made[cells.of_event[is_static]] = 1.0
         return made
 

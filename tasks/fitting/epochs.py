@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -29,16 +28,15 @@ from sklearn.ensemble import (
 )
 from sklearn.linear_model import Perceptron, SGDClassifier, SGDRegressor
 from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.utils.class_weight import compute_sample_weight
 
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step
-from prefect_tune.optimizers.space.configuration import Choice, default_choice
-from prefect_tune.optimizers.space.sampling import sample_choice
+from prefect_tune.optimizers.space.algorithm import Step
+from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks.fitting.fitting import (
     FoldData,
     check_fits,
     class_weights,
     quick_weighted_bins,
-    sample_weights,
     transformed,
 )
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, build, recipe
@@ -48,9 +46,6 @@ from prefect_tune.tasks.objective.predictions import (
     n_rows,
     predictions_of,
 )
-
-_SAMPLES = 20
-"""Configurations built to determine the kind of a model, and whether it trains in epochs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +71,13 @@ _BOOSTING = Iterative("n_estimators", {"n_iter_no_change": None})
 _HISTOGRAMS = Iterative("max_iter", _ALONE)
 _FOREST = Iterative("n_estimators")
 ITERATIVE: Mapping[type, Iterative] = {
-    MLPClassifier: _NETWORK,
-    MLPRegressor: _NETWORK,
-    SGDClassifier: _SGD,
-    SGDRegressor: _SGD,
+    **dict.fromkeys((MLPClassifier, MLPRegressor), _NETWORK),
+    **dict.fromkeys((SGDClassifier, SGDRegressor), _SGD),
+    **dict.fromkeys((GradientBoostingClassifier, GradientBoostingRegressor), _BOOSTING),
+    **dict.fromkeys((HistGradientBoostingClassifier, HistGradientBoostingRegressor), _HISTOGRAMS),
+    **dict.fromkeys((RandomForestClassifier, RandomForestRegressor), _FOREST),
+    **dict.fromkeys((ExtraTreesClassifier, ExtraTreesRegressor), _FOREST),
     Perceptron: Iterative(settings=_ALONE),
-    GradientBoostingClassifier: _BOOSTING,
-    GradientBoostingRegressor: _BOOSTING,
-    HistGradientBoostingClassifier: _HISTOGRAMS,
-    HistGradientBoostingRegressor: _HISTOGRAMS,
-    RandomForestClassifier: _FOREST,
-    RandomForestRegressor: _FOREST,
-    ExtraTreesClassifier: _FOREST,
-    ExtraTreesRegressor: _FOREST,
 }
 """Trainings in epochs by class. Subclasses are excluded, because they may do anything."""
 
@@ -121,24 +110,14 @@ def epoch_seed(seed: int, epoch: int) -> int:
 
 
 def iterative_algorithms(step: Step, n_classes: int) -> frozenset[str]:
-    """Return ids of a step's algorithms that train in epochs, at least with some values."""
+    """Return ids of a step's algorithms that train in epochs with their default values."""
     summary = MatrixSummary(1000, 10, "dense", "float64", n_classes=n_classes)
     return frozenset(
-        algorithm.id
-        for algorithm in step.algorithms
-        if not algorithm.is_passthrough
-        and any(
-            training_of(recipe(algorithm, choice, summary, balanced=False))
-            for choice in drawn_choices(algorithm)
-        )
+        a.id
+        for a in step.algorithms
+        if not a.is_passthrough
+        and training_of(recipe(a, default_choice(a), summary, balanced=False)) is not None
     )
-
-
-def drawn_choices(algorithm: Algorithm) -> Mapping[Choice, None]:
-    """Return an algorithm's default values and some random ones, without duplicates."""
-    rng = np.random.default_rng(0)
-    drawn = (sample_choice(algorithm, rng) for _ in range(_SAMPLES))
-    return dict.fromkeys([default_choice(algorithm), *drawn])
 
 
 Loss = Callable[[Predictions], float]
@@ -205,14 +184,24 @@ class EpochTraining:
         self._total = int(getattr(model, iterative.rounds)) if iterative.rounds else 0
         self.epochs, self.curve = (start.epochs, list(start.curve)) if start else (0, [])
         self.earlier_seconds = start.seconds if start else 0.0
-        self._train, self._held_out = self._repaired()
+        self._train, self._held_out = data.train, data.held_out
+        if how.repairs:
+            repairs = self.estimator[:-1]
+            if not self.epochs:
+                repairs.fit(data.train, data.y)
+            self._train = repairs.transform(data.train)
+            self._held_out = transformed(repairs, data.held_out, self._train)
         if start is None:
             self._model.set_params(**iterative.settings)
             word = getattr(self._model, "class_weight", None)
             takes_no_word = not iterative.rounds and isinstance(word, str) and word == "balanced"
             if how.weights == "class_weight" or takes_no_word:  # `partial_fit` rejects "balanced"
                 self._model.set_params(class_weight=class_weights(data.y))
-        self._weights = {"sample_weight": sample_weights(data.y)} if how.weight_argument else {}
+        self._weights = (
+            {"sample_weight": compute_sample_weight("balanced", data.y)}
+            if how.weight_argument
+            else {}
+        )
         self._latest: Predictions | None = None
         self.trouble: Exception | None = None
         self.seconds = perf_counter() - started
@@ -292,15 +281,6 @@ class EpochTraining:
     def _rounds(self, epoch: int) -> int:
         return rounds_after(epoch, self._of, self._total)
 
-    def _repaired(self) -> tuple[Any, Any]:
-        if not self._how.repairs:
-            return self._data.train, self._data.held_out
-        repairs = self.estimator[:-1]
-        if not self.epochs:
-            repairs.fit(self._data.train, self._data.y)
-        train = repairs.transform(self._data.train)
-        return train, transformed(repairs, self._data.held_out, train)
-
 
 def staged_predictions(
     ensemble: Any, X: Any, classes: NDArray[Any], rounds: Sequence[int]
@@ -337,7 +317,7 @@ def _boosted(ensemble: Any, X: Any, *, is_classifier: bool) -> Stages:
 
 def _averaged(forest: Any, X: Any, *, is_classifier: bool) -> Stages:
     """Yield the running mean of the trees, added in order as `predict` does."""
-    checked, total = _as_trees_take_it(X), 0.0
+    checked, total = forest._validate_X_predict(X), 0.0  # noqa: SLF001 - as its `predict` does
     for n, tree in enumerate(forest.estimators_, 1):
         # A check for each tree would cost more than the prediction.
         predict = tree.predict_proba if is_classifier else tree.predict
@@ -347,11 +327,3 @@ def _averaged(forest: Any, X: Any, *, is_classifier: bool) -> Stages:
             yield forest.classes_.take(mean.argmax(axis=1), axis=0), mean
         else:
             yield mean, None
-
-
-def _as_trees_take_it(X: Any) -> Any:
-    if not sparse.issparse(X):
-        return np.ascontiguousarray(X, dtype=np.float32)
-    rows = sparse.csr_matrix(X, dtype=np.float32)
-    rows.indices, rows.indptr = rows.indices.astype(np.intc), rows.indptr.astype(np.intc)
-    return rows

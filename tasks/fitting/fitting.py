@@ -162,15 +162,10 @@ def _fit(how: Recipe, seed: int, data: FoldData) -> Any:
     estimator = build(how, seed)
     weights = {}
     if how.weight_argument:
-        weights = {how.weight_argument: sample_weights(data.y)}
+        weights = {how.weight_argument: compute_sample_weight("balanced", data.y)}
         quick_weighted_bins()
     with data.threads_for(how.model_in(estimator), how):
         return estimator.fit(data.train, data.y, **weights)
-
-
-def sample_weights(y: NDArray[Any]) -> NDArray[np.float64]:
-    """Return each row's weight, the inverse frequency of its class, shape (n,)."""
-    return compute_sample_weight("balanced", y)
 
 
 def class_weights(y: NDArray[Any]) -> dict[Any, float]:

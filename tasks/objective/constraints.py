@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.space.wording import UnknownName
-from prefect_tune.tasks.bad_input import BadInput, need_column
+from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Quantity, QuantityBound, metric_named
@@ -34,7 +34,6 @@ from prefect_tune.tasks.user_code import (
 )
 
 _OPTION = "constraint"
-_SHOWN_GROUPS = 5
 _MOST_NUMBERS = 20
 """A column with more different numbers than this needs bins."""
 _BATCH = 1_000
@@ -90,13 +89,12 @@ def check_constraints(bounds: Sequence[QuantityBound], dataset: Dataset, split: 
             continue
         numbers, names = groups_of(dataset.columns[quantity.column], quantity.bins)
         by_fold = [set(numbers[split.held_out(k)].tolist()) - {-1} for k in range(split.n_folds)]
-        if (fewest := min(map(len, by_fold))) < 2:
-            absent = [names[i] for i in sorted(set(range(len(names))) - set.intersection(*by_fold))]
+        if min(map(len, by_fold)) < 2:
+            rare = set(range(len(names))) - set.intersection(*by_fold)
             raise _wrong(
                 quantity.text,
-                f"cannot compare groups: at least one fold holds out rows of only {fewest} "
-                f"group{'s' * (fewest != 1)} (missing in one fold or another: "
-                f"{', '.join(absent[:_SHOWN_GROUPS])}{', ...' * (len(absent) > _SHOWN_GROUPS)})",
+                "cannot compare groups: at least one fold holds out rows of fewer than two groups "
+                f"(missing in one or another: {shown_columns(names[i] for i in sorted(rare))})",
                 "use wider groups, fewer --folds or a larger --holdout",
             )
 
@@ -177,7 +175,6 @@ def _user_quantity(name: str) -> Quantity:
     behind = follow(code, Path(file).expanduser())
     if not callable(getattr(load_user_code(code, file, behind), function, None)):
         raise _wrong(name, f"{file} has no function {function!r}")
-    behind = follow(code, Path(file).expanduser())  # its code may have extended the path
     return Quantity(name, code=code, behind=behind)
 
 
@@ -199,15 +196,12 @@ def measure_quantity(quantity: Quantity, held_out: HeldOutRows) -> float:
     measure = getattr(load_user_code(quantity.code, file, quantity.behind), function)
     dataset, y = held_out.dataset, held_out.dataset.y[held_out.rows]
     targets = np.array(dataset.classes)[y] if dataset.classes else y
-    returned = measure(_reading(held_out), dataset.rows(held_out.rows), targets)
+    pipeline = with_reader(held_out.pipeline(), dataset)
+    returned = measure(pipeline, dataset.rows(held_out.rows), targets)
     value = np.asarray(returned).item() if np.size(returned) == 1 else returned
     if not isinstance(value, Real) or not np.isfinite(float(value)):
         raise ValueError(f"{quantity.name} returned {value!r}; it must return a finite number")
     return float(value)
-
-
-def _reading(held_out: HeldOutRows) -> Any:
-    return with_reader(held_out.pipeline(), held_out.dataset)
 
 
 def groups_of(
@@ -227,7 +221,8 @@ def groups_of(
 
 def _latency_us(held_out: HeldOutRows, n_rows: int) -> float:
     """Return microseconds per row: the median over calls with `n_rows` rows, on one thread."""
-    pipeline, rows = _reading(held_out), held_out.dataset.rows(held_out.rows[:n_rows])
+    pipeline = with_reader(held_out.pipeline(), held_out.dataset)
+    rows = held_out.dataset.rows(held_out.rows[:n_rows])
     calls = Timer(lambda: pipeline.predict(rows))
     with one_thread():
         calls.timeit(1)  # imports what it needs

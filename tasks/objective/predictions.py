@@ -16,6 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 
+from prefect_tune.tasks.bad_input import shown_columns
 from prefect_tune.tasks.data.dataset import Dataset
 
 Array = NDArray[np.float64]
@@ -29,7 +30,6 @@ _NEVER = float(np.finfo(np.float64).min)
 probability is 0."""
 _ROUNDING = 1e-4
 """Tolerance for a row of probabilities to sum to 1; some models compute in float32."""
-_SHOWN_CLASSES = 8
 
 
 class InvalidPredictions(ValueError):  # noqa: N818 - reads as the reason of a failed trial
@@ -149,8 +149,8 @@ def checked_predictions(
 class _Answer:
     def __init__(self, model: Any, X: Any, classes: Values, name: str) -> None:
         self.model, self.classes, self.n = model, np.asarray(classes), n_rows(X)
-        last = model.steps[-1][1] if isinstance(model, Pipeline) else model
-        self.name = name or type(last).__name__
+        self.last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+        self.name = name or type(self.last).__name__
 
     def labels(self, returned: Any) -> Values:
         values = _as_array(returned)
@@ -158,12 +158,9 @@ class _Answer:
             values = values[:, 0]
         if not len(self.classes):
             return self._numbers("predict", values, (self.n,))
-        found = np.full(values.shape, -1)
-        if values.ndim == 1:
-            found = _positions(values, self.classes)
-        more = len(self.classes) - _SHOWN_CLASSES
-        shown = ", ".join(map(repr, self.classes.tolist()[:_SHOWN_CLASSES]))
-        shown += f" and {more} more" if more > 0 else ""
+        is_vector = values.ndim == 1
+        found = _positions(values, self.classes) if is_vector else np.full(values.shape, -1)
+        shown = shown_columns(map(repr, self.classes.tolist()))
         self._check("predict", values, (self.n,), found >= 0, f"; the classes are {shown}")
         return found.astype(np.int32)
 
@@ -172,7 +169,7 @@ class _Answer:
         values, known = _as_array(returned), self._learned_classes()
         n_known = len(self.classes) if known is None else len(known)
         if method == "decision_function":
-            if n_known > 2 and _is_one_vs_one(self.model):
+            if n_known > 2 and getattr(self.last, "decision_function_shape", "") == "ovo":
                 return None
             if n_known == 2 and values.size == self.n:  # one column, of the second class
                 second = self._numbers(method, values.reshape(-1), (self.n,))
@@ -278,12 +275,3 @@ def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
         return np.where(classes[found] == values, found, -1)
     known = {label: position for position, label in enumerate(classes.tolist())}
     return np.array([known.get(value, -1) for value in values.tolist()], dtype=np.intp)
-
-
-def _is_one_vs_one(model: Any) -> bool:
-    """Return whether a model, or one inside it, returns decision values of pairs."""
-    parameters = model.get_params(deep=True) if hasattr(model, "get_params") else {}
-    return any(
-        name.rsplit("__", 1)[-1] == "decision_function_shape" and value == "ovo"
-        for name, value in parameters.items()
-    )

@@ -123,15 +123,14 @@ def evaluate_query(
 
 def retry_through_outages(work: Callable[[], Result]) -> Result:
     """Repeat work that a store outage interrupted; raises StoreLost after a long outage."""
-
-    def is_of_store(error: BaseException) -> bool:
-        return isinstance(error, StoreAway) or (
-            isinstance(error, DatabaseLost) and is_outage(error)
-        )
-
     try:
         with waits_counted(report_waits):
-            return retry_while_unreachable(work, is_of_store)
+            return retry_while_unreachable(
+                work,
+                lambda e: (
+                    isinstance(e, StoreAway) or (isinstance(e, DatabaseLost) and is_outage(e))
+                ),
+            )
     except StoreRefused as error:  # the flow was able to open it
         raise StoreLost(str(error)) from error
 
@@ -211,17 +210,18 @@ def _evaluation(path_run: PathRun, stopwatch: Stopwatch) -> Evaluation:
     if learning is None:
         return evaluation
     trained = [model for model in models if isinstance(model, IterativeNode)]
-    broken = [(model, model.trouble) for model in trained if model.trouble]
-    no_epoch = "no epoch {} in fold {}: {}"
+    troubles = (
+        f"no epoch {model.epochs + 1} in fold {model.fold.number}: {error_line(model.trouble)}"
+        for model in trained
+        if model.trouble
+    )
     return replace(
         evaluation,
         curve=learning.mean,
         fold_curves=learning.folds,
         best_epoch=learning.best_epoch,
         resumed_from=min(model.resumed_from for model in trained),
-        trouble=next(
-            (no_epoch.format(m.epochs + 1, m.fold.number, error_line(e)) for m, e in broken), ""
-        ),
+        trouble=next(troubles, ""),
     )
 
 
