@@ -190,7 +190,7 @@ def _header(facts: CardFacts, file: str) -> str:
     if loss is not None:
         metric = facts.plan.problem.find_metric()
         known_as = (metric.declared.score or metric.name).removeprefix("neg_")
-        value = loss if metric.declared.is_error else metric.score(loss)
+        value = loss if metric.declared.best_score == 0 else metric.score(loss)
         result = {
             "task": {"type": task},
             "dataset": {"type": dataset.kind, "name": facts.plan.data_name, "split": "test"},

@@ -93,10 +93,9 @@ def missing_library(package: str) -> MissingLibrary | None:
         with one_thread():  # the library reads the number of threads when it is loaded
             import_module(package)
     except Exception as error:  # OSError, or the library's own error
-        if re.search(r"libg?omp\b", str(error)):
-            return MissingLibrary(package, "cannot be loaded, as OpenMP is missing", _OPENMP)
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        return MissingLibrary(package, f"cannot be loaded ({first})", f"reinstall it, {remedy}")
+        text = str(error).strip() or type(error).__name__
+        remedy = _OPENMP if re.search("libg?omp", text) else f"reinstall it, {remedy}"
+        return MissingLibrary(package, f"cannot be loaded ({text.splitlines()[0]})", remedy)
     return None
 
 
@@ -108,15 +107,9 @@ def missing_libraries(algorithms: "Iterable[Algorithm]") -> tuple[MissingLibrary
 
 def check_libraries(what: str, algorithms: "Iterable[Algorithm]") -> None:
     """Raise BadInput, with the remedy, if a library that `what` needs cannot be used here."""
-    needing = [algorithm for algorithm in algorithms if algorithm.requires]
-    for library in missing_libraries(needing):
-        ids = dict.fromkeys(a.id for a in needing if library.package in a.requires)
-        others = ", ".join(name for name in ids if name != library.package)
-        raise BadInput(
-            f"{what} needs {library.package}{f' for {others}' if others else ''}, which "
-            f"{library.reason}",
-            remedy=library.remedy,
-        )
+    for library in missing_libraries(algorithms):
+        text = f"{what} needs {library.package}, which {library.reason}"
+        raise BadInput(text, remedy=library.remedy)
 
 
 def algorithms_of(space: "Space") -> "tuple[Algorithm, ...]":

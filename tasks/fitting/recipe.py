@@ -117,17 +117,6 @@ MemoryRule = Callable[[Mapping[str, Any], MatrixSummary], float]
 """Estimates the bytes of a fit from effective arguments and the training rows."""
 
 
-def memory_rule(algorithm: Algorithm, estimator: str) -> MemoryRule | None:
-    """Return the memory rule of an algorithm, or None; UnknownName if its rule does not exist."""
-    declared = algorithm.memory if estimator == algorithm.import_path else ""
-    rule = declared or _RULES_OF_ESTIMATORS.get(estimator)
-    if not isinstance(rule, str):
-        return rule
-    if rule not in MEMORY_RULES:
-        raise UnknownName("memory rule", rule, MEMORY_RULES)
-    return MEMORY_RULES[rule]
-
-
 def check_memory(
     name: str,
     rules: Iterable[MemoryRule | None],
@@ -275,6 +264,12 @@ def recipe(
     weights = algorithm.flags.weights if balanced else "none"
     if weights == "class_weight":
         arguments["class_weight"] = "balanced"
+    memory = algorithm.memory if estimator == algorithm.import_path else ""
+    memory_rule = memory or _RULES_OF_ESTIMATORS.get(estimator)
+    if isinstance(memory_rule, str):
+        if memory_rule not in MEMORY_RULES:
+            raise UnknownName("memory rule", memory_rule, MEMORY_RULES)
+        memory_rule = MEMORY_RULES[memory_rule]
     how = Recipe(
         algorithm=algorithm.id,
         estimator=estimator,
@@ -285,7 +280,7 @@ def recipe(
         repairs=repairs_of(algorithm.flags, dict(choice.values), summary.layout),
         out_of_fold=algorithm.flags.out_of_fold,
         files=tuple(content_of(file) for file in algorithm.depends_on),
-        memory=memory_rule(algorithm, estimator),
+        memory=memory_rule,
         threads=algorithm.threads if estimator == algorithm.import_path else "",
     )
     library = library_of(

@@ -31,7 +31,7 @@ from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
 from prefect_tune.tasks.objective.metric import Metric, Usefulness
 from prefect_tune.tasks.objective.predictions import Array, Predictions
-from prefect_tune.tasks.objective.risk import MOST_WEIGHTS, Targets
+from prefect_tune.tasks.objective.risk import Targets, losses_of_draws
 
 LEVEL = 0.05
 """Probability of any false promotion over all nights since the last promotion."""
@@ -56,9 +56,6 @@ _NORMAL = 1.96
 """Half of a 95 % interval, in standard errors."""
 _ROUNDING = 1e-9
 """Relative tolerance at which two sums of pseudo-values count as equal."""
-
-Blocks = NDArray[np.intp]
-"""Block of each row, shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +97,6 @@ def level_of(decision: int) -> float:
     return LEVEL * decision**-_DECAY / float(zeta(_DECAY))
 
 
-def loss_without_blocks(
-    metric: Metric, y: Targets, predictions: Predictions, block: Blocks, n_classes: int
-) -> Array:
-    """Return the loss without each block, shape (B,); `n_classes` is 0 for numbers."""
-    n_blocks = int(block.max()) + 1
-    if not metric.declared.is_quick:
-        parts = (np.flatnonzero(block != one) for one in range(n_blocks))
-        losses = (metric.loss(y[rows], predictions.take(rows), n_classes) for rows in parts)
-        return np.fromiter(losses, np.float64)
-    step, found = max(1, MOST_WEIGHTS // len(y)), []
-    for first in range(0, n_blocks, step):
-        kept = block != np.arange(first, min(first + step, n_blocks))[:, None]
-        weights = kept / kept.sum(axis=1, keepdims=True)
-        found.append(metric.weighted_losses(y, predictions, n_classes, weights))
-    return np.concatenate(found)
-
-
 def paired_comparison(
     metric: Metric,
     champion: Predictions,
@@ -155,11 +135,12 @@ def paired_comparison(
     block = (rng.permutation(n_units) % min(n_units, most_blocks))[unit]
     sizes = np.bincount(block)
     n_blocks = len(sizes)
+    is_kept = block != np.arange(n_blocks)[:, None]
 
     def jackknife(predictions: Predictions) -> tuple[float, Array]:
         """Return the loss, and the pseudo-value of each block, shape (B,)."""
         whole = metric.loss(y, predictions, n_classes)
-        without = loss_without_blocks(metric, y, predictions, block, n_classes)
+        without = losses_of_draws(metric, y, predictions, n_classes, is_kept)
         if not np.isfinite(without).all():
             raise ValueError("the metric is undefined without some of these rows")
         # Of a mean, this is the mean of the block, weighted by its size relative to other blocks.

@@ -87,23 +87,9 @@ class MetricDeclaration:
             )
 
     @property
-    def called(self) -> str:
-        """The name of the loss in texts."""
-        return self.loss_name or self.name
-
-    @property
     def is_quick(self) -> bool:
         """Whether losses of all bootstraps are computed at once."""
         return bool(self.bootstrap_losses or self.row_losses)
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the loss itself is what is usually reported, rather than a score behind it."""
-        return self.best_score == 0
-
-    def score_of(self, loss: float) -> float:
-        """Return the score of a loss in scikit-learn's sense; larger is better."""
-        return self.best_score - loss / self.losses_per_score
 
 
 _RISK = "prefect_tune.tasks.objective.risk"
@@ -132,19 +118,12 @@ _AUROC = MetricDeclaration(
 )
 
 _NUMBER_SCORERS = (
-    "d2_absolute_error_score",
-    "explained_variance",
-    "neg_max_error",
-    "neg_mean_absolute_error",
-    "neg_mean_absolute_percentage_error",
-    "neg_mean_gamma_deviance",
-    "neg_mean_poisson_deviance",
-    "neg_mean_squared_error",
-    "neg_mean_squared_log_error",
-    "neg_median_absolute_error",
-    "neg_root_mean_squared_error",
-    "neg_root_mean_squared_log_error",
-    "r2",
+    *("r2", "explained_variance", "d2_absolute_error_score"),
+    *("neg_max_error", "neg_median_absolute_error"),
+    *("neg_mean_absolute_error", "neg_mean_absolute_percentage_error"),
+    *("neg_mean_gamma_deviance", "neg_mean_poisson_deviance"),
+    *("neg_mean_squared_error", "neg_root_mean_squared_error"),
+    *("neg_mean_squared_log_error", "neg_root_mean_squared_log_error"),
 )
 CONFUSION_METRICS = (
     "balanced_accuracy",
@@ -276,7 +255,7 @@ class Metric:
         >>> metric_named("error").score(5.0), metric_named("r2").score(0.25)
         (0.95, 0.75)
         """
-        return self.declared.score_of(loss)
+        return self.declared.best_score - loss / self.declared.losses_per_score
 
     def turned(
         self, y: "NDArray[Any]", predictions: "Predictions", n_classes: int
@@ -340,7 +319,7 @@ class LossWords:
     def name(self) -> str:
         """Name of the loss."""
         declared = METRICS.get(self.metric)
-        return self.metric if declared is None else declared.called
+        return self.metric if declared is None else declared.loss_name or declared.name
 
     @property
     def unit(self) -> str:

@@ -9,6 +9,7 @@ weighted class counts; the area under the curve sorts the scores once (Lacoste e
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
@@ -41,14 +42,6 @@ def _ratio(part: Array, whole: Array) -> Array:
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
 
 
-def _matthews(hit: Array, predicted: Array, true: Array) -> Array:
-    """Return the correlation of predictions with the truth (Gorodkin 2004)."""
-    spread = (1 - (predicted**2).sum(axis=1)) * (1 - (true**2).sum(axis=1))
-    shared = hit.sum(axis=1) - (predicted * true).sum(axis=1)
-    is_constant = spread <= _ZERO
-    return np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
-
-
 Rate = Callable[[Array, Array, Array], Array]
 """Maps hits, predicted shares and true shares to a score of the same shape."""
 
@@ -67,8 +60,11 @@ def _confusion_loss(
     is_true, is_predicted = (np.eye(n_classes)[labels] for labels in (y, predictions.label))
     true, predicted = weights @ is_true, weights @ is_predicted
     hit, is_there = weights @ (is_true * is_predicted), true > 0
-    if name == "matthews_corrcoef":
-        return 1 - _matthews(hit, predicted, true)
+    if name == "matthews_corrcoef":  # Gorodkin 2004
+        spread = (1 - (predicted**2).sum(axis=1)) * (1 - (true**2).sum(axis=1))
+        shared = hit.sum(axis=1) - (predicted * true).sum(axis=1)
+        is_constant = spread <= _ZERO
+        return 1 - np.where(is_constant, 0.0, shared / np.sqrt(np.where(is_constant, 1, spread)))
     if name == "balanced_accuracy":
         return 1 - _ratio(hit, true).sum(axis=1) / is_there.sum(axis=1)
     rate, _, average = name.partition("_")
@@ -288,6 +284,28 @@ MOST_WEIGHTS = 4_000_000
 """Weights computed at a time (32 MB)."""
 
 
+def losses_of_draws(
+    metric: Metric, y: Targets, predictions: Predictions, n_classes: int, counts: NDArray[Any]
+) -> Array:
+    """Return the loss in each draw, shape (N,); nan where it is undefined.
+
+    `counts`, shape (N, m), says how often each row was drawn, or whether it was.
+    """
+    if metric.declared.is_quick:
+        size = max(1, MOST_WEIGHTS // len(y))
+        parts = [counts[i : i + size] for i in range(0, len(counts), size)]
+        weights = (part / part.sum(axis=1, keepdims=True) for part in parts)
+        return np.concatenate(
+            [metric.weighted_losses(y, predictions, n_classes, each) for each in weights]
+        )
+    losses = np.full(len(counts), np.nan)
+    for i, drawn in enumerate(counts):
+        rows = np.repeat(np.arange(len(y)), drawn)
+        with suppress(ValueError):
+            losses[i] = metric.loss(y[rows], predictions.take(rows), n_classes)
+    return losses
+
+
 @dataclass(frozen=True)
 class Resampling:
     """N bootstraps of the held-out examples of each fold.
@@ -321,32 +339,14 @@ class Resampling:
 
         If the metric is undefined in a bootstrap, the loss of the whole fold is used.
         """
-        by_fold = [
-            self._of_fold(y, counts, predicted)
-            for y, counts, predicted in zip(self.targets, self.counts, predictions, strict=True)
-        ]
+        by_fold = []
+        for y, counts, predicted in zip(self.targets, self.counts, predictions, strict=True):
+            risks = losses_of_draws(self.metric, y, predicted, self.n_classes, counts)
+            if not np.isfinite(risks).all():
+                whole = self.metric.loss(y, predicted, self.n_classes)
+                risks = np.where(np.isfinite(risks), risks, whole)
+            by_fold.append(risks)
         return np.mean(by_fold, axis=0)
-
-    def _of_fold(self, y: Targets, counts: Counts, predicted: Predictions) -> Array:
-        if self.metric.declared.is_quick:
-            size = max(1, MOST_WEIGHTS // len(y))
-            parts = [counts[i : i + size] for i in range(0, len(counts), size)]
-            weights = (part / part.sum(axis=1, keepdims=True) for part in parts)
-            weighted = self.metric.weighted_losses
-            risks = np.concatenate([weighted(y, predicted, self.n_classes, w) for w in weights])
-        else:
-            risks = np.array([self._on_repeated(y, drawn, predicted) for drawn in counts])
-        if not np.isfinite(risks).all():
-            whole = self.metric.loss(y, predicted, self.n_classes)
-            risks = np.where(np.isfinite(risks), risks, whole)
-        return risks
-
-    def _on_repeated(self, y: Targets, drawn: Counts, predicted: Predictions) -> float:
-        rows = np.repeat(np.arange(len(y)), drawn)
-        try:
-            return self.metric.loss(y[rows], predicted.take(rows), self.n_classes)
-        except ValueError:  # undefined or not finite: the loss of the whole fold is used
-            return float("nan")
 
 
 def _counts(strata: Targets, bootstraps: Bootstraps, rng: Generator) -> Counts:

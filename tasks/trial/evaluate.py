@@ -140,7 +140,7 @@ def _evaluated(
 ) -> Evaluation | Failure:
     stopwatch, load_seconds = Stopwatch(), 0.0
     path_run: PathRun | None = None
-    shown: Pilot | None = None
+    piloted: Pilot | None = None
     try:
         with exits_as_errors(), one_thread():
             space = space or context.problem.find_space()
@@ -150,11 +150,11 @@ def _evaluated(
             path_run = PathRun(context, query, space=space)
             is_served = path_run.is_served(len(path_run.steps) - 1)
             if pilot_seconds is not None and not is_served and context.epochs is None:
-                shown = pilot(path_run, space, pilot_seconds)
+                piloted = pilot(path_run, space, pilot_seconds)
             with path_run.pinned():
                 path_run.run_all()
                 evaluation = _evaluation(path_run, stopwatch)
-                return replace(evaluation, load_seconds=load_seconds, pilot=shown)
+                return replace(evaluation, load_seconds=load_seconds, pilot=piloted)
     except Exception as error:
         failed = error if isinstance(error, StepFailed) else None
         cause = failed.__cause__ if failed and failed.__cause__ else error
@@ -170,7 +170,7 @@ def _evaluated(
             cost_seconds=stopwatch.seconds(),
             steps=path_run.costs() if path_run else (),
             load_seconds=load_seconds,
-            pilot=cause.pilot if isinstance(cause, WillNotEnd) else shown,
+            pilot=cause.pilot if isinstance(cause, WillNotEnd) else piloted,
         )
 
 
@@ -315,12 +315,12 @@ def pilot(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot | None
     over the limit.
     """
     try:
-        shown = _predicted(path_run, space, limit_seconds)
+        piloted = _predicted(path_run, space, limit_seconds)
     except Exception:
         return None
-    if shown.is_over_limit:
-        raise WillNotEnd(shown)
-    return shown
+    if piloted.is_over_limit:
+        raise WillNotEnd(piloted)
+    return piloted
 
 
 def _predicted(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
@@ -340,10 +340,10 @@ def _predicted(path_run: PathRun, space: Space, limit_seconds: float) -> Pilot:
         n_rows = round(fmean(map(split.n_training, path_run.folds)))
     objective = Objective(n_rows=n_rows, n_held_out=len(held_out), n_folds=split.n_folds)
     costs = Costs(space, objective)
-    shown = Pilot(len(few), len(few_held_out), steps, 0.0, limit_seconds)
-    costs.tell_pilot(query.configuration, shown)
+    piloted = Pilot(len(few), len(few_held_out), steps, 0.0, limit_seconds)
+    costs.tell_pilot(query.configuration, piloted)
     seconds = costs.seconds(query, LIKELY)
-    return replace(shown, seconds=seconds, own_seconds=stopwatch.seconds())
+    return replace(piloted, seconds=seconds, own_seconds=stopwatch.seconds())
 
 
 def _fitted(fold: Fold, path: Sequence[PathStep]) -> tuple[StepCost, ...]:

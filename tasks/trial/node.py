@@ -257,8 +257,6 @@ class Node:
             step=self.step,
             algorithm=self.recipe.algorithm,
             fold=self.fold.number,
-            cost_seconds=0.0,
-            summary={},
         )
 
     def _read(self, name: str) -> Mapping[str, Any] | None:

@@ -44,7 +44,16 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
         if isinstance(X, pd.DataFrame):
             return self._coded(X)
         if sparse.issparse(X):
-            return _single_precision(X)
+            matrix = sparse.csr_array(X)
+            if not matrix.has_canonical_format:
+                matrix = matrix.copy()
+                matrix.sum_duplicates()
+            parts = (
+                matrix.data.astype(np.float32),
+                matrix.indices.astype(np.int32, copy=False),
+                matrix.indptr.astype(np.int32, copy=False),
+            )
+            return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost rejects sparse arrays
         return np.asarray(X, dtype=np.float64 if self.is_table_ else np.float32)
 
     def _coded(self, X: pd.DataFrame) -> NDArray[np.float64]:
@@ -57,20 +66,6 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
             codes = known.get_indexer(pd.Index(X[name].astype(object), dtype=object))
             coded[:, i] = np.where(codes < 0, np.nan, codes)
         return coded
-
-
-def _single_precision(X: Any) -> sparse.csr_matrix:
-    """Return a sparse matrix as CSR of float32, sharing its indices if they are int32."""
-    matrix = sparse.csr_array(X)
-    if not matrix.has_canonical_format:
-        matrix = matrix.copy()
-        matrix.sum_duplicates()
-    parts = (
-        matrix.data.astype(np.float32),
-        matrix.indices.astype(np.int32, copy=False),
-        matrix.indptr.astype(np.int32, copy=False),
-    )
-    return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost rejects sparse arrays
 
 
 class _Native(BaseEstimator):

@@ -18,11 +18,11 @@ from prefect_tune.tasks.objective.comparison import (
     LEVEL,
     PairedComparison,
     level_of,
-    loss_without_blocks,
     paired_comparison,
 )
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
+from prefect_tune.tasks.objective.risk import losses_of_draws
 
 
 def compared(
@@ -135,7 +135,7 @@ def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None
         (probability > 0.5).astype(np.int32), np.column_stack([1 - probability, probability])
     )
     block, judged = rng.permutation(120) % 7, metric_named(metric)
-    without = loss_without_blocks(judged, y, found, block, 2)
+    without = losses_of_draws(judged, y, found, 2, block != np.arange(7)[:, None])
     parts = [np.flatnonzero(block != one) for one in range(7)]
     assert without == pytest.approx([judged.loss(y[r], found.take(r), 2) for r in parts])
 
