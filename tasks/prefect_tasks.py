@@ -231,9 +231,8 @@ def _call(
     try:
         return Shown(shown.run(function, limits, **arguments), shown.n_task_runs)
     except CallEnded as ended:
-        error: type[Exception] = RuntimeError
-        if ended.kind in (FailureKind.TIMEOUT, FailureKind.MEMORY):
-            error = TimeoutError if ended.kind == FailureKind.TIMEOUT else MemoryError
+        errors = {FailureKind.TIMEOUT: TimeoutError, FailureKind.MEMORY: MemoryError}
+        error = errors.get(ended.kind, RuntimeError) if ended.kind else RuntimeError
         raise error(str(ended)) from ended
 
 

@@ -94,9 +94,9 @@ def several_threads(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
     elif way == OPENMP:
         with _controller(len(sys.modules)).limit(limits={"openmp": n_threads, "blas": 1}):
             yield
-        for held in vars(estimator).values():
-            if hasattr(held, "n_threads"):  # set by estimators that bin columns
-                held.n_threads = 1
+        for part in vars(estimator).values():
+            if hasattr(part, "n_threads"):  # set by estimators that bin columns
+                part.n_threads = 1
     else:
         former = estimator.get_params()[way]
         estimator.set_params(**{way: n_threads})

@@ -289,14 +289,10 @@ def mlp_regressor(
     *, hidden_layers: int, nodes_per_layer: int, **arguments: Any
 ) -> TransformedTargetRegressor:
     """Return a network of equally wide hidden layers for standardised numbers."""
-    layers = (nodes_per_layer,) * hidden_layers
-    return _of_scaled(MLPRegressor(hidden_layer_sizes=layers, **arguments))
+    network = MLPRegressor(hidden_layer_sizes=(nodes_per_layer,) * hidden_layers, **arguments)
+    return TransformedTargetRegressor(network, transformer=StandardScaler())
 
 
 def kernel_svm_regressor(**arguments: Any) -> TransformedTargetRegressor:
     """Return a support vector machine for standardised numbers; epsilon is in deviations."""
-    return _of_scaled(SVR(**arguments))
-
-
-def _of_scaled(regressor: Any) -> TransformedTargetRegressor:
-    return TransformedTargetRegressor(regressor, transformer=StandardScaler())
+    return TransformedTargetRegressor(SVR(**arguments), transformer=StandardScaler())

@@ -231,7 +231,7 @@ def _permuted(matrix: Any, columns: Sequence[int], order: NDArray[np.intp]) -> A
     is_moved = np.isin(np.arange(matrix.shape[1]), columns)
     if not sparse.issparse(matrix):
         return np.where(is_moved, matrix[order], matrix)
-    stays, moves = (sparse.diags_array(of.astype(matrix.dtype)) for of in (~is_moved, is_moved))
+    stays, moves = (sparse.diags_array(part.astype(matrix.dtype)) for part in (~is_moved, is_moved))
     return matrix @ stays + (matrix @ moves)[order]
 
 
@@ -247,7 +247,7 @@ def _correlations(matrix: Any, scores: Array) -> Array:
         squares = logs * logs
     ranks = rankdata(scores)
     centred = (ranks - ranks.mean()) / (ranks.std() or 1.0)
-    mean, square = (np.asarray(of.mean(axis=0), np.float64).ravel() for of in (logs, squares))
+    mean, square = (np.asarray(part.mean(axis=0), np.float64).ravel() for part in (logs, squares))
     spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
     made: Array = np.asarray(logs.T @ centred, dtype=np.float64) / len(ranks)
     return np.divide(made, spread, out=np.zeros(len(made)), where=spread > 0)

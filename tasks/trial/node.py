@@ -332,12 +332,12 @@ class IterativeNode(Node):
         self, parent: FoldRows | Node, step: str, how: Recipe, iterative: Iterative, *, target: int
     ) -> None:
         context = parent.fold.context
-        self.is_judged, self.trains_at_once = parent.fold.number != REFIT, bool(iterative.rounds)
+        self.has_curve, self.trains_at_once = parent.fold.number != REFIT, bool(iterative.rounds)
         self.of_epochs = context.epochs or target
         schedule: dict[str, Any] = {"iterative": iterative.rounds or "passes"}
         if iterative.rounds:  # an epoch is a share of the rounds, or else a pass over the rows
             schedule["of_epochs"] = self.of_epochs
-        if self.is_judged:
+        if self.has_curve:
             schedule["curve"] = [context.problem.metric, context.problem.positive]
         super().__init__(parent, step, how, is_model=True, schedule=schedule)
         self.target, self._iterative = target, iterative
@@ -349,7 +349,7 @@ class IterativeNode(Node):
         self._checkpoints: dict[int, Entry] = {}
         self._training: EpochTraining | None = None
         self._best_pass: tuple[int, Predictions] | None = None
-        self._passing = 0
+        self._recovery_epoch = 0
         self._is_served = True
         self._identify(target)
 
@@ -399,7 +399,7 @@ class IterativeNode(Node):
 
     def keep_predictions(self, best: int) -> None:
         """Keep the predictions of the last pass if it is the best."""
-        if self._training is None or self.trains_at_once or not self.is_judged:
+        if self._training is None or self.trains_at_once or not self.has_curve:
             return
         if best == self.epochs and (found := self._training.predictions(best)) is not None:
             self._best_pass = best, found
@@ -411,13 +411,13 @@ class IterativeNode(Node):
 
     def save(self, best: int, *, is_done: bool) -> None:
         """Store the predictions of the best epoch, and a checkpoint to recover from a crash."""
-        if self.is_judged or is_done:  # a refit's earlier predictions are never read
+        if self.has_curve or is_done:  # a refit's earlier predictions are never read
             self.best_epoch = best
             if not self.is_linked and not (best <= self.resumed_from and self._has_record()):
                 self._record(self._predicted(best))
         if self._training is None or not self.fold.context.use_cache:
             return
-        former, self._passing = self._passing, 0 if is_done else self.epochs
+        former, self._recovery_epoch = self._recovery_epoch, 0 if is_done else self.epochs
         if self.epochs not in self._checkpoints:
             self._identify(self.epochs)
             made = self._made_by(self._training)
@@ -476,7 +476,7 @@ class IterativeNode(Node):
             self.seed,
             fold.data(self.parent.part("train"), self.parent.part("held_out")),
             epochs=self.of_epochs,
-            loss=(lambda p: self.metric.loss(y, p, n_classes)) if self.is_judged else None,
+            loss=(lambda p: self.metric.loss(y, p, n_classes)) if self.has_curve else None,
             start=start,
         )
         self.seconds += training.seconds
@@ -595,6 +595,6 @@ def _trained(nodes: Sequence[IterativeNode], begin: Callable[[int], None]) -> Le
 
 
 def _best_epoch(nodes: Sequence[IterativeNode]) -> int:
-    if not nodes[0].is_judged:
+    if not nodes[0].has_curve:
         return min(node.epochs for node in nodes)
     return LearningCurves.of(nodes).best_epoch

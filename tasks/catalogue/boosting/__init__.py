@@ -41,8 +41,6 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """Return codes and numbers, shape (n, p): float64 of a table, float32 of a matrix."""
-        if isinstance(X, pd.DataFrame):
-            return self._coded(X)
         if sparse.issparse(X):
             matrix = sparse.csr_array(X)
             if not matrix.has_canonical_format:
@@ -54,9 +52,8 @@ class CategoryCodes(TransformerMixin, BaseEstimator):
                 matrix.indptr.astype(np.int32, copy=False),
             )
             return sparse.csr_matrix(parts, shape=matrix.shape)  # CatBoost rejects sparse arrays
-        return np.asarray(X, dtype=np.float64 if self.is_table_ else np.float32)
-
-    def _coded(self, X: pd.DataFrame) -> NDArray[np.float64]:
+        if not isinstance(X, pd.DataFrame):
+            return np.asarray(X, dtype=np.float64 if self.is_table_ else np.float32)
         coded = np.empty(X.shape)
         for i, name in enumerate(X):
             if i not in self.categories_:
@@ -92,11 +89,9 @@ class _Native(BaseEstimator):
         self._fit_coded(self.estimator_, self.codes_.transform(X), y, weights)
 
     def _predicted(self, what: str, X: Any) -> Any:
-        return getattr(self.estimator_, what)(self._coded(X), **self.prediction_settings)
-
-    def _coded(self, X: Any) -> Any:
         validate_data(self, X, reset=False, skip_check_array=True)  # codes depend on position
-        return self._seen(self.codes_.transform(X))
+        coded = self._seen(self.codes_.transform(X))
+        return getattr(self.estimator_, what)(coded, **self.prediction_settings)
 
 
 class NativeClassifier(ClassifierMixin, _Native):
