@@ -90,6 +90,22 @@ gradient_boosting = partial(
 )
 svc = partial(declare, "sklearn.svm.SVC", growth=KERNEL_GROWTH, flags=Flags(weights="class_weight"))
 svr = partial(declare, "sklearn.svm.SVR", growth=KERNEL_GROWTH)
+kernel_pca = partial(
+    declare,
+    "sklearn.decomposition.KernelPCA",
+    whole(n_components=(10, 2000, 100)),
+    transforms={"n_components": "clip_n"},
+    growth=KERNEL_GROWTH,
+    flags=MAKES_DENSE,
+)
+kitchen_sinks = partial(
+    declare,
+    "sklearn.kernel_approximation.RBFSampler",
+    log_whole(n_components=(50, 10000, 100)),
+    name="kitchen_sinks",
+    growth={"n_components": 1.0},
+    flags=MAKES_DENSE,
+)
 nystroem = partial(
     declare,
     "sklearn.kernel_approximation.Nystroem",
@@ -147,31 +163,6 @@ def fast_ica(whitening: str, *groups: Group, **more: Any) -> Algorithm:
         transforms={"n_components": "clip_min_n_p", "whiten": "word"},
         flags=OF_DENSE,
         **more,
-    )
-
-
-def kernel_pca(*groups: Group, **more: Any) -> Algorithm:
-    """Declare principal components in the space of a kernel, which the groups describe."""
-    return declare(
-        "sklearn.decomposition.KernelPCA",
-        whole(n_components=(10, 2000, 100)),
-        *groups,
-        transforms={"n_components": "clip_n"},
-        growth=KERNEL_GROWTH,
-        flags=MAKES_DENSE,
-        **more,
-    )
-
-
-def kitchen_sinks(gamma: Group) -> Algorithm:
-    """Declare the random features of a radial kernel."""
-    return declare(
-        "sklearn.kernel_approximation.RBFSampler",
-        gamma,
-        log_whole(n_components=(50, 10000, 100)),
-        name="kitchen_sinks",
-        growth={"n_components": 1.0},
-        flags=MAKES_DENSE,
     )
 
 

@@ -181,5 +181,5 @@ def test_a_step_without_any_usable_algorithm_is_refused_with_the_remedy(monkeypa
     monkeypatch.setitem(sys.modules, "catboost", None)
     trees = SPACES["modern"].step("fit model").algorithm("catboost")
     alone = Algorithm(id="trees", estimator=trees.estimator, requires=trees.requires)
-    with pytest.raises(BadInput, match=r"for trees.*\[boosting\]"):
+    with pytest.raises(BadInput, match=r"needs catboost.*\[boosting\]"):
         usable_part(Space("own", (Step("fit model", (alone,)),)))
