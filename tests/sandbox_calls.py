@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from prefect_tune.tasks.sandbox.reports import StepBegun, StepDone, Waited, loading, report
+from prefect_tune.tasks.sandbox.child import StepBegun, StepDone, Waited, loading, report
 from prefect_tune.tasks.sandbox.sandbox import Call, CallProgress, Limits, Sandbox
 
 SLEEP = "import time; time.sleep(1000)"

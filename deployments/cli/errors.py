@@ -13,7 +13,7 @@ from prefect_tune.deployments.views.console import echo
 from prefect_tune.deployments.views.result_stream import result_apart, stay_apart
 from prefect_tune.flows.wording.text import printable
 from prefect_tune.storage.waiting import interrupt_behind
-from prefect_tune.tasks.sandbox.standard_streams import open_streams
+from prefect_tune.tasks.sandbox.output import open_streams
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import click
 
-from prefect_tune.tasks.sandbox.standard_streams import flush_streams
+from prefect_tune.tasks.sandbox.output import flush_streams
 
 _APART: list[IO[str]] = []
 """Result streams other than `sys.stdout`; the last one is used."""

@@ -1,36 +1,154 @@
-"""The loop of a sandbox: a process that runs one call after another and reports on each.
+"""A sandbox from inside: a process that runs one call after another and reports on each.
 
 It knows neither Prefect nor Dask. It keeps the data set, the split and the store open between
-calls, in the caches of the functions that load them.
+calls, in the caches of the functions that load them. Reports are plain values, so that worker and
+sandbox need nothing else of each other; outside a sandbox, reports go nowhere. A call that damaged
+its process is found by the state of the process before and after the call.
 """
 
 import os
 import pickle
+import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
 from select import POLLHUP, poll
+from time import monotonic
 from typing import Any
 
 import psutil
 
-from prefect_tune.storage.notices import noticed_by
-from prefect_tune.tasks.sandbox.process_tree import kill_below
-from prefect_tune.tasks.sandbox.reports import (
-    LOST,
-    Loaded,
-    Message,
-    Noticed,
-    Raised,
-    Returned,
-    reporting_to,
+from prefect_tune.optimizers.trials.outcome import StepCost
+from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.storage.waiting import OWN_THREAD, Waits
+from prefect_tune.tasks.sandbox.output import buffer_lines, flush_streams
+from prefect_tune.tasks.sandbox.process_tree import descendants, kill_below
+
+LOST = 70
+"""Exit code of a sandbox whose connection was closed, by its worker or by the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepBegun:
+    """A step of a path begins; `is_served` tells whether the cache has it in all folds."""
+
+    step: str
+    algorithm: str
+    is_served: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """The step has run in all folds, or failed with a problem."""
+
+    keys: tuple[str, ...] = ()
+    n_cached: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FoldReached:
+    """The current step and fold, and the costs of all finished steps and folds."""
+
+    step: str
+    fold: int
+    costs: tuple[StepCost, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Data and libraries are being loaded, which is no time of the call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Data and libraries are loaded, after so many seconds without waits."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Seconds waited for others so far, and the `monotonic` start of the current wait, if any."""
+
+    seconds: float
+    since: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """A warning for the user of the study."""
+
+    notice: Notice
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The value of a call, and what the call damaged in its process; empty if nothing."""
+
+    value: Any
+    damage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """The error that ended a call."""
+
+    error: Exception
+
+
+Message = (
+    StepBegun | StepDone | FoldReached | Loading | Loaded | Waited | Noticed | Returned | Raised
 )
-from prefect_tune.tasks.sandbox.standard_streams import buffer_lines, flush_streams
-from prefect_tune.tasks.sandbox.surroundings import damage, surroundings
+
+
+def _ignore(message: Message) -> None:
+    """Report to nobody: the call runs outside a sandbox."""
+
+
+_SEND: list[Callable[[Message], None]] = [_ignore]
+"""The receiver of reports of this process, which runs one call at a time."""
+
+
+@contextmanager
+def reporting_to(send: Callable[[Message], None]) -> Iterator[None]:
+    """Send the reports of the body to a function."""
+    _SEND.append(send)
+    try:
+        yield
+    finally:
+        _SEND.pop()
+
+
+def report(message: Message) -> None:
+    """Report to the worker that waits for this call."""
+    _SEND[-1](message)
+
+
+def report_fold(step: str, fold: int, costs: Callable[[], Iterable[StepCost]] = tuple) -> None:
+    """Report the step and fold that the call has reached, with all costs so far."""
+    if _SEND[-1] is not _ignore:
+        report(FoldReached(step, fold, tuple(costs())))
+
+
+def report_waits(waits: Waits) -> None:
+    """Report how long the call has waited for others, and whether it waits now."""
+    report(Waited(waits.seconds, waits.since))
+
+
+@contextmanager
+def loading() -> Iterator[None]:
+    """Report that the body loads data and libraries; the clock of the call starts afterwards."""
+    report(Loading())
+    started = monotonic()
+    yield
+    report(Loaded(monotonic() - started))
+
 
 Function = Callable[..., Any]
 _OURS = ("builtins", "prefect_tune.")
@@ -138,3 +256,48 @@ def request(function: Function, arguments: Mapping[str, Any], *, is_awaited: boo
     A call that nobody awaits reports nothing, not even its end.
     """
     return pickle.dumps((function.__module__, function.__name__, dict(arguments), is_awaited))
+
+
+_MANY_FILES = 128
+"""File descriptors above which a process is replaced; libraries keep a few for later calls."""
+_COUNTED = ("threads", "child processes")
+_LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
+
+
+def surroundings() -> dict[str, Any]:
+    """Return the state of this process that user code can change, by name."""
+    folder = None
+    with suppress(OSError):  # the folder was deleted
+        folder = os.getcwd()  # noqa: PTH109 - Path.cwd() raises as well
+    return {
+        "current folder": folder,
+        "environment": dict(os.environ),
+        "import path": [*sys.path],
+        "signal handlers": [signal.getsignal(number) for number in signal.valid_signals()],
+        "resource limits": [resource.getrlimit(which) for which in _LIMITS],
+        "recursion limit": sys.getrecursionlimit(),
+        "standard streams": [_stream(sys.stdout), _stream(sys.stderr), *map(_file, (0, 1, 2))],
+        "threads": sum(not t.name.startswith(OWN_THREAD) for t in threading.enumerate()),
+        "child processes": len(descendants(os.getpid())),
+        "many open files": psutil.Process().num_fds() > _MANY_FILES,
+    }
+
+
+def damage(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the name of the first thing that differs between two states; empty if none does."""
+    for name, value in now.items():
+        if value > before[name] if name in _COUNTED else value != before[name]:
+            return name
+    return ""
+
+
+def _stream(stream: Any) -> tuple[Any, bool]:
+    return stream, getattr(stream, "closed", True)
+
+
+def _file(descriptor: int) -> tuple[int, int] | None:
+    try:
+        status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -17,7 +17,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.recipe import imported
 from prefect_tune.tasks.problem import StudyContext, check_plugins, open_store
-from prefect_tune.tasks.sandbox.reports import loading
+from prefect_tune.tasks.sandbox.child import loading
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import installed_version
 

@@ -23,12 +23,10 @@ from prefect_tune.optimizers.trials.outcome import FailureKind, StepCost
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import Notice
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.sandbox.child import Function, request
-from prefect_tune.tasks.sandbox.output import Output
-from prefect_tune.tasks.sandbox.process_tree import ProcessTree
-from prefect_tune.tasks.sandbox.reports import (
+from prefect_tune.tasks.sandbox.child import (
     LOST,
     FoldReached,
+    Function,
     Loaded,
     Loading,
     Message,
@@ -38,7 +36,10 @@ from prefect_tune.tasks.sandbox.reports import (
     StepBegun,
     StepDone,
     Waited,
+    request,
 )
+from prefect_tune.tasks.sandbox.output import Output
+from prefect_tune.tasks.sandbox.process_tree import ProcessTree
 from prefect_tune.tasks.sandbox.zygote import (
     ZYGOTE,
     CannotStart,

@@ -3,12 +3,18 @@
 A worker process has one. A fork is ready within 50 ms, where a fresh interpreter takes seconds. The
 zygote reaps sandboxes, adopts what they leave behind, and ends everything when its worker ends.
 Where there is no `prctl`, each sandbox is a fresh interpreter.
+
+Temporary files of a worker and its sandboxes are in a private folder, which is deleted when the
+worker ends. The next process deletes the folders of killed ones.
 """
 
+import atexit
 import ctypes
+import fcntl
 import gc
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,15 +22,16 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from time import monotonic, sleep
 from typing import IO, Any, Protocol
 
+from prefect_tune.storage.local_files import make_own
 from prefect_tune.tasks.sandbox.process_tree import kill_below
-from prefect_tune.tasks.sandbox.scratch import scratch_folder
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 
 IS_LINUX = sys.platform == "linux"
@@ -385,3 +392,50 @@ def control_process(what: int, value: int) -> None:
     if library.prctl(what, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
+
+
+_LOCK = "lock"
+
+
+@cache
+def scratch_folder() -> Path:
+    """Return the folder, created on first use; `PermissionError` if its parent is not ours."""
+    base = Path(tempfile.gettempdir()) / f"prefect-tune-{os.getuid()}"
+    make_own(base)
+    with _locked(base / _LOCK):
+        for folder in base.iterdir():
+            if folder.is_dir() and _is_left(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(dir=base, prefix=f"{os.getpid()}-"))
+        # The system releases the lock however this process dies.
+        lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked process inherits the hook, but not the folder
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    with suppress(FileNotFoundError):
+        lock = os.open(folder / _LOCK, os.O_RDWR)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(lock)
+    return True
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -48,9 +48,9 @@ from prefect_tune.tasks.objective.constraints import (
 from prefect_tune.tasks.objective.metric import Metric, Quantity
 from prefect_tune.tasks.objective.risk import Resampling
 from prefect_tune.tasks.problem import Problem, StudyContext
+from prefect_tune.tasks.sandbox.child import report_waits
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
 from prefect_tune.tasks.sandbox.readiness import load
-from prefect_tune.tasks.sandbox.reports import report_waits
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.node import Fold, IterativeNode, Node, summary_of_rows
 from prefect_tune.tasks.trial.path_run import PathRun, PathStep, StepFailed, error_line, recipe_at

@@ -23,7 +23,7 @@ from prefect_tune.tasks.fitting.epochs import training_of
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, recipe
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import StudyContext, open_store
-from prefect_tune.tasks.sandbox.reports import StepBegun, StepDone, report, report_fold
+from prefect_tune.tasks.sandbox.child import StepBegun, StepDone, report, report_fold
 from prefect_tune.tasks.trial.node import (
     Fold,
     FoldRows,

@@ -90,7 +90,7 @@ def test_a_file_of_output_has_no_name(monkeypatch, tmp_path, has_memory_files) -
 
 CLOSED = """
 import os, sys
-from prefect_tune.tasks.sandbox.standard_streams import buffer_lines, flush_streams, open_streams
+from prefect_tune.tasks.sandbox.output import buffer_lines, flush_streams, open_streams
 for number in (0, 1, 2):
     os.close(number)
 sys.stdout.close()

@@ -15,7 +15,7 @@ from prefect_tune.storage.local_files import make_own
 pytestmark = pytest.mark.slow
 
 PROGRAM = (
-    "from prefect_tune.tasks.sandbox.scratch import scratch_folder\n"
+    "from prefect_tune.tasks.sandbox.zygote import scratch_folder\n"
     "print(scratch_folder(), flush=True)\n"
 )
 

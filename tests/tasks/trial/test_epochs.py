@@ -30,7 +30,7 @@ from prefect_tune.tasks.fitting import epochs as training
 from prefect_tune.tasks.objective.metric import Quantity
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.sandbox.reports import FoldReached, reporting_to
+from prefect_tune.tasks.sandbox.child import FoldReached, reporting_to
 from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import node as node_module
 from prefect_tune.tasks.trial.evaluate import measure
