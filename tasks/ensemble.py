@@ -431,9 +431,6 @@ class _Ensemble(BaseEstimator):
         names: NDArray[Any] = self.members_[0].feature_names_in_
         return names
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "members_")
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         of_members = [get_tags(member).input_tags for member in self.members]

@@ -16,6 +16,7 @@ import copyreg
 import io
 import pickle
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -23,6 +24,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from inspect import Parameter, signature
+from itertools import accumulate
 from operator import is_, methodcaller
 from textwrap import indent
 from types import ModuleType
@@ -69,7 +71,7 @@ _PARENTS: Mapping[type[Any], type[Any]] = {
     SelectByPercentile: SelectPercentile,
     SelectByScore: GenericUnivariateSelect,
 }
-FALLBACK = "only_column_"
+_FALLBACK = "only_column_"
 """Attribute of a fitted selection that keeps one column because it would have selected none."""
 
 
@@ -90,26 +92,17 @@ def estimator_classes(model: Any) -> tuple[type[Any], ...]:
     >>> [kind.__name__ for kind in estimator_classes([Polynomial(), ClipNegatives()])]
     ['ClipNegatives', 'Polynomial']
     """
-    found: set[type[Any]] = set()
-
-    def note(estimator: BaseEstimator) -> BaseEstimator:
-        found.add(type(estimator))
-        return estimator
-
-    _replaced(model, note, {})
-    return tuple(sorted(found, key=lambda kind: (kind.__name__, kind.__module__)))
-
-
-def clip_at_zero() -> FunctionTransformer:
-    """Return scikit-learn's counterpart of `ClipNegatives` for dense matrices."""
-    return FunctionTransformer(np.clip, kw_args={"a_min": 0, "a_max": None})
+    found: list[BaseEstimator] = []
+    _replaced(model, lambda estimator: found.append(estimator) or estimator, {})
+    return tuple(sorted({*map(type, found)}, key=lambda kind: (kind.__name__, kind.__module__)))
 
 
 def _as_parent(estimator: BaseEstimator) -> BaseEstimator:
     if isinstance(estimator, ClipNegatives) and vars(estimator).get("is_sparse_") is False:
-        return clip_at_zero()
+        # scikit-learn's counterpart for dense matrices
+        return FunctionTransformer(np.clip, kw_args={"a_min": 0, "a_max": None})
     parent = _PARENTS.get(type(estimator))
-    if parent is None or hasattr(estimator, FALLBACK):
+    if parent is None or hasattr(estimator, _FALLBACK):
         return estimator
     changed: BaseEstimator = object.__new__(parent)
     vars(changed).update(vars(estimator))
@@ -233,7 +226,6 @@ def skops_file(model: Any) -> ModelFile:
 _WIDTH = 72
 """Most characters of brackets on one line, without what stands before them."""
 _ALIASES: Mapping[str, str] = {"numpy": "np"}
-_PASSES = "max_iter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,17 +272,16 @@ def trial_pipeline(
             model.set_params(**training.settings)
             if training.rounds:
                 total = int(getattr(model, training.rounds))
-                n_rounds = rounds_after(epoch, context.epochs, total)
-                model.set_params(**{training.rounds: n_rounds})
+                rounds = rounds_after(epoch, context.epochs, total)
+                model.set_params(**{training.rounds: rounds})
             else:
-                model.set_params(**{_PASSES: epoch})
+                model.set_params(max_iter=epoch)
                 remarks.append(f"The study trained {name!r} pass by pass, {epoch} passes.")
         if how.weight_argument:
             weighted = f"{name}__{how.weight_argument}"
         steps.append((name, estimator))
     if failed_step:
-        text = f"The trial failed in {failed_step!r}; later steps are built for its input."
-        remarks.append(text)
+        remarks.append(f"The trial failed in {failed_step!r}; later steps are built for its input.")
     return TrialPipeline(Pipeline(steps), weighted, tuple(remarks))
 
 
@@ -385,7 +376,7 @@ class _Writer:
             return self._call(value, vars(value), form)
         if hasattr(value, "get_params") and not isinstance(value, type):
             own = getattr(value, "_sklearn_output_config", {}).get("transform")
-            made = self._call(value, _parameters(value), form or own)
+            made = self._call(value, value.get_params(deep=False), form or own)
             if own is None or own == form:
                 return made
             return f"{made}.set_output(transform={_quoted(own)})"
@@ -406,9 +397,9 @@ class _Writer:
         return f"{module}.{name}"
 
     def imports(self) -> str:
-        by_module: dict[str, list[str]] = {}
+        by_module = defaultdict[str, list[str]](list)
         for name, module in sorted(self._modules.items()):
-            by_module.setdefault(module, []).append(name)
+            by_module[module].append(name)
         lines = [
             f"import {m} as {_ALIASES[m]}" if m in _ALIASES else f"import {m}"
             for m in sorted(self._whole)
@@ -423,14 +414,12 @@ class _Writer:
     def _call(self, value: Any, values: Mapping[str, Any], form: str | None) -> str:
         """Return a constructor call with the arguments that differ from their defaults."""
         accepted = signature(type(value)).parameters
-        order = {name: position for position, name in enumerate(accepted)}
-        items = []
-        for name in sorted(values, key=lambda name: order.get(name, len(order))):
-            known = accepted.get(name)
-            default = None if known is None else known.default
-            if not _is_same(values[name], default):
-                is_first = default is Parameter.empty and known is not None
-                is_first &= known is not None and known.kind is Parameter.POSITIONAL_OR_KEYWORD
+        unknown, items = Parameter("unknown", Parameter.KEYWORD_ONLY, default=None), []
+        for name in dict.fromkeys((*(n for n in accepted if n in values), *values)):
+            known = accepted.get(name, unknown)
+            if not _is_same(values[name], known.default):
+                is_first = known.default is Parameter.empty
+                is_first &= known.kind is Parameter.POSITIONAL_OR_KEYWORD
                 items.append(("" if is_first else f"{name}=") + self.text(values[name], form))
         return _bracketed(f"{self._name(type(value))}(", items, ")")
 
@@ -438,30 +427,17 @@ class _Writer:
         """Import a class or function from the shortest module name that has it, or BadInput."""
         module, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
         parts = ["numpy"] if isinstance(value, np.ufunc) else module.split(".")
-        for n_parts in range(1, len(parts) + 1):
-            candidate = ".".join(parts[:n_parts])
+        for candidate in accumulate(parts, "{}.{}".format):
             with suppress(ImportError):
                 if getattr(import_module(candidate), name, None) is value:
                     return self.imported(candidate, name)
         raise BadInput(f"{name or value!r} cannot be imported from {module or 'any module'}")
 
 
-def _parameters(estimator: Any) -> Mapping[str, Any]:
-    try:
-        values: Mapping[str, Any] = estimator.get_params(deep=False)
-    except TypeError:  # the library's own `get_params` takes no argument
-        values = estimator.get_params()
-    return values
-
-
 def _is_same(value: Any, default: Any) -> bool:
-    if value is default:
-        return True
-    if type(value) is not type(default) or default is Parameter.empty:
-        return False
-    if isinstance(value, float) and np.isnan(value):
-        return bool(np.isnan(default))
-    return isinstance(value, bool | int | float | str | tuple) and bool(value == default)
+    is_plain = isinstance(value, bool | int | float | str | tuple)
+    is_equal = is_plain and type(value) is type(default) and repr(value) == repr(default)
+    return value is default or is_equal
 
 
 def _quoted(text: str) -> str:

@@ -42,8 +42,6 @@ _FEW_ROWS = 20
 """Training rows that are predicted to check the stored model."""
 _ROUNDING = 1e-3
 """Largest difference at which two predictions count as equal."""
-_MOST_CLASSES = 5
-"""Most missing classes that a message names."""
 
 
 class RefitFailed(RuntimeError):  # noqa: N818 - reads as an outcome
@@ -212,11 +210,9 @@ def make_model(context: StudyContext, members: Sequence[Member]) -> float:
 def _load(context: StudyContext, *members: Member) -> None:
     """Load data and libraries before the clock of the task starts."""
     space = context.problem.find_space()
-    queries = (Query.from_json(member.query, space) for member in members)
-    paths = (space.pipeline(query.configuration.path) for query in queries)
-    retry_through_outages(
-        lambda: load(context, [algorithm for path in paths for _, algorithm in path])
-    )
+    paths = [Query.from_json(member.query, space).configuration.path for member in members]
+    algorithms = [algorithm for path in paths for _, algorithm in space.pipeline(path)]
+    retry_through_outages(lambda: load(context, algorithms))
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,21 +293,15 @@ def _loss(
     if not len(rows):
         return LossOnTest(None, "all test rows equal a training row")
     y, n_classes = dataset.y[rows], len(dataset.classes)
-    missing = [str(dataset.classes[i]) for i in np.setdiff1d(np.arange(n_classes), y)]
-    undefined = ""
-    if missing and n_classes == 2 and not metric.declared.row_losses:
-        undefined = f"{metric.name} needs rows of both classes"
+    is_whole = len(np.unique(y)) == n_classes
+    if n_classes == 2 and not is_whole and not metric.declared.row_losses:
+        return LossOnTest(None, f"{metric.name} needs test rows of both classes")
     try:
         loss = metric.loss(y, predictions, n_classes)
     except Exception as error:  # any kind: test rows may lack what every fold had
-        undefined = reason_of(error)
-    if not undefined:
-        return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
-    if missing:
-        more = f" and {len(missing) - _MOST_CLASSES} more" * (len(missing) > _MOST_CLASSES)
-        named = ", ".join(missing[:_MOST_CLASSES]) + more
-        undefined = f"the test rows have no row of class {named}; {undefined}"
-    return LossOnTest(None, undefined)
+        why = "" if is_whole else "the test rows do not have all classes; "
+        return LossOnTest(None, why + reason_of(error))
+    return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
 
 
 def reason_of(error: Exception) -> str:

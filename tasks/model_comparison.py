@@ -172,9 +172,9 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
     known = {label_text(label): position for position, label in enumerate(classes)}
     place = np.array([known.get(label_text(label), -1) for label in learned], dtype=np.int32)
     if (place < 0).all():
-        shown, now = (", ".join(map(str, labels[:_SHOWN_CLASSES])) for labels in (learned, classes))
         raise ValueError(
-            f"it knows none of the classes: it learned {shown}, and the data has {now}"
+            f"it knows none of the classes: it learned {learned[0]!r}, and the data has "
+            f"{classes[0]!r}"
         )
     label, is_known = place[found.label], place >= 0
     if found.score is None:
@@ -190,7 +190,3 @@ def matched(found: Predictions, learned: Sequence[Label], classes: Sequence[Labe
         share = np.full_like(score, 1 / len(classes))
         score = np.divide(score, total, out=share, where=total > 0)
     return Predictions(np.where(label >= 0, label, score.argmax(axis=1)).astype(np.int32), score)
-
-
-_SHOWN_CLASSES = 5
-"""Most classes that a message names."""

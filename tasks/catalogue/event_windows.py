@@ -4,8 +4,10 @@ A block of columns is one aggregation of the events of one level of codes in one
 without an event are 0; the column `has` or `count` of a code shows whether 0 is a value.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Any, Self
 
@@ -51,6 +53,12 @@ AGGREGATIONS: Mapping[str, tuple[str, ...]] = {
 """Aggregations by set."""
 LEVELS = ("code", "prefixes", "both", "parents", "all")
 SCALINGS = ("none", "log1p", "binary", "tfidf")
+_CHOICES: Mapping[str, Collection[str]] = {
+    "windows": WINDOWS,
+    "aggregations": AGGREGATIONS,
+    "levels": LEVELS,
+    "scaling": SCALINGS,
+}
 PARENT_ENDING = " and below"
 """Ending of a parent's name in column names."""
 _ENDINGS = {CODE: "", PARENTS: PARENT_ENDING}
@@ -111,17 +119,9 @@ class EventWindows(TransformerMixin, BaseEstimator):
 
     def fit(self, X: "EventRows", y: Any = None) -> Self:  # noqa: ARG002
         """Choose the codes; ValueError if an argument is not one of its choices."""
-        choices = {
-            "windows": WINDOWS,
-            "aggregations": AGGREGATIONS,
-            "levels": LEVELS,
-            "scaling": SCALINGS,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} is one of {', '.join(known)}, not {getattr(self, name)!r}"
-                )
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ValueError(f"{name} is one of {', '.join(choices)}, not {value!r}")
         vocabulary, numbers = Vocabulary.of(X), list[int]()
         if self.levels != "prefixes":
             numbers.append(CODE)
@@ -334,23 +334,19 @@ def _different_prefixes(
     vocabulary: Vocabulary, seen: NDArray[np.intp], least: int
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
     """Yield prefixes of at least `least` codes; skip one with the same codes as a longer one."""
-    next_name = np.full(len(seen), -1)  # name of each code at the next level; -1 if it has none
-    is_next_prefix = n_next_codes = np.zeros(1, dtype=np.int64)
-    found: list[tuple[int, NDArray[np.intp]]] = []
-    for number in reversed(vocabulary.depths):
-        level = vocabulary.level(number)
-        has_name = level.offsets[seen + 1] > level.offsets[seen]
-        name = np.full(len(seen), -1)
-        name[has_name] = level.columns[level.offsets[seen[has_name]]]
-        n_codes = np.bincount(name[has_name], minlength=len(level.names))
-        has_longer = next_name >= 0
-        # A code without a prefix stands for itself.
-        is_prefix, is_repeated = np.zeros((2, len(level.names)), dtype=bool)
-        is_prefix[name[has_name & (has_longer | (number == 1))]] = True
-        shorter, longer = name[has_longer], next_name[has_longer]
-        is_same = is_next_prefix[longer] & (n_codes[shorter] == n_next_codes[longer])
-        is_repeated[shorter[is_same]] = True
-        found.append((number, np.flatnonzero(is_prefix & ~is_repeated & (n_codes >= least))))
-        next_name = name
-        is_next_prefix, n_next_codes = is_prefix, n_codes
-    yield from ((number, columns) for number, columns in reversed(found) if len(columns))
+    paths = [[*enumerate(vocabulary.paths[code], 1)] for code in seen.tolist()]
+    n_codes = Counter(chain.from_iterable(paths))
+    # A code without a prefix stands for itself.
+    prefixes = {prefix for path in paths for prefix in path[:-1] or path}
+    repeated = {
+        shorter
+        for path in paths
+        for shorter, longer in pairwise(path)
+        if longer in prefixes and n_codes[shorter] == n_codes[longer]
+    }
+    names = defaultdict[int, list[str]](list)
+    for number, name in prefixes - repeated:
+        if n_codes[number, name] >= least:
+            names[number].append(name)
+    for number in sorted(names):
+        yield number, np.sort(vocabulary.level(number).columns_named(names[number]))

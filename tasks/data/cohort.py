@@ -7,19 +7,18 @@ different feature construction. Rare codes have a signal or none, and a code aft
 time leaks the class.
 
 The shape of the data follows Table 3 of FLASH (Zhang et al., KDD 2016). A cohort is named by
-`cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/` with a
-stratified fifth of the patients held out, labels in `labels/case`, the truth in `truth.json`.
+`cohort:NAME?option=value`, and can be written as a MEDS 0.4 folder: events in `data/`, splits with
+a stratified fifth of the patients held out, labels in `labels/case`, the truth in `truth.json`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from math import nan
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import parse_qsl
 
+import msgspec
 import numpy as np
 import pandas as pd
 from numpy.random import Generator
@@ -33,6 +32,9 @@ Family = Literal["binary", "count", "sum", "average"]
 FAMILIES: tuple[Family, ...] = ("binary", "count", "sum", "average")
 _STRENGTH: dict[Family, float] = {"binary": 1.6, "count": 1.5, "sum": 2.2, "average": 2.0}
 """Strength at which the planted aggregation is clearly the best one."""
+_MAIN_CODES = 6
+"""Codes that carry the signal."""
+_Patients = Annotated[int, msgspec.Meta(ge=30, le=10_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +45,18 @@ class CohortSpec:
         n_patients: Rows, half of them cases.
         seed: Source of all randomness.
         family: Aggregation of the main codes that separates the classes.
-        strength: Strength of the signal; 0 for no signal. None takes the family's default, at which
-            no other aggregation comes near.
-        main_codes: Codes that carry the signal.
         rare_cover: Mean number of informative rare codes per patient.
         noise_codes: Uninformative codes of 1 to 4 orders.
         first: Number of patients to keep, the first ones; None for all. A larger number keeps the
             same patients and adds others.
     """
 
-    n_patients: int = 3000
-    seed: int = 20
+    n_patients: _Patients = 3000
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 20
     family: Family = "average"
-    strength: float | None = None
-    main_codes: int = 6
-    rare_cover: float = 0.0
-    noise_codes: int = 0
-    first: int | None = None
+    rare_cover: Annotated[float, msgspec.Meta(ge=0, le=100)] = 0.0
+    noise_codes: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+    first: _Patients | None = None
 
 
 COHORTS: Mapping[str, CohortSpec] = {
@@ -82,39 +79,16 @@ def cohort_named(text: str) -> CohortSpec:
     name, _, query = text.partition("?")
     if name not in COHORTS:
         raise UnknownName("cohort", name, COHORTS)
-    changes: dict[str, Any] = {}
-    for option, value in parse_qsl(query, keep_blank_values=True):
-        if option in changes:
-            raise BadInput(f"cohort:{text} has the option {option} twice; give it once")
-        if option == "family":
-            if value not in FAMILIES:
-                raise UnknownName("family of a cohort", value, FAMILIES)
-            changes[option] = value
-            continue
-        if option not in _BOUNDS:
-            raise UnknownName("option of a cohort", option, ["family", *_BOUNDS])
-        kind, low, high = _BOUNDS[option]
-        with suppress(ValueError):
-            changes[option] = kind(value)
-        if not low <= changes.get(option, nan) <= high:
-            what = f"{'a whole number' if kind is int else 'a number'} from {low} to {high}"
-            raise BadInput(f"{option}={value} of cohort:{name}: {option} must be {what}")
-    spec = replace(COHORTS[name], **changes)
-    if spec.first is not None and spec.first > spec.n_patients:
-        raise BadInput(f"first={spec.first} of cohort:{name} is above its n_patients")
-    return spec
-
-
-_BOUNDS: Mapping[str, tuple[type[int] | type[float], int, int]] = {
-    "n_patients": (int, 30, 10_000_000),
-    "seed": (int, 0, 2**63),
-    "strength": (float, 0, 10),
-    "main_codes": (int, 0, 1000),
-    "rare_cover": (float, 0, 100),
-    "noise_codes": (int, 0, 10_000_000),
-    "first": (int, 30, 10_000_000),
-}
-"""Type, least and largest value of each option that is a number."""
+    changes = dict(parse_qsl(query, keep_blank_values=True))
+    for option in changes:
+        if option not in CohortSpec.__slots__:
+            raise UnknownName("option of a cohort", option, CohortSpec.__slots__)
+    if changes.get("family", FAMILIES[0]) not in FAMILIES:
+        raise UnknownName("family of a cohort", changes["family"], FAMILIES)
+    try:
+        return msgspec.convert({**asdict(COHORTS[name]), **changes}, CohortSpec, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"an option of cohort:{text} is invalid: {error}") from error
 
 
 LEAK = "AFTER//FAILURE"
@@ -145,7 +119,7 @@ class Cohort:
     Attributes:
         events: Columns patient_id, timestamp, event_id (categorical), value; by patient and time.
         labels: Columns patient_id, prediction_time, label (`case` or `control`).
-        truth: The planted signal and the construction that sees it best, as JSON values.
+        truth: The planted signal, as JSON values.
     """
 
     events: pd.DataFrame
@@ -197,15 +171,21 @@ def generate(spec: CohortSpec) -> Cohort:
     )
     if spec.first is not None:
         events, labels = (table[table["patient_id"] < spec.first] for table in (events, labels))
-    return Cohort(events, labels, _truth(spec, orders.names))
+    truth = {
+        "aggregation": spec.family,
+        "main_codes": [name for name in orders.names if name.startswith("MAIN//")],
+        "rare_codes": [name for name in orders.names if name.startswith("RARE//S")],
+        "leak": LEAK,
+        "options": asdict(spec),
+    }
+    return Cohort(events, labels, truth)
 
 
 Cases = NDArray[np.bool_]
 """Whether each patient is a case, shape (patients,)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Orders:
+class _Orders(NamedTuple):
     """Orders of medications.
 
     Attributes:
@@ -220,17 +200,6 @@ class _Orders:
     patient: NDArray[np.int64]
     value: NDArray[np.float64]
 
-    @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
-        """Join parts that have no code in common."""
-        first = np.cumsum([0, *(len(part.names) for part in parts)])
-        return cls(
-            tuple(name for part in parts for name in part.names),
-            np.concatenate([part.code + n for part, n in zip(parts, first, strict=False)]),
-            np.concatenate([part.patient for part in parts]),
-            np.concatenate([part.value for part in parts]),
-        )
-
 
 def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
     """Draw all orders; common medications make up the difference to the rates of Table 3.
@@ -238,16 +207,13 @@ def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
     The numbers of orders tell the classes apart only as far as their means differ. At least one
     order of a patient is common, and codes of common orders follow Zipf's law.
     """
-    strength = _STRENGTH[spec.family] if spec.strength is None else spec.strength
-    planted = [
-        _family_code(spec.family, f"MAIN//{spec.family}{i}", is_case, strength, rng)
-        for i in range(spec.main_codes)
-    ]
-    planted += [
-        _family_code(family, f"DECOY//{family}0", is_case, 0.0, rng)
-        for family in FAMILIES
-        if family != spec.family
-    ]
+    family, planted = spec.family, list[_Orders]()
+    for i in range(_MAIN_CODES):
+        name = f"MAIN//{family}{i}"
+        planted.append(_family_code(family, name, is_case, _STRENGTH[family], rng))
+    for other in FAMILIES:
+        if other != family:
+            planted.append(_family_code(other, f"DECOY//{other}0", is_case, 0.0, rng))
     planted.append(_rare_signal(spec.rare_cover, is_case, rng))
     counts = rng.choice([1, 2, 3, 4], spec.noise_codes, p=[0.55, 0.25, 0.12, 0.08])
     code = np.repeat(np.arange(spec.noise_codes), counts)
@@ -263,8 +229,14 @@ def _orders(spec: CohortSpec, is_case: Cases, rng: Generator) -> _Orders:
     weights = 1 / np.arange(1, len(_MEDICATIONS) + 1) ** 1.05
     code = rng.choice(len(_MEDICATIONS), total, p=weights / weights.sum())
     patient = np.repeat(np.arange(len(mean)), counts)
-    common = _Orders(_MEDICATIONS, code, patient, rng.lognormal(3, 1, total))
-    return _Orders.joined([common, *planted])
+    parts = [_Orders(_MEDICATIONS, code, patient, rng.lognormal(3, 1, total)), *planted]
+    first = np.cumsum([0, *(len(part.names) for part in parts)])
+    return _Orders(
+        tuple(name for part in parts for name in part.names),
+        np.concatenate([part.code + n for part, n in zip(parts, first, strict=False)]),
+        np.concatenate([part.patient for part in parts]),
+        np.concatenate([part.value for part in parts]),
+    )
 
 
 def _family_code(
@@ -321,25 +293,6 @@ def _rare_signal(cover: float, is_case: Cases, rng: Generator) -> _Orders:
     return _Orders(names, code, patient.ravel(), rng.lognormal(3, 1, patient.size))
 
 
-def _truth(spec: CohortSpec, names: tuple[str, ...]) -> dict[str, Any]:
-    """Return the planted truth, as JSON values.
-
-    A training fold has fewer rows of a rare code, so the lowest threshold loses the fewest codes.
-    The highest threshold best drops uninformative rare codes. If many rare codes are each weak but
-    nearly certain, models of independent columns sum them up best; these take dense matrices.
-    """
-    min_frequency = 2 if spec.rare_cover else 5 if spec.noise_codes else None
-    return {
-        "aggregation": spec.family if spec.main_codes and spec.strength != 0 else None,
-        "min_frequency": min_frequency,
-        "representation": "dense" if spec.rare_cover else None,
-        "main_codes": [name for name in names if name.startswith("MAIN//")],
-        "rare_codes": [name for name in names if name.startswith("RARE//S")],
-        "leak": LEAK,
-        "options": asdict(spec),
-    }
-
-
 LABELS = "labels/case"
 """Place of the labels in the folder."""
 
@@ -350,37 +303,25 @@ _COLUMNS = {
     "value": "numeric_value",
     "label": "categorical_value",
 }
-_KINDS = {
-    "MED": "common medication",
-    "MAIN": "medication that tells the class by its",
-    "DECOY": "medication that tells nothing, like one that would by its",
-    "RARE": "rare medication",
-    "CLASS": "drug class",
-    "AFTER": "after the prediction time:",
-}
 
 
 def write_meds(cohort: Cohort, name: str, folder: Path) -> None:
     """Write a cohort to a folder as the data set `name`; a missing folder is created."""
     is_case = (cohort.labels["label"] == "case").to_numpy()
-    split = np.full(len(is_case), "train", dtype="<U8")
-    for members in (np.flatnonzero(is_case), np.flatnonzero(~is_case)):
-        split[members[round(0.8 * len(members)) :]] = "held_out"
+    by_class = cohort.labels.groupby("label")["patient_id"]
+    is_last = by_class.cumcount() >= (0.8 * by_class.transform("size")).round()
     kinds = {"event_id": str, "value": np.float32}
     events = cohort.events.astype(kinds).rename(columns=_COLUMNS)
     labels = cohort.labels.rename(columns=_COLUMNS).assign(boolean_value=is_case)
+    split = np.where(is_last, "held_out", "train")
     splits = pd.DataFrame({"subject_id": labels["subject_id"], "split": split})
-    codes = pd.DataFrame({"code": cohort.events["event_id"].cat.categories})
-    parts = (code.partition("//") for code in codes["code"])
-    codes["description"] = [f"{_KINDS[kind]} {name}" for kind, _, name in parts]
+    codes = pd.DataFrame({"code": cohort.events["event_id"].cat.categories, "description": ""})
     files = {
+        "data/0.parquet": events,
         f"{LABELS}/0.parquet": labels,
         "metadata/subject_splits.parquet": splits,
         "metadata/codes.parquet": codes,
     }
-    for part in np.unique(split):
-        rows = split[events["subject_id"].to_numpy()] == part
-        files[f"data/{part}/0.parquet"] = events[rows]
     for path, frame in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         frame.to_parquet(folder / path, index=False)

@@ -28,23 +28,16 @@ from prefect_tune.tasks.data.notation import Notation
 from prefect_tune.tasks.data.row_times import Times, utc_times
 from prefect_tune.tasks.data.source import GAPS
 
+_TIMES = ("time", "timestamp", "datetime", "date")
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "subject_id": ("subject_id", "patient_id", "person_id", "patient"),
     "code": ("code", "event_id", "event", "event_code", "concept"),
-    "time": ("time", "timestamp", "datetime", "date", "event_time", "event_date"),
+    "time": (*_TIMES, "event_time", "event_date"),
     "value": ("numeric_value", "value", "valuequantity", "value_quantity"),
     "text": ("text_value", "value_text", "valuestring", "value_string", "value_as_string"),
     "answer": ("answer", "value_code", "valuecodeableconcept", "value_codeable_concept"),
     "unit": ("unit", "units", "value_unit", "valueuom"),
-    "prediction_time": (
-        "prediction_time",
-        "index_time",
-        "index_date",
-        "time",
-        "timestamp",
-        "datetime",
-        "date",
-    ),
+    "prediction_time": ("prediction_time", "index_time", "index_date", *_TIMES),
 }
 """Names that a column of events or labels may have; the first one found is used."""
 
@@ -75,8 +68,6 @@ _LONGEST_TEXT, _UNUSED = 64, "\0"
 """Longest text that may become part of a code, and the mark of longer ones."""
 _MOST_TEXTS, _MOST_OF_CODE = 20_000, 100
 """Most texts that become parts of codes, in all and for one code; the most frequent ones do."""
-_MOST_SEEN = 1_000_000
-"""Most different texts that are counted, to bound the memory; later ones count as rare."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
 
 
@@ -124,11 +115,10 @@ def event_frame(
 
     `more` has columns such as `unit`, and `answer` for texts that are never numbers.
     """
-    frame = pd.DataFrame({"subject_id": subject_id})
+    columns = {"subject_id": subject_id, "code": code, "numeric_value": value, **more}
+    frame = pd.DataFrame(columns, index=subject_id.index)
     frame.attrs = dict(subject_id.attrs)
-    frame["time"] = pd.Series(time, index=frame.index, dtype="datetime64[us]")
-    frame["code"], frame["numeric_value"] = code, value
-    return frame.assign(**more)
+    return frame.assign(time=pd.Series(time, index=frame.index, dtype="datetime64[us]"))
 
 
 def events_table(
@@ -160,22 +150,20 @@ def events_table(
         BadInput: If a column is missing, a time does not parse, a patient or code is empty, or no
             event is left.
     """
-    gathered, n_missing = _Gathered(are_midnights_dates), dict.fromkeys(("subject_id", "code"), 0)
-    notes: dict[str, None] = {}
+    gathered, notes = _Gathered(are_midnights_dates), dict[str, None]()
+    n_missing = pd.Series(0, index=["subject_id", "code"])
     for table in tables:
         notes.update(dict.fromkeys(table.attrs.get(NOTES, ())))
         named = name_columns(table, ("subject_id", "code", "time"), where, _OPTIONAL)
-        for needed in n_missing:
-            n_missing[needed] += int(named[needed].isna().sum())
-        if len(named) and not any(n_missing.values()):
+        n_missing += named[n_missing.index].isna().sum()
+        if len(named) and not n_missing.any():
             gathered.add(named, where)
-    for needed, n in n_missing.items():
-        if n:
-            counted = ", ".join(["empty cells", *filter(None, gaps)])
-            raise BadInput(
-                f"{where} has {n} events without {needed} ({counted} count as missing; "
-                "--na-values names other texts)"
-            )
+    for needed, n in n_missing[n_missing > 0].items():
+        missing = ", ".join(["empty cells", *filter(None, gaps)])
+        raise BadInput(
+            f"{where} has {n} events without {needed} ({missing} count as missing; "
+            "--na-values names other texts)"
+        )
     if not gathered.n:
         raise BadInput(f"{where} has no events")
     if are_midnights_dates is None and gathered.are_midnights and not gathered.are_dates:
@@ -221,8 +209,9 @@ class _Gathered:
         parts: list[tuple[str, str]] = []
         for name in [name for name in _OPTIONAL if name in named]:
             may_be_number, kind = name in {"value", "text"}, "unit" if name == "unit" else "text"
-            if may_be_number and not _holds_texts(named[name]):
-                value = np.where(np.isnan(value), _numbers(named[name]), value)
+            if may_be_number and pd.api.types.is_numeric_dtype(named[name]):
+                numbers = named[name].to_numpy(dtype=np.float64, na_value=nan)
+                value = np.where(np.isnan(value) & np.isfinite(numbers), numbers, value)
                 continue
             number, texts = _factorized(named[name])
             is_given = number >= 0
@@ -240,10 +229,8 @@ class _Gathered:
             pair, found = pd.factorize(code[is_used].astype(np.int64) * len(parts) + part[is_used])
             keys = [(codes[one // len(parts)], *parts[one % len(parts)]) for one in found.tolist()]
             for i, (plain, kind, text) in enumerate(keys):
-                key = (plain, kind, text.strip())
-                if len(text) > _LONGEST_TEXT or (key not in known and len(known) >= _MOST_SEEN):
-                    key = (plain, kind, _UNUSED)
-                found[i] = known.setdefault(key, len(known))
+                part_of_code = text.strip() if len(text) <= _LONGEST_TEXT else _UNUSED
+                found[i] = known.setdefault((plain, kind, part_of_code), len(known))
             code[is_used] = found[pair]
         return np.where(np.isfinite(value), value, nan)
 
@@ -405,17 +392,6 @@ def _named_so(columns: Iterable[Any], names: Iterable[str]) -> Iterator[Any]:
     """Yield the columns with one of these names, in upper or lower case, in the names' order."""
     lowered = {str(column).lower(): column for column in reversed([*columns])}
     return (lowered[name] for name in names if name in lowered)
-
-
-def _numbers(value: pd.Series) -> NDArray[np.float64]:
-    """Return values as finite numbers; anything else becomes a gap."""
-    numbers = pd.to_numeric(value, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
-
-
-def _holds_texts(column: pd.Series) -> bool:
-    is_category = isinstance(column.dtype, pd.CategoricalDtype)
-    return is_category or pd.api.types.is_string_dtype(column) or column.dtype == object
 
 
 def _factorized(column: pd.Series) -> tuple[NDArray[np.integer[Any]], list[str]]:

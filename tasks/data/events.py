@@ -4,6 +4,7 @@ A row has no events after its prediction time.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self, TypeVar
 
@@ -117,35 +118,22 @@ class EventRows:
 
     def parents(self) -> Mapping[str, tuple[str, ...]]:
         """Return the sorted ancestors of each code and of each ancestor; empty without a table."""
-        if self.code_table is None:
+        table = self.code_table
+        if table is None:
             return {}
-        return {
-            code: tuple(parents)
-            for code, parents in zip(
-                self.code_table["code"], self.code_table["parents"], strict=True
-            )
-        }
-
-    @property
-    def has_parents(self) -> bool:
-        """Whether any code has an ancestor."""
-        return self.code_table is not None and any(map(len, self.code_table["parents"]))
+        return dict(zip(table["code"], map(tuple, table["parents"]), strict=True))
 
     def descriptions(self) -> Mapping[str, str]:
         """Return all descriptions, by code or ancestor."""
         if self.code_table is None:
             return {}
-        described = zip(self.code_table["code"], self.code_table["description"], strict=True)
-        return {code: text for code, text in described if text}
+        texts = self.code_table.set_index("code")["description"]
+        return texts[texts != ""].to_dict()
 
-    def longest_history_days(self) -> float:
-        """Most days between a row's first event, not a birth or fact, and its prediction time."""
-        times, timed = self.events["time"].to_numpy(), self._timed()
-        first = np.append(timed, len(times))[np.searchsorted(timed, self.start)]
-        has_any = first < self.stop
-        until = self.rows["prediction_time"].to_numpy()[has_any]
-        days: NDArray[np.float64] = (until - times[first[has_any]]) / np.timedelta64(1, "D")
-        return float(days.max(initial=0.0))
+    def codes_of_events(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
+        """Return the code of each event, row after row, and the first event of each row."""
+        codes = self.events["code"].cat.codes.to_numpy()[positions(self.start, self.stop)]
+        return codes, np.append(0, np.cumsum(self.stop - self.start))
 
     def take(self, rows: NDArray[np.intp]) -> Self:
         """Return some of the rows, in the given order; the events are shared."""
@@ -220,12 +208,11 @@ def _bounds(
     times = events["time"].to_numpy().view(np.int64)  # an empty time is the smallest number
     until = rows["prediction_time"].to_numpy().astype(np.int64)
     start, end = boundaries[patient], np.where(patient < 0, boundaries[patient], ends[patient])
-    low, high = start, end
-    while (is_open := low < high).any():  # binary search in all ranges at once
-        middle = (low + high) // 2
-        is_seen = is_open & (times[np.minimum(middle, len(times) - 1)] <= until)
-        low, high = np.where(is_seen, middle + 1, low), np.where(is_open & ~is_seen, middle, high)
-    return start.astype(np.int64), low.astype(np.int64)
+    seen = [
+        times[first:last].searchsorted(time, side="right")
+        for first, last, time in zip(start, end, until, strict=True)
+    ]
+    return start.astype(np.int64), start + np.array(seen, dtype=np.int64)
 
 
 def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp] | None:
@@ -233,25 +220,18 @@ def event_order(ids: pd.Series, time: NDArray[np.datetime64]) -> NDArray[np.intp
     is_number = isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iu"
     patient = ids.to_numpy() if is_number else pd.factorize(ids, sort=True)[0]
     micros = time.astype("datetime64[us]", copy=False).view(np.int64)  # no time is the smallest
-    order = None
-    if (patient[1:] < patient[:-1]).any():
-        order = np.argsort(patient, kind="stable")  # much faster than by times too
-        patient = patient[order]
-        micros = micros[order]
-    is_early = micros[1:] < micros[:-1]
-    is_early &= patient[1:] == patient[:-1]
-    if is_early.any():
-        by_time = np.lexsort((micros, patient))
-        order = by_time if order is None else order[by_time]
-    return order
+    is_new = patient[1:] > patient[:-1]
+    is_sorted = is_new | ((patient[1:] == patient[:-1]) & (micros[1:] >= micros[:-1]))
+    return None if is_sorted.all() else np.lexsort((micros, patient))
 
 
 _WHOLE_ID = r"0|-?[1-9]\d{0,19}"
 """Pattern of texts that stand for whole numbers; `007` and `+7` remain texts, unlike `7`."""
+_LARGEST_ID = np.iinfo(np.int64).max
 
 
 def as_ids(column: pd.Series, where: str) -> pd.Series:
-    """Return ids without gaps: int64 or uint64 if all are whole numbers or such texts, else texts.
+    """Return ids without gaps: int64 if all are whole numbers or such texts, else texts.
 
     An id is therefore the same in a CSV file, which has no types, and in a Parquet file.
 
@@ -259,26 +239,21 @@ def as_ids(column: pd.Series, where: str) -> pd.Series:
         BadInput: If ids are floats that are not whole, or too large to be exact.
     """
     if pd.api.types.is_float_dtype(column):
-        numbers = column.to_numpy(dtype=np.float64)
-        bad = numbers[(numbers % 1 != 0) | (np.abs(numbers) > EXACT)]
+        bad = column[(column % 1 != 0) | (column.abs() > EXACT)]
         if len(bad):
             raise BadInput(
                 f"{where} has patient ids as floats, which loses digits, for "
-                f"instance {bad[0]!r}; write whole numbers or texts"
+                f"instance {bad.iloc[0]!r}; write whole numbers or texts"
             )
-        return pd.Series(numbers.astype(np.int64), index=column.index)
-    if pd.api.types.is_unsigned_integer_dtype(column) and len(column):
-        return column.astype(np.int64 if column.max() <= np.iinfo(np.int64).max else np.uint64)
-    if pd.api.types.is_integer_dtype(column):
+        return column.astype(np.int64)
+    if pd.api.types.is_integer_dtype(column) and not (column > _LARGEST_ID).any():
         return column.astype(np.int64)
     number, uniques = pd.factorize(column.astype(object).map(str))
     texts = without_point_zero(pd.Series(uniques, dtype=object))
     values: NDArray[Any] = texts.to_numpy()
     if len(texts) and texts.astype("string").str.fullmatch(_WHOLE_ID).all():
-        whole = [int(text) for text in texts]
-        for kind in (np.uint64, np.int64):
-            if np.iinfo(kind).min <= min(whole) and max(whole) <= np.iinfo(kind).max:
-                values = np.array(whole, dtype=kind)
+        with suppress(OverflowError):
+            values = np.array([*map(int, texts)], dtype=np.int64)
     return pd.Series(values[number], index=column.index)
 
 
@@ -296,6 +271,5 @@ def like_ids(ids: pd.Series, known: pd.Series) -> pd.Series:
         return ids
     by_text: dict[str, Any] = {str(one): one for one in known.unique()}
     texts = ids.map(str)
-    if texts.isin(list(by_text)).all():
-        return texts.map(by_text).astype(known.dtype)
-    return pd.Series([by_text.get(text, text) for text in texts], index=ids.index, dtype=object)
+    made = pd.Series([by_text.get(text, text) for text in texts], index=ids.index, dtype=object)
+    return made.astype(known.dtype) if texts.isin(list(by_text)).all() else made

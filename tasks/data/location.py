@@ -55,7 +55,6 @@ class Location:
         decimal: Decimal mark of numbers in texts; empty if the values decide it.
         folders: Columns and values in the names of the folders above a part of a table, as in
             `site=A/year=2024/part.parquet`; gaps are empty.
-        first_line: Line of column names to read before the file, which has none.
     """
 
     url: str
@@ -63,7 +62,6 @@ class Location:
     path: str
     gaps: tuple[str, ...] = GAPS
     folders: tuple[tuple[str, str], ...] = ()
-    first_line: bytes = b""
     decimal: str = ""
 
     @classmethod
@@ -194,8 +192,7 @@ class Location:
             io.BufferedReader(file) as buffered,  # some streams cannot seek
             _unpacked(buffered) as unpacked,
         ):
-            first = self.first_line
-            yield io.BufferedReader(_Joined(first, unpacked)) if first else unpacked
+            yield unpacked
 
     def head(self, n_bytes: int) -> bytes:
         """Return the first lines, decompressed: about so many bytes, but at least one line."""
@@ -259,22 +256,6 @@ def shards(location: Location) -> list[Location]:
 
 def _has_parquet(location: Location) -> bool:
     return location.is_folder() and any(child.is_parquet() for child in location.children())
-
-
-class _Joined(io.RawIOBase):
-    """A line and the content of a file."""
-
-    def __init__(self, line: bytes, file: IO[bytes]) -> None:
-        self._line, self._file = line, file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        part = self._line[: len(buffer)] or self._file.read(len(buffer))
-        self._line = self._line[len(part) :]
-        buffer[: len(part)] = part
-        return len(part)
 
 
 def _unpacked(file: "io.BufferedReader[Any]") -> Any:

@@ -37,9 +37,6 @@ from prefect_tune.tasks.data.tables import (
 )
 from prefect_tune.tasks.data.target import need_targets, target_of
 
-_WINDOW_DAYS = (30, 365, 1095)
-"""Longest windows of the sets of the space `events`."""
-
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
     """Read events of a format, and their labels; raises BadInput if they cannot be used."""
@@ -188,13 +185,6 @@ def events_dataset(  # noqa: PLR0917
         is_test = None if is_test is None else is_test[has_events]
     y, classes, notes = target_of(target, where, source.predicts)
     notes += faults
-    longest = X.longest_history_days()
-    if equal := [days for days in _WINDOW_DAYS if longest <= days]:
-        notes.append(
-            f"the longest history before a prediction time is {longest:.3g} days, so look-back "
-            f"windows of {', '.join(map(str, equal))} days see the same events as the whole "
-            "history"
-        )
     groups = groups_of(X.rows["subject_id"], where)
     if is_test is not None:
         check_apart(groups, is_test, "patients")

@@ -69,7 +69,9 @@ def summary_of_rows(dataset: Dataset, n_rows: int) -> MatrixSummary:
     X = dataset.X
     if not isinstance(X, EventRows):
         return MatrixSummary(n_rows, dataset.n_features, "frame")
-    return MatrixSummary(n_rows, dataset.n_features, "pickle", has_parents=X.has_parents)
+    return MatrixSummary(
+        n_rows, dataset.n_features, "pickle", has_parents=any(X.parents().values())
+    )
 
 
 class FoldRows:

@@ -1,10 +1,8 @@
 """Blocks of patient events that all folds and configurations of a data set share as artifacts."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
-from operator import attrgetter
-from time import perf_counter, time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
@@ -69,7 +67,7 @@ class SharedBlocks:
             pins.set([*keys.values()], self._owner, _PIN_SECONDS, released=[])
         if missing:
             self._make(missing)
-        return _Rows(self, X.positions, wanted)
+        return _Rows(self, X.positions)
 
     def release(self) -> None:
         """Release the pins; until then no block is computed twice."""
@@ -88,13 +86,13 @@ class SharedBlocks:
 
     def _has(self, X: EventRows) -> bool:
         """Return whether the rows have the same events as in the data set."""
-        times = self._X.rows["prediction_time"].to_numpy()
-        same = X.events is self._X.events and X.code_table is self._X.code_table
+        given = self._X
         return (
-            same
-            and np.array_equal(X.start, self._X.start[X.positions])
-            and np.array_equal(X.stop, self._X.stop[X.positions])
-            and np.array_equal(X.rows["prediction_time"].to_numpy(), times[X.positions])
+            X.events is given.events
+            and X.code_table is given.code_table
+            and np.array_equal(X.start, given.start[X.positions])
+            and np.array_equal(X.stop, given.stop[X.positions])
+            and X.rows.equals(given.rows.iloc[X.positions].reset_index(drop=True))
         )
 
     def _find(self, keys: Mapping[Block, str]) -> None:
@@ -107,26 +105,18 @@ class SharedBlocks:
 
     def _make(self, keys: Mapping[Block, str]) -> None:
         """Make blocks; the first worker to need blocks of the data set makes them."""
-        index, since = self._store.index, time()
-
-        def is_over() -> bool | None:
-            found = index.entries([*keys.values()]).values()
-            # Blocks that the cache has refused meanwhile are computed by each worker for itself.
-            is_decided = all(e.is_present or e.created >= since for e in found)
-            return True if is_decided and len(found) == len(keys) else None
-
         lease = f"blocks {self._context.problem.dataset}"
-        with self._store.leases.turn(lease, lambda _: None, is_over):
+        with self._store.leases.turn(lease, lambda _: None):
             self._find(keys)
             left = [block for block in keys if block not in self._entries]
-            by_level = groupby(sorted(left, key=attrgetter("level")), attrgetter("level"))
-            for blocks in [[*of_level] for _, of_level in by_level]:
+            for level in sorted({block.level for block in left}):
+                blocks = [block for block in left if block.level == level]
                 started = perf_counter()
                 made = {**joined(make_blocks(self._X, blocks, Vocabulary.of(self._X)))}
                 seconds = (perf_counter() - started) / len(blocks)
                 for block in blocks:
                     matrix = canonical(made.pop(block))
-                    index.usage.count_miss(STEP)
+                    self._store.index.usage.count_miss(STEP)
                     entry = self._store.write(
                         Entry(
                             key=keys[block],
@@ -154,21 +144,12 @@ class SharedBlocks:
         }
 
 
-@dataclass(frozen=True)
-class _Rows(Mapping[Block, Matrix]):
+class _Rows(dict[Block, Matrix]):
     """Blocks of some rows, read on access because all of them may be large."""
 
-    shared: SharedBlocks
-    rows: NDArray[np.intp]
-    wanted: Sequence[Block]
+    def __init__(self, shared: SharedBlocks, rows: NDArray[np.intp]) -> None:
+        super().__init__()
+        self._shared, self._rows = shared, rows
 
-    def __getitem__(self, block: Block) -> Matrix:
-        if block not in self.wanted:
-            raise KeyError(block)
-        return self.shared.of_rows(block, self.rows)
-
-    def __iter__(self) -> Iterator[Block]:
-        return iter(self.wanted)
-
-    def __len__(self) -> int:
-        return len(self.wanted)
+    def __missing__(self, block: Block) -> Matrix:
+        return self._shared.of_rows(block, self._rows)

@@ -13,7 +13,7 @@ from prefect_tune.flows.wording.text import FailureGroup
 from prefect_tune.optimizers.converter import from_document
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
-from prefect_tune.tasks.data.code_coverage import CodeCoverage
+from prefect_tune.tasks.data.code_table import CodeCoverage
 from prefect_tune.tasks.fitting.figures import (
     Auroc,
     Calibration,

@@ -82,7 +82,6 @@ class Format:
         subfolder: Subfolder with its files; empty for the folder itself.
         splits: Table in a folder with the split of each subject, such as `held_out`; empty if none.
         folder_holds: Files that identify a folder of this format; empty if files have it, too.
-        check: Raises `BadInput` if the user names this format for a folder that cannot have it.
         tables: Names of the tables to read in a folder, in lower case; a note lists other tables.
             Empty if all tables are read.
         read_codes: Returns descriptions and ancestors of codes in a folder, like `code_table`; None
@@ -97,7 +96,6 @@ class Format:
     subfolder: str = ""
     splits: str = ""
     folder_holds: str = ""
-    check: "Callable[[Location], None] | None" = None
     tables: frozenset[str] = frozenset()
     read_codes: "Callable[[Location, Sequence[str]], CodeTable] | None" = None
 
@@ -163,10 +161,10 @@ def recognise(
     if given.is_folder:
         location.parts()  # refuses tables whose files also hold deleted rows
     if found is not None:
-        if found.folder_holds and not given.is_folder:
-            raise BadInput(f"{location.url} is a file; {found.description} is a folder")
-        if found.check is not None:
-            found.check(location)
+        if found.folder_holds and not found.recognises(given):
+            raise BadInput(
+                f"{location.url} is not {found.description}: a folder with {found.folder_holds}"
+            )
         return found
     asked = []
     plugins = (one for one in FORMATS.usable() if one.name not in FORMATS.own)

@@ -12,7 +12,7 @@ table belongs to the domain. Names of tables and columns may be in capitals.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
@@ -20,11 +20,8 @@ import pandas as pd
 
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.data.code_table import code_table
-from prefect_tune.tasks.data.csv_dialect import HEAD_BYTES, Dialect, as_utf8
 from prefect_tune.tasks.data.event_tables import event_frame
 from prefect_tune.tasks.data.files import (
-    NOTES,
-    column_names,
     columns_called,
     read_pieces,
     read_table,
@@ -64,23 +61,6 @@ _CLINICAL = (
 _STATIC = ("gender", "race", "ethnicity")
 _TABLES = {clinical.table for clinical in _CLINICAL} | {"person", "death"}
 _CODE_TABLES = ("concept", "concept_ancestor")
-_MORE_NAMES = {
-    "drug_exposure": "end_date end_time verbatim type stop_reason refills quantity days_supply",
-    "measurement": "time type operator value_as_number value_as_concept_id unit_concept_id",
-    "observation": "type value_as_number value_as_string value_as_concept_id qualifier "
-    "unit_concept_id",
-}
-_NAMES = {
-    "person": "person_id gender_concept_id year_of_birth month_of_birth day_of_birth "
-    "birth_datetime race_concept_id ethnicity_concept_id",
-    "death": "person_id death_date death_datetime",
-    "concept": "concept_id concept_name domain_id",
-    "concept_ancestor": "ancestor_concept_id descendant_concept_id",
-} | {
-    c.table: f"id person_id {c.of}_concept_id {c.date} {c.date}time {_MORE_NAMES.get(c.table, '')}"
-    for c in _CLINICAL
-}
-"""First columns of each table, in the order of all versions from 5.3 on."""
 _AS_TEXTS = ("person_id", "_source_value", "_date", "_datetime")
 """Endings of the names of columns to read as texts in CSV files, to keep their exact values."""
 _CODE = re.compile(r"([A-Z]+)//([1-9]\d*)(?://(?:([1-9]\d{0,17})|(.+)))?")
@@ -97,11 +77,6 @@ _MORE = {
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
     """Yield events of each table: columns subject_id, time, code, numeric_value."""
     found = folder.tables(_TABLES)
-    if not any(clinical.table in found for clinical in _CLINICAL):
-        raise BadInput(
-            f"{folder.url} has no clinical table of OMOP; expected "
-            f"{', '.join(c.table for c in _CLINICAL)} as .csv, .csv.gz or .parquet"
-        )
     if "person" in found:
         yield from _persons(found["person"])
     for clinical in _CLINICAL:
@@ -144,30 +119,12 @@ def _clinical(location: Location, clinical: _Clinical) -> Iterator[pd.DataFrame]
 
 def _tables(location: Location, date: str, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
     needed = {"person_id", date, f"{date}time", *columns}
-    for shard in _named_shards(location):
+    for shard in shards(location):
         texts = columns_called(shard, [n for n in needed if n.endswith(_AS_TEXTS)])
         table = read_table(shard, texts, only=needed)
         table.columns = table.columns.str.lower()
         need_column("person_id", table.columns, location.url)
-        if shard.first_line:
-            note = f"{shard.url} has no column names and is read in the order of the model"
-            table.attrs[NOTES] = [*table.attrs.get(NOTES, ()), note]
         yield table
-
-
-def _named_shards(location: Location) -> Iterator[Location]:
-    """Yield the files of a table; one without column names, as COPY writes it, gets the model's."""
-    known = _NAMES[location.table_name].split()
-    for shard in shards(location):
-        first = [] if shard.is_parquet() else column_names(shard)
-        if not first or not first[0].isdecimal() or set(map(str.lower, first)) & set(known):
-            yield shard
-            continue
-        head = as_utf8(shard.head(HEAD_BYTES))[0]
-        quote = '"' if head.startswith(b'"') else ""
-        names = [*known, *(f"column {number}" for number in range(len(first)))][: len(first)]
-        line = Dialect.of(head).separator.join(f"{quote}{name}{quote}" for name in names)
-        yield replace(shard, first_line=f"{line}\n".encode())
 
 
 def _persons(location: Location) -> Iterator[pd.DataFrame]:
@@ -179,19 +136,15 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
                 codes = _codes(table, of, location.url)
                 known = codes != f"{of.upper()}//0"
                 yield event_frame(table["person_id"], None, codes)[known]
-        if "year_of_birth" not in table:
-            births = _times(table, "birth_date", location.url, required=False)
-        else:  # if only the year is known, its first day
-            built = _whole(table["year_of_birth"], location.url).astype("string")
-            for name in ("month_of_birth", "day_of_birth"):
-                part = table.get(name, pd.Series(1, index=table.index))
-                part = _whole(part, location.url).fillna(1).astype("string")
-                built += "-" + part.str.zfill(2)
-            built = built.rename("year_of_birth")
-            births = utc_times(built, location.url, at_end_of_day=False)
-            if "birth_datetime" in table:
-                exact = utc_times(table["birth_datetime"], location.url, at_end_of_day=False)
-                births = exact.fillna(births)
+        need_column("year_of_birth", table.columns, location.url)
+        parts = {"year": _whole(table["year_of_birth"], location.url)}
+        for name in ("month", "day"):  # if only the year is known, its first day
+            part = table.get(f"{name}_of_birth", pd.Series(1, index=table.index))
+            parts[name] = _whole(part, location.url).fillna(1)
+        births = pd.to_datetime(pd.DataFrame(parts), errors="coerce").astype("datetime64[us]")
+        if "birth_datetime" in table:
+            exact = utc_times(table["birth_datetime"], location.url, at_end_of_day=False)
+            births = exact.fillna(births)
         yield event_frame(table["person_id"], births, "MEDS_BIRTH").dropna(subset="time")
 
 
@@ -217,7 +170,7 @@ def _whole(column: pd.Series, where: str) -> pd.Series:
     return numbers.astype("Int64")
 
 
-def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True) -> pd.Series:
+def _times(table: pd.DataFrame, date: str, where: str) -> pd.Series:
     """Return the time of each row; without a time, the end of the row's date.
 
     The CDM writes an unknown time as midnight, so midnight counts as a date without a time.
@@ -229,7 +182,7 @@ def _times(table: pd.DataFrame, date: str, where: str, *, required: bool = True)
     times = parsed[0].utc.fillna(parsed[-1].utc)
     is_midnight = parsed[0].is_midnight.where(parsed[0].utc.notna(), parsed[-1].is_midnight)
     missing = int(times.isna().sum())
-    if missing and required:
+    if missing:
         raise BadInput(f"{where} has {missing} rows without {' or '.join(given)}")
     return end_of_day(times, is_midnight)
 
@@ -291,15 +244,13 @@ def _ancestors(location: Location, concepts: Collection[int]) -> pd.DataFrame:
 def _concepts(
     location: Location, concepts: Collection[int]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    names: dict[int, str] = {}
-    domains: dict[int, str] = {}
-    for piece in _numbers(location, ["concept_id"], ["concept_name", "domain_id"]):
-        kept = piece[piece["concept_id"].isin(concepts)].set_index("concept_id")
-        for column, texts in (("concept_name", names), ("domain_id", domains)):
-            if column in kept:
-                named = kept[column].dropna()
-                texts.update(zip(named.index.tolist(), map(str, named), strict=True))
-    return names, {concept: domain.upper() for concept, domain in domains.items()}
+    """Return the names and domains of concepts."""
+    columns = ["concept_name", "domain_id"]
+    pieces = _numbers(location, ["concept_id"], columns)
+    found = pd.concat([piece[piece["concept_id"].isin(concepts)] for piece in pieces])
+    found = found.set_index("concept_id").reindex(columns=columns)
+    names, domains = (found[column].dropna().astype(str) for column in columns)
+    return names.to_dict(), domains.str.upper().to_dict()
 
 
 def _numbers(
@@ -310,7 +261,7 @@ def _numbers(
     Raises:
         BadInput: If a column of numbers is missing or has other values.
     """
-    for shard in _named_shards(location):
+    for shard in shards(location):
         for piece in read_pieces(shard, (*numbers, *texts)):
             piece.columns = piece.columns.str.lower()
             for name in numbers:

@@ -56,18 +56,8 @@ _STARTS = ("start", "date")
 """Names of the time column in different versions of Synthea."""
 
 
-def _is_synthea(folder: Location) -> bool:
-    found = folder.tables(_TABLES)
-    return "patients" in found and len(found) > 1
-
-
 def _read(folder: Location) -> Iterator[pd.DataFrame]:
     found = folder.tables(_TABLES)
-    if "patients" not in found or len(found) == 1:
-        raise BadInput(
-            f"{folder.url} is not a CSV export of Synthea; expected patients.csv and at least one "
-            f"of {', '.join(f'{name}.csv' for name in _CLINICAL)}"
-        )
     yield from _patients(found["patients"])
     for name, clinical in _CLINICAL.items():
         if name in found:
@@ -117,8 +107,12 @@ SYNTHEA = Format(
     name="synthea",
     description="a CSV export of Synthea",
     kind="events",
-    recognises=lambda given: given.is_folder and _is_synthea(given.location),
+    recognises=lambda given: (
+        given.is_folder
+        and "patients" in (found := given.location.tables(_TABLES))
+        and len(found) > 1
+    ),
     read=lambda folder, _: _read(folder),
-    folder_holds="patients.csv and others of Synthea",
+    folder_holds="patients.csv and others of Synthea, such as conditions.csv",
     tables=frozenset(_TABLES),
 )

@@ -4,17 +4,16 @@ A table is a file, or a folder of Parquet or CSV files with the same columns. A 
 MEDS folder.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.code_table import code_table
 from prefect_tune.tasks.data.event_tables import has_event_columns, read_events
-from prefect_tune.tasks.data.files import NOTES, is_text, read_table, typed_columns
+from prefect_tune.tasks.data.files import NOTES, read_table, typed_columns
 from prefect_tune.tasks.data.formats.format import Format, Given
 from prefect_tune.tasks.data.location import Location, shards
 
@@ -34,12 +33,11 @@ EVENTS = Format(
 )
 
 
-def _need_data(folder: Location) -> None:
-    if not folder.below("data").is_folder():
-        raise BadInput(
-            f"{folder.url} has no folder data/, so it is not a MEDS data set; expected "
-            "events in data/**/*.parquet"
-        )
+_CODE_COLUMNS: Mapping[str, pa.DataType] = {
+    "code": pa.string(),
+    "description": pa.string(),
+    "parent_codes": pa.list_(pa.string()),
+}
 
 
 def _read_meds_codes(
@@ -49,47 +47,24 @@ def _read_meds_codes(
     file = location.below("metadata/codes.parquet")
     if not file.exists():
         return None, []
+    descriptions, parents = dict[str, str](), defaultdict[str, set[str]](set)
     try:
         with file.filesystem.open(file.path, "rb") as opened:
             table = pq.read_table(opened)
+        names = [name for name in _CODE_COLUMNS if name in table.column_names]
+        schema = pa.schema([(name, _CODE_COLUMNS[name]) for name in names])
+        for row in table.select(names).cast(schema).to_pylist():
+            if (code := row["code"]) is not None:
+                descriptions[code] = descriptions.get(code) or row.get("description") or ""
+                parents[code].update(filter(None, row.get("parent_codes") or ()))
     except Exception as error:  # any kind: file systems come from many libraries
-        return None, [f"{file.url} cannot be read, so codes have no descriptions: {error}"]
-    texts = _values(table, "code", is_text)
-    if texts is None:
-        return None, [f"{file.url} has no column code of texts and is ignored"]
-    descriptions: dict[str, str] = {}
-    for code, text in zip(texts, _values(table, "description", is_text) or (), strict=False):
-        if code is not None and text:
-            descriptions.setdefault(code, text)
-    parents, notes = dict[str, set[str]](), list[str]()
-    lists = _values(table, "parent_codes", _is_list_of_texts)
-    if lists is None and "parent_codes" in table.column_names:
-        notes.append(f"parent_codes of {file.url} is no column of lists of texts, and is ignored")
-    for code, given in zip(texts, lists or (), strict=False):
-        if code is not None and given:
-            parents.setdefault(code, set()).update(filter(None, given))
-    for code in {*codes} - (known := {*texts}):
+        return None, [f"{file.url} cannot be read, so codes have no descriptions: {error!r}"]
+    for code in {*codes} - (known := {*descriptions}):
         base, _, text = code.rpartition("//")  # the text or unit of an event
         if base in known:
-            parents.setdefault(code, {base})
-            descriptions[code] = ": ".join(filter(None, (descriptions.get(base), text)))
-    return code_table(codes, descriptions, parents, file.url), notes
-
-
-def _values(
-    table: pa.Table, name: str, is_known: Callable[[pa.DataType], bool]
-) -> list[Any] | None:
-    """Return the values of a column; None if it is missing, repeated or of another type."""
-    if table.column_names.count(name) != 1:
-        return None
-    column = table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.to_pylist() if is_known(column.type) else None
-
-
-def _is_list_of_texts(kind: pa.DataType) -> bool:
-    return pa.types.is_null(kind) or is_text(getattr(kind, "value_type", pa.null()))
+            parents[code] = {base}
+            descriptions[code] = ": ".join(filter(None, (descriptions[base], text)))
+    return code_table(codes, descriptions, parents, file.url), []
 
 
 MEDS = Format(
@@ -101,7 +76,6 @@ MEDS = Format(
     subfolder="data",
     splits="metadata/subject_splits.parquet",
     folder_holds="data/*.parquet (MEDS)",
-    check=_need_data,
     read_codes=_read_meds_codes,
 )
 
@@ -139,8 +113,7 @@ def _add_folder_columns(
 ) -> str:
     """Add the columns in names of folders, typed as in a CSV file, and return a note on them.
 
-    Raises:
-        BadInput: If a file has another value in such a column.
+    A column that is in the files, too, stays.
     """
     named = dict.fromkeys(name for file in files for name, _ in file.folders)
     texts_of = [[dict(file.folders).get(name, "") for file in files] for name in named]
@@ -152,19 +125,9 @@ def _add_folder_columns(
     ]
     typed = typed_columns(values, list(named), location, texts)
     for row, (file, frame) in enumerate(zip(files, frames, strict=True)):
-        for name, text in file.folders:
-            value = typed[name].iloc[row]
+        for name in dict(file.folders):
             if name not in frame:
-                frame[name] = pd.Series(value, frame.index, dtype=typed[name].dtype)
-                continue
-            differs = ((frame[name].astype(str) != text) & (frame[name] != value)).fillna(True)
-            if differs.any():
-                first = int(differs.to_numpy().argmax())
-                raise BadInput(
-                    f"row {first + 1} of {file.url} has {frame[name].iloc[first]!s} in column "
-                    f"{name!r}, and the name of its folder says {text!r}",
-                    remedy="correct one of them, or remove the column from the files",
-                )
+                frame[name] = pd.Series(typed[name].iloc[row], frame.index, dtype=typed[name].dtype)
     example = "/".join(f"{name}={text}" for name, text in files[0].folders)
     return f"{', '.join(named)}: read from the names of folders, such as {example}"
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from inputs import events
 
-from prefect_tune.tasks.data import code_coverage as module
-from prefect_tune.tasks.data.code_coverage import code_coverage
+from prefect_tune.tasks.data import code_table as module
+from prefect_tune.tasks.data.code_table import code_coverage
 from prefect_tune.tasks.data.events import EventRows
 
 TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents": [[]]})
@@ -24,7 +24,7 @@ def rows() -> tuple[EventRows, np.ndarray]:
 
 @pytest.mark.parametrize("at_a_time", [10**6, 8])
 def test_patients_count_once_with_their_latest_row_and_its_class(monkeypatch, at_a_time) -> None:
-    monkeypatch.setattr(module, "_EVENTS_AT_ONCE", at_a_time)
+    monkeypatch.setattr(module, "_PATIENTS_AT_ONCE", at_a_time)
     X, label = rows()
     training = np.arange(60)  # of 30 patients, two each
     found = {of.code: of for of in code_coverage(X, training, label)}

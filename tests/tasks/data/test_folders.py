@@ -67,15 +67,11 @@ def test_the_target_and_the_group_may_be_names_of_folders(tmp_path) -> None:
     assert "site" not in grouped.X
 
 
-def test_a_folder_that_contradicts_a_column_is_refused(tmp_path) -> None:
+def test_a_column_that_is_in_a_file_and_in_folder_names_is_that_of_the_file(tmp_path) -> None:
     folder = in_folders(sites(), tmp_path / "t", ["year", "code"])
     file = folder / "year=2023" / "code=01" / "part.csv"
-    frame = pd.read_csv(file)
-    written(frame.assign(year=2023), file)
-    assert len(read(folder)) == len(table())
-    written(frame.assign(year=[2023, 2024] + [2023] * (len(frame) - 2)), file)
-    with pytest.raises(BadInput, match=r"row 2 .*part.* 2024 .*'year'.*'2023'"):
-        read(folder)
+    written(pd.read_csv(file).assign(year=2030), file)
+    assert (read(folder).X["year"] == 2030).sum() == len(pd.read_csv(file))
 
 
 def test_hidden_and_unfinished_files_are_no_parts(tmp_path) -> None:
