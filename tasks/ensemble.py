@@ -523,8 +523,7 @@ def _common_classes(fitted: Sequence[Any]) -> NDArray[Any]:
     for position, (member, own) in enumerate(zip(fitted, classes, strict=True)):
         if not len(own) or not np.array_equal(own, classes[0]):
             raise ValueError(
-                f"member {position} ({type(member).__name__}) predicts the classes {own.tolist()}, "
-                f"member 0 ({type(fitted[0]).__name__}) {classes[0].tolist()}; members of an "
-                "ensemble must be classifiers of the same classes"
+                f"member {position} ({type(member).__name__}) predicts the classes {own.tolist()}; "
+                f"all members must predict the same classes, as the first: {classes[0].tolist()}"
             )
     return classes[0]

@@ -293,13 +293,13 @@ def _loss(
     if not len(rows):
         return LossOnTest(None, "all test rows equal a training row")
     y, n_classes = dataset.y[rows], len(dataset.classes)
-    is_whole = len(np.unique(y)) == n_classes
-    if n_classes == 2 and not is_whole and not metric.declared.row_losses:
-        return LossOnTest(None, f"{metric.name} needs test rows of both classes")
+    missing = [str(dataset.classes[i]) for i in np.setdiff1d(np.arange(n_classes), y)]
     try:
+        if missing and n_classes == 2 and not metric.declared.row_losses:
+            raise ValueError(f"{metric.name} needs rows of both classes")  # noqa: TRY301
         loss = metric.loss(y, predictions, n_classes)
     except Exception as error:  # any kind: test rows may lack what every fold had
-        why = "" if is_whole else "the test rows do not have all classes; "
+        why = f"the test rows have no row of class {', '.join(missing)}; " if missing else ""
         return LossOnTest(None, why + reason_of(error))
     return LossOnTest(loss, usefulness=usefulness(dataset, split, metric, rows, predictions))
 

@@ -85,7 +85,10 @@ def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
     files = files or shards(location)
     frames = [read_table(file, texts, of_rows=True) for file in files]
     numbers = {str(name) for frame in frames for name in frame.select_dtypes("number")}
-    if mixed := numbers & {name for frame in frames for name in _texts_of(frame)}:
+    texts_of = [
+        frame.select_dtypes(["object", "string"]).dropna(axis=1, how="all") for frame in frames
+    ]
+    if mixed := numbers & {str(name) for frame in texts_of for name in frame}:
         # One text among numbers makes a column of a single file texts, and so in several files.
         frames = [read_table(file, [*texts, *mixed], of_rows=True) for file in files]
     if files[0].folders:
@@ -99,12 +102,6 @@ def _read(location: Location, texts: Sequence[str]) -> list[pd.DataFrame]:
     return frames
 
 
-def _texts_of(frame: pd.DataFrame) -> list[str]:
-    """Return the columns of texts that are not empty."""
-    texts = frame.select_dtypes(["object", "string"])
-    return [str(name) for name in texts if texts[name].notna().any()]
-
-
 def _add_folder_columns(
     location: Location,
     files: Sequence[Location],
@@ -116,13 +113,11 @@ def _add_folder_columns(
     A column that is in the files, too, stays.
     """
     named = dict.fromkeys(name for file in files for name, _ in file.folders)
-    texts_of = [[dict(file.folders).get(name, "") for file in files] for name in named]
-    values = [
-        pa.chunked_array(
-            [[None if text in location.gaps else text for text in column]], pa.string()
-        )
-        for column in texts_of
-    ]
+    values = []
+    for name in named:
+        column = [dict(file.folders).get(name, "") for file in files]
+        column = [None if text in location.gaps else text for text in column]
+        values.append(pa.chunked_array([column], pa.string()))
     typed = typed_columns(values, list(named), location, texts)
     for row, (file, frame) in enumerate(zip(files, frames, strict=True)):
         for name in dict(file.folders):

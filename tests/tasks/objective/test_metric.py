@@ -110,6 +110,7 @@ def scored(name: str, test: list[int], predicted: list[int], classes: Any) -> Lo
 def test_without_a_row_of_the_positive_class_it_is_undefined(name) -> None:
     found = scored(name, [0] * 10, [0, 1] * 5, ["no", "yes"])
     assert found.loss is None
+    assert "no row of class yes" in found.undefined
     assert name in found.undefined
 
 
