@@ -41,7 +41,7 @@ _TIE = 1e-12
 """Sums of weights that differ by less are equal, because their last digits depend on the order."""
 
 
-def shares(predictions: Predictions, n_classes: int) -> Array:
+def member_output(predictions: Predictions, n_classes: int) -> Array:
     """Return a model's probabilities (n, c), or votes if it has none; or its numbers (n, 1)."""
     if not n_classes:
         return np.asarray(predictions.label, dtype=np.float64)[:, None]
@@ -89,10 +89,10 @@ class HeldOut:
         """The rows of each fold."""
         return tuple(self.split.held_out(fold) for fold in range(self.split.n_folds))
 
-    def contributed(self, candidate: int) -> Array:
+    def output(self, candidate: int) -> Array:
         """Return a candidate's contribution on all rows, fold after fold, shape (m, c)."""
         n_classes = len(self.dataset.classes)
-        return np.concatenate([shares(p, n_classes) for p in self.predictions[candidate]])
+        return np.concatenate([member_output(p, n_classes) for p in self.predictions[candidate]])
 
     @cached_property
     def losses(self) -> Array:
@@ -113,7 +113,7 @@ class HeldOut:
     def blended(self, weights: Array) -> tuple[Predictions, ...]:
         """Return the predictions of an ensemble, by fold, for weights (n,) that sum to 1."""
         members = np.flatnonzero(weights).tolist()
-        mean: Array = np.sum([weights[i] * self.contributed(i) for i in members], axis=0)
+        mean: Array = np.sum([weights[i] * self.output(i) for i in members], axis=0)
         return self.by_fold(mean)
 
     def by_fold(self, mean: Array) -> tuple[Predictions, ...]:
@@ -248,44 +248,24 @@ def choose(
 
     `size` limits greedy selection; `bootstraps` are for the agnostic ensemble, drawn with `rng`.
     """
-    losses = held_out.losses
-    best = int(np.argmax(is_least(losses)))
-    single = EnsembleChoice("single", {best: 1.0}, (float(losses[best]),))
+    found = held_out.losses
+    best = int(np.argmax(is_least(found)))
+    single = EnsembleChoice("single", {best: 1.0}, (float(found[best]),))
+    if kind == "single":
+        return single
     if kind == "greedy":
-        return _greedy(held_out, size, limit) or single
-    return _agnostic(held_out, bootstraps, rng, limit) if kind == "agnostic" else single
-
-
-def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
-    """Return the ensemble's predictions of held-out rows, by fold; a single model's unchanged."""
-    if choice.kind == "single":
-        return held_out.predictions[next(iter(choice.weights))]
-    weights = np.zeros(len(held_out))
-    weights[list(choice.weights)] = list(choice.weights.values())
-    return held_out.blended(weights)
-
-
-def _greedy(held_out: HeldOut, size: int, limit: FitLimit | None) -> EnsembleChoice | None:
-    """Return the ensemble; None if it is no better than the best candidate."""
-    order = np.argsort(held_out.losses, kind="stable")[:CANDIDATES]
-    members = [held_out.contributed(candidate) for candidate in order]
-    picks, losses = greedy_picks(
-        members,
-        lambda mean: float(held_out.fold_losses(held_out.by_fold(mean)).mean()),
-        size,
-        None if limit is None else FitLimit(limit.seconds[order], limit.most),
-    )
-    if losses[-1] >= held_out.losses.min():
-        return None
-    counts = sorted(Counter(picks).items())
-    return EnsembleChoice(
-        "greedy", {int(order[i]): n / len(picks) for i, n in counts}, tuple(losses)
-    )
-
-
-def _agnostic(
-    held_out: HeldOut, bootstraps: Bootstraps, rng: Generator, limit: FitLimit | None
-) -> EnsembleChoice:
+        order = np.argsort(found, kind="stable")[:CANDIDATES]
+        picks, losses = greedy_picks(
+            [held_out.output(candidate) for candidate in order],
+            lambda mean: float(held_out.fold_losses(held_out.by_fold(mean)).mean()),
+            size,
+            None if limit is None else FitLimit(limit.seconds[order], limit.most),
+        )
+        if losses[-1] >= found.min():
+            return single
+        counts = sorted(Counter(picks).items())
+        of_candidates = {int(order[i]): n / len(picks) for i, n in counts}
+        return EnsembleChoice("greedy", of_candidates, tuple(losses))
     weights, members = agnostic_weights(held_out, bootstraps, rng), list[int]()
     for i in np.argsort(-weights, kind="stable").tolist():
         if weights[i] and (not members or limit is None or limit.allows(members, i)):
@@ -295,6 +275,15 @@ def _agnostic(
         weights = weights / weights.sum()
     loss = held_out.fold_losses(held_out.blended(weights)).mean()
     return EnsembleChoice("agnostic", {i: float(weights[i]) for i in members}, (float(loss),))
+
+
+def predict_held_out(choice: EnsembleChoice, held_out: HeldOut) -> tuple[Predictions, ...]:
+    """Return the ensemble's predictions of held-out rows, by fold; a single model's unchanged."""
+    if choice.kind == "single":
+        return held_out.predictions[next(iter(choice.weights))]
+    weights = np.zeros(len(held_out))
+    weights[list(choice.weights)] = list(choice.weights.values())
+    return held_out.blended(weights)
 
 
 N_PARTS = 5
@@ -314,17 +303,17 @@ def nested_losses(
     is skipped for every kind. The result is empty if too few rows are held out to judge any part.
     """
     dealing, *streams = sequence.spawn(1 + N_PARTS)
-    parts = deal(held_out, N_PARTS, np.random.default_rng(dealing))
+    parts = stratified_parts(held_out, N_PARTS, np.random.default_rng(dealing))
     fewer = Bootstraps(max(1, bootstraps.n // N_PARTS), bootstraps.share)
-    judged = []
+    part_losses = []
     for part, stream in enumerate(streams):
         built_on, left_out = held_out.within(parts != part), held_out.within(parts == part)
         if not np.isfinite(built_on.losses).all():
             continue
         rng = np.random.default_rng(stream)
         choices = [choose(kind, built_on, size, fewer, rng, limit=limit) for kind in KINDS]
-        judged.append([left_out.fold_losses(predict_held_out(c, left_out)) for c in choices])
-    losses = np.hstack([np.empty((len(KINDS), 0)), *judged])  # kinds; parts and folds
+        part_losses.append([left_out.fold_losses(predict_held_out(c, left_out)) for c in choices])
+    losses = np.hstack([np.empty((len(KINDS), 0)), *part_losses])  # kinds; parts and folds
     losses = losses[:, np.isfinite(losses).all(axis=0)]
     if not losses.size:
         return {}
@@ -339,11 +328,6 @@ def best_kind(losses: Mapping[Kind, float]) -> Kind:
     """
     is_best = is_least(np.array([losses[kind] for kind in KINDS]))
     return KINDS[int(is_best.argmax())]
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    n_calls, seconds = Timer(work).autorange()
-    return seconds / n_calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,11 +349,10 @@ class ChoiceCosts:
         """Measure the parts on the first candidate, with a tenth of the bootstraps."""
         few = Bootstraps(max(1, bootstraps.n // 10), bootstraps.share)
         one = replace(held_out, predictions=held_out.predictions[:1])
-        return cls(
-            of_candidate,
-            _seconds(lambda: one.fold_losses(one.by_fold(one.contributed(0)))),
-            _seconds(lambda: agnostic_weights(one, few, np.random.default_rng(0))) / few.n,
-        )
+        loss = Timer(lambda: one.fold_losses(one.by_fold(one.output(0))))
+        risks = Timer(lambda: agnostic_weights(one, few, np.random.default_rng(0)))
+        of_loss, of_risks = (seconds / n for n, seconds in (loss.autorange(), risks.autorange()))
+        return cls(of_candidate, of_loss, of_risks / few.n)
 
     def seconds(self, kind: str, n: int, size: int, n_bootstraps: int) -> float:
         """Return the predicted seconds of a choice among n candidates, nested for `auto`."""
@@ -379,7 +362,7 @@ class ChoiceCosts:
         return n * self.of_candidate + built.get(kind, 0.0)
 
 
-def deal(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
+def stratified_parts(held_out: HeldOut, n_parts: int, rng: Generator) -> NDArray[np.intp]:
     """Deal each fold's rows into parts, stratified, groups kept together; -1 if not held out."""
     dataset = held_out.dataset
     parts = np.full(len(dataset), -1)
@@ -460,7 +443,7 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         check_is_fitted(self)
         weighted = zip(self.members_, self.weights_, strict=True)
         mean: NDArray[np.float64] = np.sum(
-            [weight * self._contributed(member, X) for member, weight in weighted], axis=0
+            [weight * self._output(member, X) for member, weight in weighted], axis=0
         )
         # Rounding may push them slightly above 1.
         return mean / mean.sum(axis=1, keepdims=True)
@@ -473,13 +456,15 @@ class ClassEnsemble(ClassifierMixin, _Ensemble):
         """Return the classes of the largest shares, shape (n,); the lowest class wins a tie."""
         return self.classes_[heaviest_class(probabilities)]
 
-    def _contributed(self, member: Any, X: Any) -> NDArray[np.float64]:
+    def _output(self, member: Any, X: Any) -> NDArray[np.float64]:
         if callable(getattr(member, "predict_proba", None)):
             with suppress(NotImplementedError):  # how some models signal no probabilities
                 score = predicted_scores(member, X, self.classes_, "predict_proba")
                 if Predictions(score.argmax(axis=1), score).are_probabilities:
                     return score
-        return shares(Predictions(predicted_labels(member, X, self.classes_)), len(self.classes_))
+        return member_output(
+            Predictions(predicted_labels(member, X, self.classes_)), len(self.classes_)
+        )
 
     def _take(self, fitted: list[Any], classes: Sequence[Any] | NDArray[Any]) -> None:
         self.classes_ = np.array(classes) if len(classes) else _common_classes(fitted)
@@ -510,10 +495,11 @@ def _normalised(weights: Sequence[float] | None, n_members: int) -> NDArray[np.f
     if not n_members:
         raise ValueError("an ensemble needs at least one member; got none")
     given = np.ones(n_members) if weights is None else np.asarray(weights, dtype=np.float64)
-    if given.shape != (n_members,):
-        raise ValueError(f"expected {n_members} weights, one per member; got {given.size}")
-    if not (np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0):
-        raise ValueError(f"weights must be non-negative, not all 0; got {given.tolist()}")
+    is_right = np.isfinite(given).all() and (given >= 0).all() and given.sum() > 0
+    if given.shape != (n_members,) or not is_right:
+        raise ValueError(
+            f"expected {n_members} non-negative weights, not all 0; got {given.tolist()}"
+        )
     return given / given.sum()
 
 

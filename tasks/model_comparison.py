@@ -48,8 +48,8 @@ class StudyModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Terms of a comparison.
+class DecisionRules:
+    """DecisionRules of a comparison.
 
     Attributes:
         identity: Columns that identify a row, see `row_ids`; if empty, all common columns.
@@ -57,14 +57,14 @@ class Terms:
             decision on them made it the champion.
         margin: Improvement of the loss that the challenger must exceed.
         level: Largest p-value that favours the challenger.
-        night: Number of the decision; with the seed of the study, it seeds the random numbers.
+        decision: Number of the decision; with the seed of the study, it seeds the random numbers.
     """
 
     identity: tuple[str, ...]
     excludes_test_rows: bool
     margin: float
     level: float
-    night: int
+    decision: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class ModelComparison:
 
 
 def compared(
-    context: StudyContext, champion: StudyModel, challenger: StudyModel, terms: Terms
+    context: StudyContext, champion: StudyModel, challenger: StudyModel, rules: DecisionRules
 ) -> ModelComparison:
     """Compare two models on the fresh test rows of the challenger's data, once it is loaded.
 
@@ -88,7 +88,7 @@ def compared(
     store = open_store(context.store)
     try:
         with exits_as_errors(), one_thread():
-            return retry_through_outages(lambda: _compared(store, champion, challenger, terms))
+            return retry_through_outages(lambda: _compared(store, champion, challenger, rules))
     except Exception as error:  # any kind, such as a missing library
         if isinstance(error, StoreLost) and not isinstance(error, RecordDamaged):
             raise
@@ -96,10 +96,10 @@ def compared(
 
 
 def _compared(
-    store: ArtifactStore, champion: StudyModel, challenger: StudyModel, terms: Terms
+    store: ArtifactStore, champion: StudyModel, challenger: StudyModel, rules: DecisionRules
 ) -> ModelComparison:
     now, before = (load_dataset(store, m.problem.dataset) for m in (challenger, champion))
-    rows, ids = fresh_rows(store, champion.problem, challenger.problem, terms)
+    rows, ids = fresh_rows(store, champion.problem, challenger.problem, rules)
     if len(rows) < LEAST_ROWS:
         return ModelComparison(len(rows))
     old, new = (_model(store, one) for one in (champion, challenger))
@@ -110,27 +110,27 @@ def _compared(
         now.y[rows],
         ids,
         n_classes=len(now.classes),
-        margin=terms.margin,
-        level=terms.level,
-        rng=np.random.default_rng([challenger.problem.seed, terms.night]),
+        margin=rules.margin,
+        level=rules.level,
+        rng=np.random.default_rng([challenger.problem.seed, rules.decision]),
     )
     return ModelComparison(len(rows), comparison)
 
 
 def fresh_rows(
-    store: ArtifactStore, champion: Problem, challenger: Problem, terms: Terms
+    store: ArtifactStore, champion: Problem, challenger: Problem, rules: DecisionRules
 ) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
     """Return positions and ids of the challenger's test rows that neither model depends on.
 
     Rows with the ids of training rows are known to a model as well as these.
     """
     now, before = (load_dataset(store, one.dataset) for one in (challenger, champion))
-    split, names = load_split(store, challenger.split), terms.identity
+    split, names = load_split(store, challenger.split), rules.identity
     if not names and identity_columns(now):  # if nothing fixes the test rows
         names = common_columns(before, now)
     names = settled_columns(before, now, names)
     all_ids, known = row_ids(now, names), row_ids(before, names)
-    if not terms.excludes_test_rows:
+    if not rules.excludes_test_rows:
         known = known[load_split(store, champion.split).fold != TEST]
     rows = split.held_out(REFIT)
     # Given test rows may equal rows that the challenger was trained on.

@@ -26,7 +26,7 @@ from prefect_tune.tasks.final_model import (
     make_model,
     scored_on_test,
 )
-from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms, compared
+from prefect_tune.tasks.model_comparison import DecisionRules, ModelComparison, StudyModel, compared
 from prefect_tune.tasks.objective.metric import LossWords
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.child import request
@@ -288,10 +288,14 @@ def score(what: str, context: StudyContext, alone: Member | None = None) -> Stat
 
 @task(name="compare", task_run_name="compare {what}", **SHOWN)
 def compare_models(
-    what: str, context: StudyContext, champion: StudyModel, challenger: StudyModel, terms: Terms
+    what: str,
+    context: StudyContext,
+    champion: StudyModel,
+    challenger: StudyModel,
+    rules: DecisionRules,
 ) -> State[Shown]:
     """Compare two models as `compare_on_fresh_rows` does; the limit is as in `score`."""
-    models = {"champion": champion, "challenger": challenger, "terms": terms}
+    models = {"champion": champion, "challenger": challenger, "rules": rules}
     done = _call(f"comparison of {what}", context, "trial", REFIT_TIMES, compared, **models)
     outcome: ModelComparison = done.value
     return Completed(message=outcome.problem or f"{outcome.n_rows} fresh rows", data=done)

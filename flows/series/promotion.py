@@ -25,7 +25,7 @@ from prefect_tune.storage.notices import warn
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.series import Champion, Decision, Outcome, Series
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.model_comparison import ModelComparison, StudyModel, Terms
+from prefect_tune.tasks.model_comparison import DecisionRules, ModelComparison, StudyModel
 from prefect_tune.tasks.objective.comparison import LEAST_ROWS, LEVEL, level_of
 from prefect_tune.tasks.prefect_tasks import compare_models
 from prefect_tune.tasks.problem import StudyContext
@@ -101,14 +101,14 @@ def _decision(
         return Decision(promoted=True, outcome="first", reason=reason, model=model)
     number = series.n_tests + 1
     level = level_of(number) if rule == "better" else LEVEL
-    terms = Terms(
+    rules = DecisionRules(
         identity=study.plan.fixed_test or (),
         excludes_test_rows=champion.by != "rule",  # test rows may have selected the champion
         margin=study.plan.options.margin or 0.0,
         level=level,
-        night=number,
+        decision=number,
     )
-    comparison = _comparison(champion, study, terms, running, context)
+    comparison = _comparison(champion, study, rules, running, context)
     compared, losses = comparison.compared, losses_of(series)
     is_tested = rule == "better" and compared is not None
     if compared is not None:
@@ -146,7 +146,11 @@ def _decision(
 
 
 def _comparison(
-    champion: Champion, study: Study, terms: Terms, running: DaskTrials, context: StudyContext
+    champion: Champion,
+    study: Study,
+    rules: DecisionRules,
+    running: DaskTrials,
+    context: StudyContext,
 ) -> ModelComparison:
     try:
         problem = open_study(study.store, champion.study).plan.problem
@@ -155,7 +159,7 @@ def _comparison(
             "context": context,
             "champion": StudyModel(champion.record, problem),
             "challenger": StudyModel(model_record(study.name), study.plan.problem),
-            "terms": terms,
+            "rules": rules,
         }
         compared: ModelComparison = running.run(compare_models, parameters)
     except StoreLost:

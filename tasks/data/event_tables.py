@@ -246,8 +246,9 @@ class _Gathered:
         entries["whole"], entries["count"] = entries["code"] + "//" + entries["text"], count
         is_short = ~entries["text"].isin(["", _UNUSED])
         if trained is None:
-            texts = entries[is_text & is_short].sort_values("whole")
-            texts = texts.sort_values("count", ascending=False, kind="stable")
+            texts = entries[is_text & is_short].sort_values(
+                ["count", "whole"], ascending=[False, True]
+            )
             texts = texts[texts.groupby("code").cumcount() < _MOST_OF_CODE][:_MOST_TEXTS]
             of_code = entries["text"].where(is_short).groupby([entries["code"], entries["kind"]])
             is_split = is_unit & is_short & (of_code.transform("count") > 1)

@@ -1,4 +1,4 @@
-"""What a call prints, from Python, C libraries and child processes: streams, and their file."""
+"""Output of a call, from Python, C libraries and child processes: its streams and their file."""
 
 import ctypes
 import fcntl

@@ -20,11 +20,11 @@ from prefect_tune.tasks.ensemble import (
     best_kind,
     blend,
     choose,
-    deal,
     greedy_picks,
+    member_output,
     nested_losses,
     predict_held_out,
-    shares,
+    stratified_parts,
 )
 from prefect_tune.tasks.objective.predictions import Predictions
 
@@ -220,10 +220,10 @@ def test_models_without_probabilities_vote() -> None:
     label = np.array([0, 1, 1], dtype=np.int32)
     votes = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     decision = np.array([[1.5, -1.5], [-0.2, 0.2], [-3.0, 3.0]])
-    assert (shares(Predictions(label), 2) == votes).all()
-    assert (shares(Predictions(label, decision), 2) == votes).all()
+    assert (member_output(Predictions(label), 2) == votes).all()
+    assert (member_output(Predictions(label, decision), 2) == votes).all()
     chances = np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
-    assert (shares(Predictions(label, chances), 2) == chances).all()
+    assert (member_output(Predictions(label, chances), 2) == chances).all()
     assert (blend(chances, 2).label == label).all()
 
 
@@ -357,7 +357,7 @@ def test_rows_are_dealt_alike_within_folds_and_classes(seed, m, n_folds, n_parts
     rng = np.random.default_rng(seed)
     y, fold = rng.permutation(np.arange(m) % 3), rng.integers(-1, n_folds, m)
     held_out = held_out_of(y, np.tile(y, (1, 1)), "error", fold=fold)
-    parts = deal(held_out, n_parts, rng)
+    parts = stratified_parts(held_out, n_parts, rng)
     assert ((parts == -1) == (fold == -1)).all()
     for k in range(n_folds):
         for rows in (fold == k, *((fold == k) & (y == c) for c in range(3))):
@@ -372,6 +372,6 @@ def test_rows_of_one_group_are_dealt_together(seed: int) -> None:
     held_out = held_out_of(
         groups % 2, np.tile(groups % 2, (1, 1)), "error", fold=groups % 2, groups=groups
     )
-    parts = deal(held_out, 5, rng)
+    parts = stratified_parts(held_out, 5, rng)
     assert all(len(set(parts[groups == g])) == 1 for g in range(20))
     assert set(Counter(parts.tolist()).values()) == {12}

@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble, blend, shares
+from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble, blend, member_output
 from prefect_tune.tasks.objective.predictions import InvalidPredictions, Predictions
 
 CHECKED = (
@@ -51,7 +51,7 @@ def test_an_ensemble_of_classifiers_predicts_what_was_blended() -> None:
     ensemble = ClassEnsemble.of_fitted(models, [0.75, 0.25])
     votes = np.eye(2)[(models[1].predict(X) == "yes").astype(int)]
     given = [
-        shares(Predictions(votes.argmax(axis=1), score), 2)
+        member_output(Predictions(votes.argmax(axis=1), score), 2)
         for score in (models[0].predict_proba(X), None)
     ]
     blended = blend(0.75 * given[0] + 0.25 * given[1], 2)
@@ -102,7 +102,7 @@ def test_members_that_disagree_on_classes_are_refused() -> None:
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1.0], "got 1$"),
+        ([1.0], r"got \[1.0\]"),
         ([0.5, -0.5], r"\[0.5, -0.5\]"),
         ([0.0, 0.0], "not all 0"),
         ([0.5, float("nan")], "nan"),

@@ -27,9 +27,9 @@ from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
 from prefect_tune.tasks.model_comparison import (
+    DecisionRules,
     ModelComparison,
     StudyModel,
-    Terms,
     compared,
     fresh_rows,
     matched,
@@ -38,7 +38,7 @@ from prefect_tune.tasks.model_comparison import (
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
 
-TERMS = Terms(("a", "b"), excludes_test_rows=False, margin=0.0, level=0.02, night=1)
+RULES = DecisionRules(("a", "b"), excludes_test_rows=False, margin=0.0, level=0.02, decision=1)
 
 
 def frame(n: int, seed: int = 0) -> pd.DataFrame:
@@ -69,10 +69,10 @@ class Series:
         return load_dataset(self.store, study.problem.dataset)
 
     def compare(
-        self, champion: StudyModel, challenger: StudyModel, **terms: Any
+        self, champion: StudyModel, challenger: StudyModel, **rules: Any
     ) -> ModelComparison:
         context = StudyContext("compared", challenger.problem, self.store.address)
-        return compared(context, champion, challenger, replace(TERMS, **terms))
+        return compared(context, champion, challenger, replace(RULES, **rules))
 
 
 @pytest.fixture
@@ -125,9 +125,9 @@ def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) 
     found = series.compare(old, new)
     assert found.compared is not None, found.problem
     assert 42 < found.compared.champion.value < 58
-    rows, ids = fresh_rows(series.store, old.problem, new.problem, TERMS)
+    rows, ids = fresh_rows(series.store, old.problem, new.problem, RULES)
     trained = np.flatnonzero(load_split(series.store, old.problem.split).fold != TEST)
-    assert not np.isin(ids, row_ids(series.dataset(old), TERMS.identity)[trained]).any()
+    assert not np.isin(ids, row_ids(series.dataset(old), RULES.identity)[trained]).any()
     assert set(rows) < set(load_split(series.store, new.problem.split).held_out(REFIT))
 
 
@@ -136,8 +136,8 @@ def test_rows_are_known_to_the_champion_although_its_data_has_fewer_columns(seri
     data = frame(3_000)
     old = series.study("old", data[:2_000], LogisticRegression())
     new = series.study("new", data.assign(c=1.5), LogisticRegression(), seed=3)
-    terms = replace(TERMS, identity=(), excludes_test_rows=True)
-    rows, _ = fresh_rows(series.store, old.problem, new.problem, terms)
+    rules = replace(RULES, identity=(), excludes_test_rows=True)
+    rows, _ = fresh_rows(series.store, old.problem, new.problem, rules)
     assert 100 < len(rows) < 300
     assert rows.min() >= 2_000
 
@@ -146,8 +146,8 @@ def test_rows_of_a_snapshot_of_another_day_are_known_to_the_champion(series: Ser
     data, names = frame(2_000), ("a", "b", "day.days")
     old = series.study("old", data[:1_500].assign(day="2024-05-01"), LogisticRegression())
     new = series.study("new", data.assign(day="2024-05-02"), LogisticRegression(), seed=3)
-    terms = replace(TERMS, identity=names, excludes_test_rows=True)
-    rows, _ = fresh_rows(series.store, old.problem, new.problem, terms)
+    rules = replace(RULES, identity=names, excludes_test_rows=True)
+    rows, _ = fresh_rows(series.store, old.problem, new.problem, rules)
     assert 50 < len(rows) < 150
     assert rows.min() >= 1_500
 
@@ -158,7 +158,7 @@ def test_test_rows_equal_to_training_rows_of_the_challenger_are_not_compared(
     old = series.study("old", frame(300), LogisticRegression())
     twice = pd.concat([frame(500, 1), frame(500, 1), frame(2_000, 2)], ignore_index=True)
     new = series.study("new", twice, LogisticRegression())
-    rows, ids = fresh_rows(series.store, old.problem, new.problem, TERMS)
+    rows, ids = fresh_rows(series.store, old.problem, new.problem, RULES)
     trained = np.flatnonzero(load_split(series.store, new.problem.split).is_training)
     assert not np.isin(ids, row_ids(series.dataset(new))[trained]).any()
     assert len(rows) > 300
@@ -169,11 +169,11 @@ def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Ser
     old = series.study("old", data[:2_000], LogisticRegression())
     new = series.study("new", data, LogisticRegression())
     rows, ids = fresh_rows(
-        series.store, old.problem, new.problem, replace(TERMS, excludes_test_rows=True)
+        series.store, old.problem, new.problem, replace(RULES, excludes_test_rows=True)
     )
     assert len(rows) > 100
-    assert not np.isin(ids, row_ids(series.dataset(old), TERMS.identity)).any()
-    more, _ = fresh_rows(series.store, old.problem, new.problem, TERMS)
+    assert not np.isin(ids, row_ids(series.dataset(old), RULES.identity)).any()
+    more, _ = fresh_rows(series.store, old.problem, new.problem, RULES)
     assert set(rows) < set(more)
 
 
@@ -246,7 +246,7 @@ def test_classes_are_matched_by_their_text(learned: tuple, classes: tuple) -> No
 
 
 def test_a_champion_that_knows_no_class_is_not_judged() -> None:
-    with pytest.raises(ValueError, match="none of the classes"):
+    with pytest.raises(ValueError, match="'a'"):
         matched(Predictions(np.array([0, 1])), ("a", "b"), (0, 1))
 
 
