@@ -17,7 +17,7 @@ import io
 import pickle
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, is_dataclass, replace
@@ -53,7 +53,7 @@ from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
-from prefect_tune.tasks.fitting.recipe import MatrixSummary, Recipe, build, step_seed
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, step_seed
 from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.repairs import ClipNegatives
@@ -264,7 +264,28 @@ def trial_pipeline(
     if is_final:
         query = Query(query.configuration, epochs=best_epoch)
     fold = REFIT if is_final else 0
-    for name, how, seed in _recipes(context, query, fold, failed_step):
+    path_run = PathRun(context, query, [fold], holds_out=not is_final)
+    names = [step.name for step, _, _ in path_run.steps]
+    last = len(names) - 1
+    if failed_step is not None:
+        last = names.index(failed_step) if failed_step in names else 0
+    if path_run.node_at(fold, last) is None:
+        uncached = replace(context, use_cache=False)
+        path_run = PathRun(uncached, query, [fold], holds_out=not is_final)
+        with suppress(StepFailed):
+            for position in range(last):
+                path_run.run(position)
+    summary = MatrixSummary(0, 0, "frame")
+    for position, (step, algorithm, _) in enumerate(path_run.steps):
+        if algorithm.is_passthrough:
+            continue
+        node = path_run.node_at(fold, position)
+        if node is not None and node.parent.summary is not None:
+            summary = node.summary or node.parent.summary
+            how, seed = node.recipe, node.seed
+        else:
+            how = recipe_at(path_run.steps, position, summary, path_run.dataset)
+            seed = step_seed(context.problem.seed, step.name, fold)
         estimator = build(how, seed)
         training = training_of(how) if context.epochs else None
         if training is not None and context.epochs:
@@ -276,42 +297,13 @@ def trial_pipeline(
                 model.set_params(**{training.rounds: rounds})
             else:
                 model.set_params(max_iter=epoch)
-                remarks.append(f"The study trained {name!r} pass by pass, {epoch} passes.")
+                remarks.append(f"The study trained {step.name!r} pass by pass, {epoch} passes.")
         if how.weight_argument:
-            weighted = f"{name}__{how.weight_argument}"
-        steps.append((name, estimator))
+            weighted = f"{step.name}__{how.weight_argument}"
+        steps.append((step.name, estimator))
     if failed_step:
         remarks.append(f"The trial failed in {failed_step!r}; later steps are built for its input.")
     return TrialPipeline(Pipeline(steps), weighted, tuple(remarks))
-
-
-def _recipes(
-    context: StudyContext, query: Query, fold: int, failed_step: str | None
-) -> Iterator[tuple[str, Recipe, int]]:
-    """Yield name, recipe and seed of each active step, in a fold or on all training rows."""
-    path_run = PathRun(context, query, [fold], holds_out=fold != REFIT)
-    names = [step.name for step, _, _ in path_run.steps]
-    last = len(names) - 1
-    if failed_step is not None:
-        last = names.index(failed_step) if failed_step in names else 0
-    if path_run.node_at(fold, last) is None:
-        uncached = replace(context, use_cache=False)
-        path_run = PathRun(uncached, query, [fold], holds_out=fold != REFIT)
-        with suppress(StepFailed):
-            for position in range(last):
-                path_run.run(position)
-    summary = MatrixSummary(0, 0, "frame")
-    for position, (step, algorithm, _) in enumerate(path_run.steps):
-        if algorithm.is_passthrough:
-            continue
-        node = path_run.node_at(fold, position)
-        if node is not None and node.parent.summary is not None:
-            summary = node.summary or node.parent.summary
-            yield step.name, node.recipe, node.seed
-        else:
-            seed = step_seed(context.problem.seed, step.name, fold)
-            how = recipe_at(path_run.steps, position, summary, path_run.dataset)
-            yield step.name, how, seed
 
 
 def code_of(

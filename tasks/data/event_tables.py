@@ -1,13 +1,12 @@
 """Tables of events and of labels, with any of the column names that MEDS and event logs use."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import nan
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.method import counted
@@ -48,20 +47,8 @@ LABEL_TEXTS = frozenset(s for n in ("subject_id", "prediction_time") for s in SY
 """Columns of CSV files to read as texts, because `042` is not 42."""
 
 
-def _is_text_column(kind: pa.DataType) -> bool:
-    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
-
-
 _TEXTS = ("text", "answer", "unit")
-_OPTIONAL = ("value", *_TEXTS)
-_USUAL_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
-    "subject_id": pa.types.is_integer,
-    "time": pa.types.is_timestamp,
-    "code": _is_text_column,
-    "value": lambda kind: pa.types.is_float32(kind) or pa.types.is_float64(kind),
-    **dict.fromkeys(_TEXTS, _is_text_column),
-}
-"""Tests, by column, for types whose meaning does not depend on the rest of a file."""
+_NEEDED, _OPTIONAL = ("subject_id", "code", "time"), ("value", *_TEXTS)
 _HAS_COMMA = re.compile(r"(?![-+]?[1-9]\d{0,2},\d{3}$)[-+]?[\d.]*,\d+")
 """Pattern of numbers whose comma cannot separate thousands."""
 _LONGEST_TEXT, _UNUSED = 64, "\0"
@@ -78,30 +65,16 @@ def read_event_tables(location: Location, texts: Collection[str]) -> Iterator[pd
 
 
 def read_events(location: Location) -> Iterator[pd.DataFrame]:
-    """Yield tables of events; Parquet files with unambiguous types are read in pieces."""
+    """Yield tables of events; Parquet files are read in pieces."""
     for shard in shards(location):
-        columns = _typed_columns(shard) if shard.is_parquet() else {}
-        if columns:
-            texts = [columns[name] for name in ("code", *_TEXTS) if name in columns]
-            yield from read_pieces(shard, columns.values(), texts)
-        else:
+        if not shard.is_parquet():
             yield read_table(shard, columns_called(shard, EVENT_TEXTS))
-
-
-def _typed_columns(shard: Location) -> dict[str, str]:
-    """Return the columns of a Parquet file by our names if all their types are usual."""
-    schema = parquet_schema(shard)
-    if len(set(schema.names)) < len(schema.names):
-        return {}
-    found: dict[str, str] = {}
-    for name, is_usual in _USUAL_TYPES.items():
-        column = next(_named_so(schema.names, SYNONYMS[name]), None)
-        kind = pa.null() if column is None else schema.field(column).type
-        if column is not None and is_usual(kind):
-            found[name] = column
-        elif name not in _OPTIONAL or kind != pa.null():
-            return {}
-    return found
+            continue
+        schema = parquet_schema(shard)
+        names = (_named_so(schema.names, SYNONYMS[name]) for name in (*_NEEDED, *_OPTIONAL))
+        columns = [column for found in names for column in [*found][:1]]
+        texts = [column for column in columns if is_text(schema.field(column).type)]
+        yield from read_pieces(shard, columns, texts)
 
 
 def event_frame(
@@ -154,7 +127,7 @@ def events_table(
     n_missing = pd.Series(0, index=["subject_id", "code"])
     for table in tables:
         notes.update(dict.fromkeys(table.attrs.get(NOTES, ())))
-        named = name_columns(table, ("subject_id", "code", "time"), where, _OPTIONAL)
+        named = name_columns(table, _NEEDED, where, _OPTIONAL)
         n_missing += named[n_missing.index].isna().sum()
         if len(named) and not n_missing.any():
             gathered.add(named, where)
@@ -365,7 +338,7 @@ def has_dates_alone(times: pd.Series) -> bool:
 def has_event_columns(columns: Iterable[str]) -> bool:
     """Return whether a table with these columns can be a table of events."""
     known = {column.lower() for column in columns}
-    return all(known & set(SYNONYMS[name]) for name in ("subject_id", "code", "time"))
+    return all(known & set(SYNONYMS[name]) for name in _NEEDED)
 
 
 def name_columns(

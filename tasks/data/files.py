@@ -231,7 +231,7 @@ def _parquet_pieces(
         size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
         n_rows = min(_PIECE_ROWS, max(1, _PIECE_BYTES * about.num_rows // max(size, 1)))
         for batch in source.iter_batches(n_rows, columns=columns):
-            frame = batch.to_pandas(types_mapper=_NULLABLE.get)
+            frame = batch.to_pandas(types_mapper=_NULLABLE.get, ignore_metadata=True)
             for name in categories:
                 column = frame[name].astype("category")
                 gaps = column.cat.categories.intersection(list(location.gaps))

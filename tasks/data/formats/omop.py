@@ -191,12 +191,10 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
     found = folder.tables(_CODE_TABLES)
     parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
     concepts = {int(n) for _, *given, _ in parts.values() for n in given if n}
-    ancestors = pd.DataFrame({"ancestor_concept_id": [], "descendant_concept_id": []}, dtype=int)
-    where = folder.url
+    above: dict[int, list[int]] = {}
     if "concept_ancestor" in found:
-        where = found["concept_ancestor"].url
-        ancestors = _ancestors(found["concept_ancestor"], concepts)
-    named = {*concepts, *ancestors["ancestor_concept_id"].tolist()}
+        above = _ancestors(found["concept_ancestor"], concepts)
+    named = concepts.union(above, *above.values())
     names, domains = _concepts(found["concept"], named) if "concept" in found else ({}, {})
 
     def code_of(concept: int, prefix: str) -> str:
@@ -206,7 +204,6 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
         return f"{domain if domain in _DOMAINS else 'CONCEPT'}//{concept}"
 
     known = set(codes)
-    above = ancestors.groupby("descendant_concept_id")["ancestor_concept_id"].agg(list).to_dict()
     parents: dict[str, list[str]] = {}
     descriptions: dict[str, str] = {}
     waiting = [(code, prefix, int(concept)) for code, (prefix, concept, *_) in parts.items()]
@@ -222,23 +219,22 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
         descriptions[code] = ": ".join(filter(None, texts))
         waiting += [(name, name.partition("//")[0], each) for name, each in higher.items()]
         waiting += [(question, prefix, concept)] if answer or text else []
-    return code_table(codes, descriptions, parents, where), []
+    return code_table(codes, descriptions, parents, folder.url), []
 
 
-def _ancestors(location: Location, concepts: Collection[int]) -> pd.DataFrame:
-    """Return pairs of these concepts and their ancestors, without pairs of equal concepts."""
+def _ancestors(location: Location, concepts: Collection[int]) -> dict[int, list[int]]:
+    """Return the ancestors of these concepts and of all ancestors; no concept is its own."""
     columns = ["ancestor_concept_id", "descendant_concept_id"]
     wanted, n_wanted = set(concepts), -1
     found = pd.DataFrame({name: [] for name in columns}, dtype=int)
     while len(wanted) > n_wanted:  # the last pass finds pairs among the ancestors
-        n_wanted = len(wanted)
-        pieces = [found]
+        n_wanted, pieces = len(wanted), [found[:0]]
         for piece in _numbers(location, columns):
             is_wanted = piece[columns[1]].isin(wanted) & (piece[columns[0]] != piece[columns[1]])
             pieces.append(piece[is_wanted])
-        found = pd.concat(pieces[1:] or pieces, ignore_index=True).drop_duplicates()
+        found = pd.concat(pieces, ignore_index=True).drop_duplicates()
         wanted.update(found[columns[0]].tolist())
-    return found
+    return found.groupby(columns[1])[columns[0]].agg(list).to_dict()
 
 
 def _concepts(

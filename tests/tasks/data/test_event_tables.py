@@ -74,14 +74,17 @@ def test_events_read_in_pieces_equal_the_whole_in_order(tmp_path, monkeypatch, n
     assert notes == []
 
 
-def test_a_typed_file_is_read_by_pieces_and_others_whole(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("index", [[], ["subject_id"]])
+def test_a_parquet_file_is_read_by_pieces_whatever_its_types(tmp_path, monkeypatch, index) -> None:
     monkeypatch.setattr(files, "_PIECE_ROWS", 100)
-    pieces = list(read_events(shards_of(log(), tmp_path, 1)))
+    texts = log().assign(time=log()["time"].astype(str).replace("NaT", None))
+    frame = texts.set_index(index) if index else texts
+    frame.to_parquet(tmp_path / "log.parquet")
+    pieces = list(read_events(Location.at(str(tmp_path / "log.parquet"))))
     assert max(map(len, pieces)) <= 100
     assert all(isinstance(piece["code"].dtype, pd.CategoricalDtype) for piece in pieces)
-    texts = log().assign(time=log()["time"].astype(str).replace("NaT", None))
-    (whole,) = read_events(shards_of(texts, tmp_path, 1))
-    assert len(whole) == 500
+    events, _ = events_table(pieces, "log")
+    assert len(events) == 500
 
 
 @pytest.mark.parametrize("missing", [None, "NA"])
