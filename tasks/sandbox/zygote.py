@@ -22,8 +22,8 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -402,7 +402,8 @@ def scratch_folder() -> Path:
     """Return the folder, created on first use; `PermissionError` if its parent is not ours."""
     base = Path(tempfile.gettempdir()) / f"prefect-tune-{os.getuid()}"
     make_own(base)
-    with _locked(base / _LOCK):
+    with (base / _LOCK).open("wb") as common:
+        fcntl.flock(common, fcntl.LOCK_EX)
         for folder in base.iterdir():
             if folder.is_dir() and _is_left(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -420,22 +421,9 @@ def _remove(folder: Path, owner: int) -> None:
 
 
 def _is_left(folder: Path) -> bool:
-    with suppress(FileNotFoundError):
-        lock = os.open(folder / _LOCK, os.O_RDWR)
+    with suppress(FileNotFoundError), (folder / _LOCK).open("rb+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        finally:
-            os.close(lock)
     return True
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(lock)
