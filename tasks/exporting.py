@@ -92,9 +92,14 @@ def estimator_classes(model: Any) -> tuple[type[Any], ...]:
     >>> [kind.__name__ for kind in estimator_classes([Polynomial(), ClipNegatives()])]
     ['ClipNegatives', 'Polynomial']
     """
-    found: list[BaseEstimator] = []
-    _replaced(model, lambda estimator: found.append(estimator) or estimator, {})
-    return tuple(sorted({*map(type, found)}, key=lambda kind: (kind.__name__, kind.__module__)))
+    found: set[type[Any]] = set()
+
+    def note(estimator: BaseEstimator) -> BaseEstimator:
+        found.add(type(estimator))
+        return estimator
+
+    _replaced(model, note, {})
+    return tuple(sorted(found, key=lambda kind: (kind.__name__, kind.__module__)))
 
 
 def _as_parent(estimator: BaseEstimator) -> BaseEstimator:

@@ -127,8 +127,8 @@ class EventRows:
         """Return all descriptions, by code or ancestor."""
         if self.code_table is None:
             return {}
-        texts = self.code_table.set_index("code")["description"]
-        return texts[texts != ""].to_dict()
+        described = zip(self.code_table["code"], self.code_table["description"], strict=True)
+        return {code: text for code, text in described if text}
 
     def codes_of_events(self) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
         """Return the code of each event, row after row, and the first event of each row."""

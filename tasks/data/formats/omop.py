@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -191,7 +192,7 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
     found = folder.tables(_CODE_TABLES)
     parts = {code: match.groups() for code in codes if (match := _CODE.fullmatch(code))}
     concepts = {int(n) for _, *given, _ in parts.values() for n in given if n}
-    above: dict[int, list[int]] = {}
+    above: dict[Any, list[int]] = {}
     if "concept_ancestor" in found:
         above = _ancestors(found["concept_ancestor"], concepts)
     named = concepts.union(above, *above.values())
@@ -222,7 +223,7 @@ def _read_codes(folder: Location, codes: Sequence[str]) -> CodeTable:
     return code_table(codes, descriptions, parents, folder.url), []
 
 
-def _ancestors(location: Location, concepts: Collection[int]) -> dict[int, list[int]]:
+def _ancestors(location: Location, concepts: Collection[int]) -> dict[Any, list[int]]:
     """Return the ancestors of these concepts and of all ancestors; no concept is its own."""
     columns = ["ancestor_concept_id", "descendant_concept_id"]
     wanted, n_wanted = set(concepts), -1
@@ -239,7 +240,7 @@ def _ancestors(location: Location, concepts: Collection[int]) -> dict[int, list[
 
 def _concepts(
     location: Location, concepts: Collection[int]
-) -> tuple[dict[int, str], dict[int, str]]:
+) -> tuple[dict[Any, str], dict[Any, str]]:
     """Return the names and domains of concepts."""
     columns = ["concept_name", "domain_id"]
     pieces = _numbers(location, ["concept_id"], columns)

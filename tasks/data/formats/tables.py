@@ -115,8 +115,8 @@ def _add_folder_columns(
     named = dict.fromkeys(name for file in files for name, _ in file.folders)
     values = []
     for name in named:
-        column = [dict(file.folders).get(name, "") for file in files]
-        column = [None if text in location.gaps else text for text in column]
+        given = [dict(file.folders).get(name, "") for file in files]
+        column = [None if text in location.gaps else text for text in given]
         values.append(pa.chunked_array([column], pa.string()))
     typed = typed_columns(values, list(named), location, texts)
     for row, (file, frame) in enumerate(zip(files, frames, strict=True)):
