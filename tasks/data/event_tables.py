@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.method import counted
@@ -71,9 +72,10 @@ def read_events(location: Location) -> Iterator[pd.DataFrame]:
             yield read_table(shard, columns_called(shard, EVENT_TEXTS))
             continue
         schema = parquet_schema(shard)
-        names = (_named_so(schema.names, SYNONYMS[name]) for name in (*_NEEDED, *_OPTIONAL))
-        columns = [column for found in names for column in [*found][:1]]
-        texts = [column for column in columns if is_text(schema.field(column).type)]
+        found = [_named_so(schema.names, SYNONYMS[name]) for name in (*_NEEDED, *_OPTIONAL)]
+        columns = [first for first in (next(names, None) for names in found) if first is not None]
+        kinds = {column: schema.field(column).type for column in columns}
+        texts = [c for c, kind in kinds.items() if is_text(kind) or pa.types.is_dictionary(kind)]
         yield from read_pieces(shard, columns, texts)
 
 
