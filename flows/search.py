@@ -338,7 +338,7 @@ class StudySearch:
             )
             return
         elif outcome.evaluation is not None:
-            trial = trial.ended(outcome.evaluation)
+            trial = trial.completed(outcome.evaluation)
         elif outcome.failure is not None:
             trial = trial.failed(outcome.failure)
         if trial.failure is not None:

@@ -2,8 +2,8 @@
 
 `space` declares the choices and `trials` holds observations. Methods learn with `surrogates`,
 choose with `acquisitions`, and reason about `paths`. Each module in `methods` declares a `method`
-with its `options`. `registry` finds methods by name, and `plugins` finds declarations in other
-installed packages. `optimizer` is the contract of all methods. At each ask, `budget` tells an
+with its `options`. `registry` finds methods by name, and declarations in other installed packages.
+`optimizer` is the contract of all methods. At each ask, `budget` tells an
 optimizer what is left, and `events` resume a study. `racing` wraps any method and stops
 configurations that are clearly behind. `importance` estimates afterwards which
 choices mattered. The `converter` turns dataclasses of all packages into JSON documents and back.
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.budget import Budget
     from prefect_tune.optimizers.events import (
         Asked,
-        ConstraintsMeasured,
         Event,
         PriorGiven,
         Retried,
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
     from prefect_tune.optimizers.space.space import Path, Space, order_step
     from prefect_tune.optimizers.space.wording import UnknownName
+    from prefect_tune.optimizers.trials.earlier import Prior, PriorTrial, best_and_diverse
     from prefect_tune.optimizers.trials.history import History
     from prefect_tune.optimizers.trials.objective import Constraint, FailureCost, Objective
     from prefect_tune.optimizers.trials.outcome import (
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         StepCost,
         TrialState,
     )
-    from prefect_tune.optimizers.trials.prior import Prior, PriorTrial, best_and_diverse
     from prefect_tune.optimizers.trials.trial import Trial
 
 __all__ = [
@@ -64,7 +63,6 @@ __all__ = [
     "Choice",
     "Configuration",
     "Constraint",
-    "ConstraintsMeasured",
     "Encoding",
     "Evaluation",
     "Event",
@@ -114,7 +112,7 @@ __all__ = [
 
 _NAMES = {
     "budget": "Budget",
-    "events": "Asked ConstraintsMeasured Event PriorGiven Retried Told replay",
+    "events": "Asked Event PriorGiven Retried Told replay",
     "method": "Fidelity Method MethodOptions Reason",
     "methods.admm.admm": "Admm",
     "methods.bohb": "Bohb",
@@ -136,7 +134,7 @@ _NAMES = {
     "trials.history": "History",
     "trials.objective": "Constraint FailureCost Objective",
     "trials.outcome": "Evaluation Failure FailureKind StepCost TrialState",
-    "trials.prior": "Prior PriorTrial best_and_diverse",
+    "trials.earlier": "Prior PriorTrial best_and_diverse",
     "trials.trial": "Trial",
 }
 """Public names of each module below this one."""

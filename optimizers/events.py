@@ -9,7 +9,7 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.trials.prior import Prior
+from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.trial import Trial
 
 
@@ -44,16 +44,6 @@ class Retried:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstraintsMeasured:
-    """Quantities of a told trial were measured for a constraint that was set later."""
-
-    number: int
-    constraints: Mapping[str, float]
-
-    kind: ClassVar[str] = "measure"
-
-
-@dataclass(frozen=True, slots=True)
 class PriorGiven:
     """Observations of earlier runs were given, before the first ask."""
 
@@ -62,9 +52,9 @@ class PriorGiven:
     kind: ClassVar[str] = "prior"
 
 
-Event = Asked | Told | Retried | ConstraintsMeasured | PriorGiven
+Event = Asked | Told | Retried | PriorGiven
 _CLASSES: Mapping[str, type[Event]] = {
-    event.kind: event for event in (Asked, Told, Retried, ConstraintsMeasured, PriorGiven)
+    event.kind: event for event in (Asked, Told, Retried, PriorGiven)
 }
 
 
@@ -112,7 +102,5 @@ def replay(
                 optimizer.tell(event.trial)
             case Retried():
                 optimizer.retry(event.number)
-            case ConstraintsMeasured():
-                optimizer.measure(event.number, event.constraints)
             case PriorGiven():
                 optimizer.begin_after(event.prior)

@@ -1,7 +1,7 @@
 """How a method declares itself and its options, and gives reasons for its asks; cheap to import."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, Literal
 
@@ -14,10 +14,6 @@ class Reason:
 
     phase: str
     text: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.phase:
-            raise ValueError("a reason names the phase of its method; got none")
 
 
 def ordinal(n: int) -> str:
@@ -82,10 +78,6 @@ def prior_lines(decisions: Mapping[str, Any]) -> list[str]:
     return [f"{prior['name']}: {', '.join([*parts, weight])}"]
 
 
-def _nothing(decisions: Mapping[str, Any]) -> Sequence[str]:  # noqa: ARG001
-    return ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Method:
     """The declaration of a method.
@@ -119,7 +111,7 @@ class Method:
     is_raced: bool = False
     compared_by_default: bool = True
     ensemble: Literal["agnostic", "auto"] | None = None
-    render_decisions: Callable[[Mapping[str, Any]], Sequence[str]] = _nothing
+    render_decisions: Callable[[Mapping[str, Any]], Iterable[str]] = lambda _: ()
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
@@ -128,11 +120,6 @@ class Method:
             )
         if not self.purpose or "\n" in self.purpose:
             raise ValueError(f"method {self.name!r} must have a purpose of one line")
-        if not re.fullmatch(r"[\w.]+:\w+", self.implementation):
-            raise ValueError(
-                f"method {self.name!r} must give its implementation as module:Class; "
-                f"got {self.implementation!r}"
-            )
         if not is_dataclass(self.options):
             raise TypeError(f"the options of method {self.name!r} must be a dataclass")
         options_of(self.options)

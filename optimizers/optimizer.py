@@ -19,9 +19,9 @@ from prefect_tune.optimizers.space.configuration import Configuration, Query, pa
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs
+from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective
-from prefect_tune.optimizers.trials.prior import Prior
 from prefect_tune.optimizers.trials.trial import Trial
 
 KNOWN = "known configurations"
@@ -93,12 +93,6 @@ class Optimizer(ABC):
             "weight": transfer.weight,
         }
         return {"prior": used}
-
-    @property
-    def prior_weight(self) -> float:
-        """Weight of an observation of the last run, in [0, 1]; 0 without any."""
-        has_prior = self.history.prior is not None
-        return self.history.older.transfer.weight if has_prior else 0.0
 
     @property
     def notes(self) -> Sequence[str]:
@@ -196,7 +190,7 @@ class Optimizer(ABC):
             raise RuntimeError(f"method {self.name!r} asks for {error}") from None
         query = replace(query, folds=folds, epochs=epochs)
         self._register(query)
-        self.reason = self._given_reason()
+        self.reason = self._because or Reason(self.name)
         return query
 
     def tell(self, trial: Trial) -> None:
@@ -228,13 +222,6 @@ class Optimizer(ABC):
         if number not in self.history or self.history[number].failure is None:
             raise ValueError(f"trial {number} has not failed, so there is nothing to retry")
         self.history.record(self.history[number].retried())
-
-    def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Add quantities of a trial measured after it was told; `ValueError` if it has no loss."""
-        trial = self.history.get(number)
-        if trial is None or trial.evaluation is None:
-            raise ValueError(f"trial {number} has no loss, so there are no quantities to measure")
-        self.history.record(trial.measured(constraints))
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Record an ask of an earlier process; `ValueError` unless `number` is next."""
@@ -275,17 +262,13 @@ class Optimizer(ABC):
 
     @property
     def _repeated(self) -> tuple[Configuration, ...]:
-        prior = self.history.prior
-        return () if prior is None else prior.start
+        return () if self.history.prior is None else self.history.prior.start
 
     @property
     def _uses_ample_prior(self) -> bool:
         # Then older observations replace the method's own start.
         prior = self.history.prior
         return prior is not None and prior.is_ample and len(self.history.older) > 0
-
-    def _given_reason(self) -> Reason:
-        return self._because or Reason(self.name)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

@@ -32,10 +32,6 @@ _WORDS = {
 _CALLED = {"whole": "a whole number", "number": "a number", "choice": "true or false"}
 
 
-def _parsed_as_it_is(value: Any, option: "Option") -> Any:  # noqa: ARG001
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Written:
     """The text form of an option whose value is something else, such as a duration.
@@ -47,12 +43,11 @@ class Written:
         pattern: Regular expression of the text; empty if only `parse` can tell.
     """
 
-    parse: Callable[[Any, "Option"], Any] = _parsed_as_it_is
+    parse: Callable[[Any, "Option"], Any] = lambda value, _: value
     write: Callable[[Any], str] = str
     pattern: str = ""
 
 
-_AS_IT_IS = Written()
 _SHARE = Written(write=lambda value: f"{value:.15g}")
 
 
@@ -102,7 +97,7 @@ class Option:
     bounds: Mapping[str, Any] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
     why: str = ""
-    written: Written = _AS_IT_IS
+    written: Written = Written()
     on_resume: OnResume = "checked"
     in_compare: bool | str = True
     is_shared: bool = False
@@ -167,10 +162,9 @@ class Option:
             negative = f"--no-{self.flag.removeprefix('--')}"
             flag = self.flag if value else negative if self.kind == "choice" else ""
             return [(flag, None)] if flag else []
-        values = value if self.kind in {"texts", "assignments"} else [value]
         if self.kind == "assignments":
-            values = [f"{name}={self.written.write(one)}" for name, one in value.items()]
-            return [(self.flag, one) for one in values]
+            return [(self.flag, f"{name}={self.written.write(one)}") for name, one in value.items()]
+        values = value if self.kind == "texts" else [value]
         return [(self.flag, self.written.write(one)) for one in values]
 
 
@@ -225,7 +219,20 @@ def options_of(declared: type[Any]) -> Mapping[str, Option]:
 def _option_of(declared: "Field[Any]", annotation: Any, owner: type[Any]) -> Option:
     facts = declared.metadata.get(_OPTION, {"text": ""})
     where = f"{owner.__name__}.{declared.name}"
-    kind, choices, is_optional = _kind_of(annotation, where)
+    is_union = get_origin(annotation) in {Union, UnionType}
+    parts = get_args(annotation) if is_union else (annotation,)
+    some = [part for part in parts if part is not NoneType]
+    origin = get_origin(some[0])
+    choices = tuple(c for part in some if get_origin(part) is Literal for c in get_args(part))
+    kinds: dict[Any, Kind] = {bool: "choice", int: "whole", float: "number", str: "text"}
+    if origin is tuple:
+        kind: Kind = "texts"
+    elif isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
+        kind = "assignments"
+    elif choices or isinstance(some[0], type):
+        kind = kinds.get(some[0], "text")  # of another type: parsed by its text form
+    else:
+        raise TypeError(f"{where} is of a type that no option has: {annotation}")
     default = declared.default
     if declared.default_factory is not MISSING:
         default = declared.default_factory()
@@ -239,31 +246,9 @@ def _option_of(declared: "Field[Any]", annotation: Any, owner: type[Any]) -> Opt
         kind = "text"
     elif kind == "number":
         facts = {"written": _SHARE, **facts}
-    derived = {"name": declared.name, "kind": kind, "default": default, "is_optional": is_optional}
+    derived = {"name": declared.name, "kind": kind, "default": default}
+    derived["is_optional"] = len(some) < len(parts)
     return Option(**(derived | facts))
-
-
-def _kind_of(annotation: Any, where: str) -> tuple[Kind, tuple[str, ...], bool]:
-    """Form of a type's values, the texts that it admits, and whether it admits None."""
-    is_union = get_origin(annotation) in {Union, UnionType}
-    parts = get_args(annotation) if is_union else (annotation,)
-    some = [part for part in parts if part is not NoneType]
-    origin = get_origin(some[0])
-    choices = tuple(c for part in some if get_origin(part) is Literal for c in get_args(part))
-    kinds: dict[Any, Kind] = {bool: "choice", int: "whole", float: "number", str: "text"}
-    if origin is tuple:
-        kind: Kind = "texts"
-    elif isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
-        kind = "assignments"
-    elif choices:
-        kind = "text"
-    elif some[0] in kinds:
-        kind = kinds[some[0]]
-    elif isinstance(some[0], type):
-        kind = "text"  # parsed by its text form
-    else:
-        raise TypeError(f"{where} is of a type that no option has: {annotation}")
-    return kind, choices, len(some) < len(parts)
 
 
 def check_options(options: Any) -> None:
@@ -281,18 +266,16 @@ def check_options(options: Any) -> None:
             if value not in one.known:
                 raise ValueError(f"{name} must be {' or '.join(one.known)}; got {value!r}")
             continue
-        if not _is_of(value, one.kind):
+        if one.kind in {"choice", "switch"}:
+            is_of_kind = isinstance(value, bool)
+        elif one.kind in {"whole", "number"}:
+            takes = int if one.kind == "whole" else int | float
+            is_of_kind = isinstance(value, takes) and not isinstance(value, bool)
+        else:
+            is_of_kind = isinstance(value, str)
+        if not is_of_kind:
             raise TypeError(f"{name} must be {_CALLED.get(one.kind, 'a text')}; got {value!r}")
         if isinstance(value, float) and not isfinite(value):
             raise ValueError(f"{name} must be a finite number; got {value!r}")
         if wrong := one.violation(value):
             raise ValueError(f"{name} {wrong}; got {value!r}")
-
-
-def _is_of(value: Any, kind: Kind) -> bool:
-    if kind in {"choice", "switch"}:
-        return isinstance(value, bool)
-    if kind in {"whole", "number"}:
-        takes = int if kind == "whole" else int | float
-        return isinstance(value, takes) and not isinstance(value, bool)
-    return isinstance(value, str)

@@ -24,10 +24,10 @@ from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.costs import LIKELY
+from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import MANY_ROWS, Bootstraps, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost, TrialState
-from prefect_tune.optimizers.trials.prior import Prior
 from prefect_tune.optimizers.trials.trial import Trial
 
 _PARTIAL_ROWS = 10_000
@@ -350,11 +350,6 @@ class Racing(Optimizer):
         """Evaluate `prior.start` first, on all folds at once unless the rows are many."""
         self.inner.begin_after(prior)
 
-    @property
-    def prior_weight(self) -> float:
-        """The method's weight."""
-        return self.inner.prior_weight
-
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Record an ask of an earlier process; a first rung was also an ask of the inner method."""
         if number == self._n_asks and self._going_on(query) is None:
@@ -368,15 +363,6 @@ class Racing(Optimizer):
         if self._smaller.pop(i, None) is None and self.inner.history[i].failure is not None:
             self.inner.retry(i)
             self._open.add(i)
-
-    def measure(self, number: int, constraints: Mapping[str, float]) -> None:
-        """Add quantities of a rung; the configuration's last rung counts."""
-        super().measure(number, constraints)
-        i = self._inner_of[number]
-        is_last = self._ran[i][-1] == number
-        if is_last and self.inner.history[i].evaluation is not None:
-            self.inner.measure(i, constraints)
-        self._stop_behind()
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         """Resume a configuration that keeps up, or start the next one."""

@@ -1,7 +1,18 @@
-"""Methods by their `--method` name, each imported on first use."""
+"""Registries: the names that users choose, and the declarations behind them.
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+A declaration is built in, registered by the running program, or an entry point of another
+distribution, a plugin. The group of methods is `prefect_tune.methods`, and so on. Only declarations
+that are looked up are imported. Entry points are read for names that are not built in, and to list
+all names. `METHODS` has the search methods.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI
@@ -19,12 +30,152 @@ from prefect_tune.optimizers.methods.declarations import (
     TPE,
 )
 from prefect_tune.optimizers.methods.fabolas.rules import EI, ES, FABOLAS, MTBO
-from prefect_tune.optimizers.plugins import Registry, loaded
+from prefect_tune.optimizers.space.wording import UnknownName
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from prefect_tune.optimizers.optimizer import Optimizer
     from prefect_tune.optimizers.space.space import Space
     from prefect_tune.optimizers.trials.objective import Objective
+
+
+class Named(Protocol):
+    """A declaration with a name."""
+
+    @property
+    def name(self) -> str:
+        """Name by which users choose it."""
+
+
+Declared = TypeVar("Declared", bound=Named)
+
+REFERENCE = re.compile(r"[\w.]+:[\w.]+")
+"""`module:attribute`, as entry points write it."""
+
+
+class UnusablePlugin(UnknownName):
+    """An entry point whose declaration cannot be used, with the reason and the remedy."""
+
+    def __init__(self, kind: str, name: str, reason: str) -> None:
+        super().__init__(kind, name, ())
+        self.args = (f"{kind} {name!r} {reason}",)
+
+
+class Registry(Mapping[str, Declared], Generic[Declared]):
+    """Declarations of one kind by name: built-in ones first, then registered, then installed ones.
+
+    As a mapping, a registry lists names without importing anything, and imports declarations that
+    are looked up. `get` returns None for a plugin that cannot be used. The `kind` "method" reads
+    the entry points `prefect_tune.methods`; `built_in` may refer to declarations as `module:Class`.
+    """
+
+    def __init__(
+        self, kind: str, declares: type[Declared] | str, built_in: Mapping[str, Declared | str]
+    ) -> None:
+        self.kind, self.group, self._declares = kind, f"prefect_tune.{kind}s", declares
+        self._known: dict[str, Declared | str] = dict(built_in)
+
+    @property
+    def _installed(self) -> "Mapping[str, tuple[EntryPoint, ...]]":
+        return _installed(self.group, tuple(sys.path))
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of built-in and registered declarations, known without entry points."""
+        return tuple(self._known)
+
+    def without_plugins(self) -> Iterator[Declared]:
+        """Yield the built-in and registered declarations."""
+        return map(self.named, self.own)
+
+    def usable(self) -> Iterator[Declared]:
+        """Yield all declarations, without plugins that cannot be used."""
+        return (found for found in map(self.get, self) if found is not None)
+
+    def unusable(self) -> Iterator[UnusablePlugin]:
+        """Yield the errors of plugins that cannot be used."""
+        for name in self:
+            try:
+                self.named(name)
+            except UnusablePlugin as error:
+                yield error
+
+    def named(self, name: str) -> Declared:
+        """Return the declaration of that name, or raise `UnknownName` or `UnusablePlugin`."""
+        if name in self._known:
+            known = self._known[name]
+            return loaded(known) if isinstance(known, str) else known
+        entry = self.plugin(name)
+        if entry is None:
+            raise UnknownName(self.kind, name, self)
+        where = _distribution(entry)
+        try:
+            found = entry.load()
+        except (Exception, SystemExit) as error:
+            reason = f"of {where} cannot be used: {type(error).__name__}: {error}"
+            remedy = f"repair or uninstall {where}"
+            raise UnusablePlugin(self.kind, name, f"{reason}; {remedy}") from error
+        declares = loaded(self._declares) if isinstance(self._declares, str) else self._declares
+        if not isinstance(found, declares) or found.name != name:
+            reason = f"of {where} cannot be used: {entry.value} is no {declares.__name__}"
+            remedy = f"named {name!r}; correct the entry point"
+            raise UnusablePlugin(self.kind, name, f"{reason} {remedy}")
+        return found
+
+    def plugin(self, name: str) -> "EntryPoint | None":
+        """Return the entry point of a name; None if it is built in, registered or unknown.
+
+        Raises UnusablePlugin if two distributions declare the name.
+        """
+        entries = () if name in self._known else self._installed.get(name, ())
+        if len(entries) > 1:
+            declaring = " and ".join(map(_distribution, entries))
+            reason = f"is declared by {declaring}; uninstall all but one of these"
+            raise UnusablePlugin(self.kind, name, reason)
+        return entries[0] if entries else None
+
+    def register(self, declared: Declared) -> None:
+        """Add a declaration for this process, or raise `ValueError` if its name is taken."""
+        if self._known.setdefault(declared.name, declared) is not declared:
+            raise ValueError(
+                f"there is a {self.kind} {declared.name!r} already; choose another name"
+            )
+
+    def __getitem__(self, name: str) -> Declared:
+        try:
+            return self.named(name)
+        except UnknownName as error:
+            raise KeyError(name) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known or name in self._installed
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys([*self._known, *self._installed])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@cache
+def loaded(reference: str) -> Any:
+    """Import the object of a reference `module:attribute`."""
+    module, _, attribute = reference.partition(":")
+    return attrgetter(attribute)(import_module(module))
+
+
+@cache
+def _installed(group: str, path: tuple[str, ...]) -> "Mapping[str, tuple[EntryPoint, ...]]":  # noqa: ARG001
+    """Entry points of a group by name, cached until sys.path changes."""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - help and most commands need none
+
+    found = entry_points(group=group)
+    return {name: tuple(found.select(name=name)) for name in sorted(found.names)}
+
+
+def _distribution(entry: "EntryPoint") -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist else "a file"
 
 
 METHODS: Registry[Method] = Registry(
@@ -67,11 +218,6 @@ def method_named(name: str) -> Method:
     return METHODS.named(name)
 
 
-def load_method(name: str) -> "type[Optimizer]":
-    """Import the class that implements a method, or raise `UnknownName`."""
-    return loaded(method_named(name).implementation)
-
-
 def make_optimizer(
     method: str,
     space: "Space",
@@ -80,4 +226,5 @@ def make_optimizer(
     options: Mapping[str, Any] | None = None,
 ) -> "Optimizer":
     """Make the optimizer of that name, or raise `UnknownName` for the method or an option."""
-    return load_method(method)(space, seed, objective, **(options or {}))
+    implementation = loaded(method_named(method).implementation)
+    return implementation(space, seed, objective, **(options or {}))  # type: ignore[no-any-return]

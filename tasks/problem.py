@@ -12,8 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
 from prefect_tune.optimizers.converter import from_document, to_document
-from prefect_tune.optimizers.plugins import REFERENCE, Registry
-from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers.registry import METHODS, REFERENCE, Registry
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.code_digest import code_digest

@@ -92,7 +92,7 @@ def stretch(
     query = Query(configuration, epochs=None if asked == T_MAX else asked)
     known = {"cost_seconds": 1.0, "best_epoch": int(np.argmin(curve)) + 1 if curve else None}
     ended = Evaluation(loss, (loss,), curve=curve, **{**known, **evaluation})
-    return Trial(number, query).started().ended(ended)
+    return Trial(number, query).started().completed(ended)
 
 
 def crashed(

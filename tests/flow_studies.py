@@ -129,7 +129,7 @@ def begin(study: Study, query: Query | None = None) -> Trial:
 def tell(study: Study, came: Evaluation | Failure, query: Query | None = None) -> Trial:
     """Tell what came of the next trial, which is one of that query if it is given."""
     trial = begin(study, query)
-    told = trial.failed(came) if isinstance(came, Failure) else trial.ended(came)
+    told = trial.failed(came) if isinstance(came, Failure) else trial.completed(came)
     study.tell(told)
     return told
 

@@ -58,7 +58,7 @@ def share_to_do(query: Query, optimizer: Optimizer) -> float:
     share = share_of(query, optimizer.objective)
     before = [
         share_of(t.query, optimizer.objective)
-        for t in optimizer.history.stretches(query.configuration)
+        for t in optimizer.history.trials_of(query.configuration)
         if t.loss is not None and t.query.subset == query.subset
     ]
     return share - max(before, default=0.0)
@@ -171,7 +171,7 @@ class Simulation:
         if not isinstance(outcome, Evaluation) and outcome[0] is not None:
             outcome = evaluation(outcome[0], took)
         if isinstance(outcome, Evaluation):
-            told = stretch.trial.ended(outcome)
+            told = stretch.trial.completed(outcome)
         else:
             told = stretch.trial.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=took))
         self.optimizer.tell(told)

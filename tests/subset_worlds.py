@@ -81,7 +81,7 @@ def trial(number: int, query: Query, loss: float | None, seconds: float = 1.0) -
     started = Trial(number, query).started()
     if loss is None:
         return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds))
-    return started.ended(evaluation(loss, seconds))
+    return started.completed(evaluation(loss, seconds))
 
 
 def history_of(*results: Result, pending: Iterable[tuple[float, float]] = ()) -> History:

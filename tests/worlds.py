@@ -149,4 +149,4 @@ def told(number: int, query: Query, loss: float | None) -> Trial:
     started = Trial(number, query).started()
     if loss is None:
         return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=0.5))
-    return started.ended(evaluation(loss))
+    return started.completed(evaluation(loss))

@@ -21,7 +21,7 @@ from prefect_tune.optimizers.space.wording import value_text
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.method import Method
-    from prefect_tune.optimizers.plugins import Registry
+    from prefect_tune.optimizers.registry import Registry
     from prefect_tune.optimizers.space.algorithm import Step
     from prefect_tune.optimizers.space.space import Space
 

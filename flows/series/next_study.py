@@ -34,9 +34,9 @@ from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.events import PriorGiven, event_document
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.trials.earlier import Prior, PriorTrial, best_and_diverse
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.optimizers.trials.prior import Prior, PriorTrial, best_and_diverse
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged

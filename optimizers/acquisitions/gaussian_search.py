@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.surrogates.random_forest import OlderMean
-from prefect_tune.optimizers.trials.prior import OlderTrials
+from prefect_tune.optimizers.trials.earlier import OlderTrials
 
 _SWITCHED = 0.25
 """Share of the moves that switch to another algorithm or category."""
@@ -205,11 +205,17 @@ def _boxed(candidates: Candidates, box: Box) -> Candidates:
     return Candidates(candidates.algorithms, np.clip(candidates.units, *box))
 
 
-_FIT_ITERATIONS = 20
+FIT_ITERATIONS = 20
+"""Iterations of a fit, which starts from the last one."""
 _MOST_FITTED_EACH_TIME = 64
 """Number of observations up to which each ask refits the process."""
 _FITTED_AFTER = 3
 """New observations after which larger processes are refitted."""
+
+
+def is_refitted(n: int, n_last: int) -> bool:
+    """Return whether a process of n observations is refitted, after a fit to `n_last`."""
+    return n <= _MOST_FITTED_EACH_TIME or n - n_last >= _FITTED_AFTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,8 +260,7 @@ class GaussianSearch:
         start = None
         if last is not None and len(last.theta) == len(kernel.parameters) + 1:
             start = np.array(last.theta)
-        is_kept = n > _MOST_FITTED_EACH_TIME and n - fitted_to < _FITTED_AFTER
-        if start is not None and is_kept:
+        if start is not None and not is_refitted(n, fitted_to):
             process = GaussianProcess.given(kernel, start, inputs, targets)
         else:
             process = GaussianProcess.fit(
@@ -265,7 +270,7 @@ class GaussianSearch:
                 rng=rng,
                 warm_start=start,
                 n_restarts=int(start is None),
-                max_iterations=_FIT_ITERATIONS,
+                max_iterations=FIT_ITERATIONS,
             )
             fitted_to = n
         kept = Fitted(tuple(round(float(x), 6) for x in process.theta), fitted_to)

@@ -167,7 +167,7 @@ class Bohb(Hyperband):
         Enough is three more than the most dimensions of a configuration; failed runs do not count.
         """
         met = {c.name: c.bound for c in self.objective.constraints}
-        told = [t for t in (*self.history, *self.history.older.share(met)) if t.is_told]
+        told = [t for t in (*self.history, *self.history.older.subsample(met)) if t.is_told]
         for level in reversed(self.rungs.levels):
             results = [t for t in told if self.rungs.level(t.query) == level]
             best_first = ranked(results, self.history)

@@ -5,8 +5,8 @@ or follow from the variant.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
 from prefect_tune.optimizers.options import option
@@ -40,11 +40,6 @@ class FlashOptions(MethodOptions):
         at_least=0,
         at_most=1,
     )
-
-    def resolved(self) -> Self:
-        """Return the options with the variant's share to keep, unless one was given."""
-        of_variant = 0.0 if self.variant == "paper" else 0.5
-        return replace(self, keep=of_variant if self.keep is None else self.keep)
 
 
 def flash_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
@@ -82,7 +77,7 @@ FLASH = Method(
     ensemble="auto",
     options=FlashOptions,
     draws_on_cost=True,
-    render_decisions=lambda decisions: list(flash_lines(decisions)),
+    render_decisions=flash_lines,
 )
 
 
@@ -113,15 +108,6 @@ class AdmmOptions(MethodOptions):
     def is_paper(self) -> bool:
         """Whether the variant is the paper's."""
         return self.variant == "paper"
-
-    def efforts(self, n_trials: float | None) -> tuple[int, int]:
-        """Return I and F: evaluations of a sub-problem in the first iteration, and added later.
-
-        They depend on the number of trials that the budget affords, None if unknown.
-        """
-        if n_trials is None or n_trials > 300 or self.is_paper:
-            return 16, 16
-        return (6, 3) if n_trials <= 100 else (8, 4)
 
 
 ADMM = Method(
@@ -275,7 +261,7 @@ _OF_BRACKETS: dict[str, Any] = {
     "honours_constraints": True,
     "fidelities": frozenset({"epochs", "subset", "folds"}),
     "compared_by_default": False,
-    "render_decisions": lambda decisions: list(bracket_lines(decisions)),
+    "render_decisions": bracket_lines,
 }
 HALVING = Method(
     name="halving",

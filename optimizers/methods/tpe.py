@@ -166,7 +166,7 @@ class Tpe(Optimizer):
     def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
         history, asked = self.history, self.history.asked
         n_told = history.count(TrialState.COMPLETE, TrialState.FAILED)
-        if n_told + len(history.older.share()) < self.options.n_startup:
+        if n_told + len(history.older.subsample()) < self.options.n_startup:
             self._because = _START
             return Query(new_configuration(self.space, asked, rng))
         n_best = _N_KNOWN // 4
@@ -215,7 +215,7 @@ class Tpe(Optimizer):
 
     def _trials(self, history: History) -> list[FrozenTrial]:
         told, losses = imputed_losses(history, self.objective, "worst")
-        older = [self._frozen(t, t.loss) for t in history.older.share()]
+        older = [self._frozen(t, t.loss) for t in history.older.subsample()]
         ended = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
         return [*older, *ended, *(self._frozen(t, None) for t in history.pending)]
 

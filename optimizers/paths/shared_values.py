@@ -8,7 +8,7 @@ kind with few results borrows the effects of the others.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import eq
 from typing import Any
@@ -49,7 +49,8 @@ _MOST_ALGORITHMS = 2
 """Largest number of algorithms of a step with shared values; with more, each is on few paths."""
 _DRAWS = 8
 """Attempts to vary a configuration in a way that is new and allowed."""
-_TIE = 1e-9
+TIE = 1e-9
+"""Difference of losses or seconds below which they count as equal."""
 _FAILURES = 2
 """Failures without a success after which a base is no longer varied."""
 
@@ -126,7 +127,7 @@ class SharedValues:
         best = {}
         for i, kind in enumerate(self.kinds):
             effects = of_blocks[0] + (of_blocks[1 + i] if self._n_blocks > 1 else 0.0)
-            rounded = np.round(effects / _TIE)
+            rounded = np.round(effects / TIE)
             for (step, algorithm), columns in self._columns.items():
                 levels = self._levels[step, algorithm]
                 least = {
@@ -178,8 +179,15 @@ class SharedValues:
                     bases.append(default_configuration(self._space, most_alike(path, with_it)))
         return list(dict.fromkeys(bases))
 
-    def working(self, bases: Sequence[Configuration], history: History) -> list[Configuration]:
-        """Return the bases, except for kinds of model that have only failed."""
+    def untried(
+        self, bases: Sequence[Configuration], history: History, rng: Generator
+    ) -> Configuration | None:
+        """Return a base or its variation; None once each kind of model has tried each value.
+
+        The base with the fewest trials comes first, with the least tried value of each
+        hyperparameter, so that few trials identify all effects. Kinds of model that have only
+        failed are not tried again. `rng` breaks ties.
+        """
         n_failed: Counter[Hashable] = Counter()
         works = set()
         for trial in history:
@@ -187,31 +195,20 @@ class SharedValues:
             n_failed[group] += trial.failure is not None
             if trial.evaluation is not None:
                 works.add(group)
-        groups = {base: self.group(base.path) for base in bases}
-        return [b for b, group in groups.items() if group in works or n_failed[group] < _FAILURES]
-
-    def untried(
-        self, bases: Sequence[Configuration], asked: Collection[Configuration], rng: Generator
-    ) -> Configuration | None:
-        """Return a base or its variation; None once each kind of model has tried each value.
-
-        The base with the fewest trials comes first, with the least tried value of each
-        hyperparameter, so that few trials identify all effects. `rng` breaks ties.
-        """
         tried: dict[Hashable, Counter[int]] = defaultdict(Counter)
         n_tried: Counter[Hashable] = Counter()
-        for configuration in asked:
+        for configuration in history.asked:
             group = self.group(configuration.path)
             tried[group].update(self._chosen(configuration))
             n_tried[group] += 1
         for base in sorted(bases, key=lambda b: n_tried[self.group(b.path)]):
-            counts = tried[self.group(base.path)]
-            if all(counts[column] for column in self._unconditional(base.path)):
+            group = self.group(base.path)
+            is_failing = group not in works and n_failed[group] >= _FAILURES
+            if is_failing or all(tried[group][c] for c in self._unconditional(base.path)):
                 continue
             for _ in range(_DRAWS):
-                is_first = not n_tried[self.group(base.path)]
-                varied = base if is_first else self._varied(base, counts, rng)
-                if varied not in asked and is_allowed(self._space, varied):
+                varied = self._varied(base, tried[group], rng) if n_tried[group] else base
+                if varied not in history.asked and is_allowed(self._space, varied):
                     return varied
         return None
 

@@ -8,7 +8,7 @@ from sklearn.ensemble import RandomForestRegressor
 
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.trials.prior import OlderTrials
+from prefect_tune.optimizers.trials.earlier import OlderTrials
 
 
 class RandomForest:

@@ -3,17 +3,18 @@
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
+from itertools import chain, islice
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.trials.earlier import OlderTrials, Prior, Transfer
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import TrialState
-from prefect_tune.optimizers.trials.prior import OlderTrials, Prior, Transfer
 from prefect_tune.optimizers.trials.trial import Trial
 
 Rank = tuple[float, ...]
@@ -24,23 +25,22 @@ class History:
     """Trials by number; the only mutable state that optimizers share.
 
     A trial enters when it is requested, and each later state of it replaces the earlier one.
-    Recording a state, and reading the incumbent, pending trials or known configurations, takes
-    constant time. Other queries read all trials of their kind.
+    Recording a state, and reading the incumbent or the known configurations, takes constant time.
+    Other queries read all trials of their kind.
 
     Attributes:
+        prior: Observations of earlier runs, if any; set before the first ask.
         estimated: Numbers of trials whose loss is an estimate, which `transfer` ignores.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
         self.constraints = tuple(constraints)
-        self._prior: Prior | None = None
+        self.prior: Prior | None = None
         self.estimated: set[int] = set()
         self._older: OlderTrials | None = None
         self._trials: dict[int, Trial] = {}
-        self._positions: dict[int, int] = {}
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
-        self._in_order: dict[TrialState, tuple[Trial, ...]] = {}
-        self._stretches: dict[Configuration, tuple[int, ...]] = {}
+        self._asked: dict[Configuration, None] = {}
         self._ranked: list[Rank] = []
         self._ranked_partial: list[Rank] = []
         self._infeasible: list[Rank] = []
@@ -66,24 +66,16 @@ class History:
         self._older = None
         former = self._trials.get(trial.number)
         if former is None:
-            self._positions[trial.number] = len(self._trials)
-            configuration = trial.query.configuration
-            others = self._stretches.get(configuration, ())
-            self._stretches[configuration] = (*others, trial.number)
+            self._asked[trial.query.configuration] = None
         else:
-            self._forget(former)
+            del self._by_state[former.state][former.number]
+            if (ranking := self._ranking(former)) is not None:
+                ranked, rank = ranking
+                del ranked[bisect_left(ranked, rank)]
         self._trials[trial.number] = trial
         self._by_state[trial.state][trial.number] = trial
-        self._in_order.pop(trial.state, None)
         if (ranking := self._ranking(trial)) is not None:
             insort(*ranking)
-
-    def _forget(self, former: Trial) -> None:
-        del self._by_state[former.state][former.number]
-        self._in_order.pop(former.state, None)
-        if (ranking := self._ranking(former)) is not None:
-            ranked, rank = ranking
-            del ranked[bisect_left(ranked, rank)]
 
     def _ranking(self, trial: Trial) -> tuple[list[Rank], Rank] | None:
         if trial.evaluation is None:
@@ -98,28 +90,25 @@ class History:
         return self._ranked_partial, (*(-share for share in shares), loss, trial.number)
 
     def _of(self, *states: TrialState) -> tuple[Trial, ...]:
-        if len(states) == 1 and (known := self._in_order.get(states[0])) is not None:
-            return known
-        trials = [trial for state in states for trial in self._by_state[state].values()]
-        found = tuple(sorted(trials, key=lambda trial: self._positions[trial.number]))
-        if len(states) == 1:
-            self._in_order[states[0]] = found
-        return found
-
-    @property
-    def prior(self) -> Prior | None:
-        """Observations of earlier runs, if any."""
-        return self._prior
-
-    @prior.setter
-    def prior(self, prior: Prior) -> None:
-        self._prior, self._older = prior, None
+        trials = chain(*(self._by_state[state].values() for state in states))
+        return tuple(sorted(trials, key=attrgetter("number")))
 
     @property
     def older(self) -> OlderTrials:
         """The older observations that models should use now, if any."""
+        if self.prior is None:
+            return OlderTrials.of(None, Transfer())
         if self._older is None:
-            self._older = OlderTrials.of(self.prior, self._transfer)
+            known = self.prior.losses
+            pairs = [
+                (known[trial.query.configuration], trial.evaluation.loss)
+                for trial in self.complete
+                if trial.evaluation is not None
+                and trial.query.configuration in known
+                and trial.number not in self.estimated
+            ]
+            transfer = Transfer.of(pairs, np.array(list(known.values())))
+            self._older = OlderTrials.of(self.prior, transfer)
         return self._older
 
     @property
@@ -129,23 +118,9 @@ class History:
         return frozenset(self.prior.start) if self.prior and is_dropped else frozenset()
 
     @property
-    def _transfer(self) -> Transfer:
-        if self.prior is None:
-            return Transfer()
-        known = self.prior.losses
-        pairs = [
-            (known[trial.query.configuration], trial.evaluation.loss)
-            for trial in self.complete
-            if trial.evaluation is not None
-            and trial.query.configuration in known
-            and trial.number not in self.estimated
-        ]
-        return Transfer.of(pairs, np.array(list(known.values())))
-
-    @property
     def asked(self) -> AbstractSet[Configuration]:
         """The configurations proposed so far."""
-        return self._stretches.keys()
+        return self._asked.keys()
 
     @property
     def pending(self) -> tuple[Trial, ...]:
@@ -171,9 +146,9 @@ class History:
         """Return the number of trials in some states."""
         return sum(len(self._by_state[state]) for state in states)
 
-    def stretches(self, configuration: Configuration) -> tuple[Trial, ...]:
+    def trials_of(self, configuration: Configuration) -> tuple[Trial, ...]:
         """Return the trials of a configuration, in the order of asking."""
-        return tuple(self._trials[n] for n in self._stretches.get(configuration, ()))
+        return tuple(t for t in self if t.query.configuration == configuration)
 
     def best(self, n: int) -> list[Trial]:
         """Return the n best complete trials that meet all constraints, the best one first."""
@@ -186,11 +161,9 @@ class History:
         last = (t.number for t in reversed(self._trials.values()) if t.state in told)
         pending = (trial.number for trial in self.pending)
         abridged = History(self.constraints)
-        for number in sorted(
-            {*best, *islice(last, n_last), *pending}, key=self._positions.__getitem__
-        ):
+        for number in sorted({*best, *islice(last, n_last), *pending}):
             abridged.record(self._trials[number])
-        abridged._prior, abridged.estimated = self._prior, self.estimated
+        abridged.prior, abridged.estimated = self.prior, self.estimated
         abridged._older = self.older
         return abridged
 
@@ -211,21 +184,16 @@ class History:
         The order is by share of the rows, folds, epochs, then loss. Configurations that failed in
         another evaluation come last.
         """
+        failed = {
+            t.query.configuration for t in self.failed if t.failure and not t.failure.is_unstarted
+        }
         ranked = [self._trials[int(rank[-1])] for rank in self._ranked_partial]
-        return sorted(ranked, key=self._has_failed)
+        return sorted(ranked, key=lambda trial: trial.query.configuration in failed)
 
     @property
     def best_partial(self) -> Trial | None:
         """The first of `partial`."""
-        ranked = (self._trials[int(rank[-1])] for rank in self._ranked_partial)
-        first = next(ranked, None)
-        if first is None or not self._has_failed(first):
-            return first
-        return next((trial for trial in ranked if not self._has_failed(trial)), first)
-
-    def _has_failed(self, trial: Trial) -> bool:
-        others = self.stretches(trial.query.configuration)
-        return any(t.failure is not None and not t.failure.is_unstarted for t in others)
+        return next(iter(self.partial), None)
 
     @property
     def nearest_infeasible(self) -> Trial | None:

@@ -32,16 +32,6 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     CRASHED = "crashed"
 
-    @property
-    def grows_with_rows(self) -> bool:
-        """Whether more rows make it worse: the trial exceeded its time or memory limit."""
-        return self in (FailureKind.TIMEOUT, FailureKind.MEMORY)
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether more rows cannot cure it; an error may be due to few rows."""
-        return self != FailureKind.ERROR
-
 
 @dataclass(frozen=True, slots=True)
 class StepCost:

@@ -31,19 +31,16 @@ class Trial:
     deaths: int = 0
 
     def __post_init__(self) -> None:
-        has_ended_well = self.state in (TrialState.COMPLETE, TrialState.STOPPED)
-        if has_ended_well != (self.evaluation is not None):
+        if self.failure is not None:
+            state = TrialState.FAILED
+        elif self.evaluation is not None:
+            state = TrialState.COMPLETE if self.query.is_full else TrialState.STOPPED
+        else:
+            state = TrialState.RUNNING if self.state == TrialState.RUNNING else TrialState.WAITING
+        if self.state != state or (self.evaluation and self.failure):
             raise ValueError(
-                f"trial {self.number} is {self.state}, which "
-                f"{'needs' if has_ended_well else 'excludes'} an evaluation"
-            )
-        if (self.state == TrialState.FAILED) != (self.failure is not None):
-            raise ValueError(
-                f"trial {self.number} is {self.state}; only a failed one has a failure"
-            )
-        if has_ended_well and (self.state == TrialState.COMPLETE) != self.query.is_full:
-            raise ValueError(
-                f"trial {self.number} is {self.state}; a full query ends complete, others stopped"
+                f"trial {self.number} is {self.state}; by its query, evaluation and failure it is "
+                f"{state}"
             )
 
     @property
@@ -77,16 +74,9 @@ class Trial:
         return Query(self.query.configuration, epochs=None if rises else epochs)
 
     def completed(self, evaluation: Evaluation) -> Self:
-        """Return the trial of a full query with its outcome."""
-        return replace(self, state=TrialState.COMPLETE, evaluation=evaluation, failure=None)
-
-    def stopped(self, evaluation: Evaluation) -> Self:
-        """Return the trial of a partial query with its outcome."""
-        return replace(self, state=TrialState.STOPPED, evaluation=evaluation, failure=None)
-
-    def ended(self, evaluation: Evaluation) -> Self:
         """Return the trial with its outcome: complete if its query is full, else stopped."""
-        return self.completed(evaluation) if self.query.is_full else self.stopped(evaluation)
+        state = TrialState.COMPLETE if self.query.is_full else TrialState.STOPPED
+        return replace(self, state=state, evaluation=evaluation, failure=None)
 
     def failed(self, failure: Failure) -> Self:
         """Return the trial with the reason of its failure."""
@@ -94,19 +84,7 @@ class Trial:
 
     def started(self) -> Self:
         """Return the trial running, with one more attempt."""
-        return replace(
-            self,
-            state=TrialState.RUNNING,
-            evaluation=None,
-            failure=None,
-            attempts=self.attempts + 1,
-        )
-
-    def measured(self, constraints: Mapping[str, float]) -> Self:
-        """Return a trial with a loss, plus quantities measured later."""
-        assert self.evaluation is not None  # noqa: S101 - the caller's duty
-        both = {**self.evaluation.constraints, **constraints}
-        return replace(self, evaluation=replace(self.evaluation, constraints=both))
+        return replace(self.waiting(), state=TrialState.RUNNING, attempts=self.attempts + 1)
 
     def waiting(self) -> Self:
         """Return the trial waiting for another start."""

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from prefect_tune.optimizers.plugins import Registry
+from prefect_tune.optimizers.registry import Registry
 from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:

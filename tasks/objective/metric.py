@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, Literal
 
-from prefect_tune.optimizers.plugins import REFERENCE, Registry, loaded
+from prefect_tune.optimizers.registry import REFERENCE, Registry, loaded
 from prefect_tune.optimizers.trials.objective import Constraint, Objective
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind

@@ -126,7 +126,7 @@ def in_batches(
             under_way.append((Trial(number, query).started(), *outcome(query)))
         now += sum(curve.asks[-len(under_way) :]) + max(took for _, _, took in under_way)
         for trial, loss, took in under_way:
-            told = trial.ended(evaluation(loss, took))
+            told = trial.completed(evaluation(loss, took))
             optimizer.tell(told)
             curve.add(optimizer, told, now, worth)
     return curve

@@ -105,7 +105,7 @@ class TableStudy:
             outcome = evaluate_query(context, query)
             signal.setitimer(signal.ITIMER_PROF, 0)
             is_done = isinstance(outcome, Evaluation)
-            optimizer.tell(trial.ended(outcome) if is_done else trial.failed(outcome))
+            optimizer.tell(trial.completed(outcome) if is_done else trial.failed(outcome))
         seconds = process_time() - started
         trials = [_said(trial) for trial in optimizer.history]
         return {"trials": trials, "ask_seconds": asking, "seconds": seconds}

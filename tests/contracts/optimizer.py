@@ -307,7 +307,7 @@ class OptimizerContract(VariantContract):
         assert len(history.asked) == 12
         assert not history.pending
         for configuration in history.asked:
-            stretches = history.stretches(configuration)
+            stretches = history.trials_of(configuration)
             shares = [share_of(t.query, case.objective) for t in stretches]
             assert shares == sorted(set(shares))
             # What failed on few rows alone is not known to fail on more.
@@ -375,7 +375,7 @@ class HeedlessContract:
                 queries.append(query := optimizer.ask(Budget(number, 15 - number)))
                 loss = loss_of(query) or 3.0
                 outcome = evaluation(loss, seconds if number % 2 else 1.0)
-                optimizer.tell(Trial(number, query).started().ended(outcome))
+                optimizer.tell(Trial(number, query).started().completed(outcome))
             asked.append(queries)
         assert asked[0] == asked[1]
 

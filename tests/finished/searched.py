@@ -85,7 +85,7 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
             trial = study.set_trial(study.ask(Budget(trials_left=trials)).started())
             came = evaluate_query(context, trial.query)
             is_good = isinstance(came, Evaluation)
-            study.tell(trial.ended(came) if is_good else trial.failed(came))  # type: ignore[arg-type]
+            study.tell(trial.completed(came) if is_good else trial.failed(came))  # type: ignore[arg-type]
         study.record(replace(study.facts, decisions=study.optimizer.decisions))
         if fit:
             observer: Any = SimpleNamespace(note=lambda _: None)

@@ -227,7 +227,7 @@ def test_in_a_race_a_promoted_configuration_is_served_its_first_fold(tmp_path) -
     assert race["begun"] == N_BEGUN == len(history.complete) + race["stopped"]
     assert 0 < race["stopped"] < N_BEGUN
     for whole in history.complete[1:]:  # the first configuration ran whole
-        first = history.stretches(whole.query.configuration)[0]
+        first = history.trials_of(whole.query.configuration)[0]
         assert whole.evaluation.fold_losses[0] == first.evaluation.loss
         assert all(step.hit for step in whole.evaluation.steps if step.fold == 0)
 
@@ -241,7 +241,7 @@ def test_on_many_rows_a_race_looks_at_a_part_of_them_first(tmp_path) -> None:
     history = study.optimizer.history
     assert [t.query.subset for t in history][:4] == [0.5] * 4
     best = min(history.stopped, key=lambda t: t.loss)
-    parts = [(t.query.subset, t.query.folds) for t in history.stretches(best.query.configuration)]
+    parts = [(t.query.subset, t.query.folds) for t in history.trials_of(best.query.configuration)]
     assert parts == [(0.5, 1), (1.0, 1), (1.0, None)]
     assert summary["incumbent"]["trial"] == history.complete[0].number
 

@@ -25,7 +25,6 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.converter import from_document, to_document
 from prefect_tune.optimizers.events import (
-    ConstraintsMeasured,
     Event,
     Retried,
     Told,
@@ -63,7 +62,7 @@ WAITING = Trial(3, QUERY)
 DIED = Trial(0, QUERY).started().died().started().died()
 DAMAGES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of which a ledger says that a document is damaged."""
-MEMO = FlashMemo(3, [3, 0], 2, 1, 4, [(3, -0.5)])
+MEMO = FlashMemo(3, [3, 0], 2, 1, 4)
 DOCUMENTS: dict[str, Any] = {
     "configuration": QUERY.configuration,
     "query": QUERY,
@@ -76,13 +75,12 @@ DOCUMENTS: dict[str, Any] = {
     "running": WAITING.started(),
     "complete": WAITING.started().completed(FULL),
     "failed": WAITING.started().failed(FAILURE),
-    "stopped": Trial(4, PART).started().stopped(FULL),
+    "stopped": Trial(4, PART).started().completed(FULL),
     "died": DIED,
     "died and failed": DIED.failed(Failure(FailureKind.CRASHED, "it died")),
     "ask": Asked(0, QUERY, BUDGET),
     "tell": Told(told(0, QUERY, 3.0)),
     "retry": Retried(0),
-    "measure": ConstraintsMeasured(0, {"size": 2.0}),
     "prior": Prior(
         (PriorTrial(QUERY.configuration, 7.0, 2),), (QUERY.configuration,), "last night", 3
     ),

@@ -269,7 +269,7 @@ def test_on_many_rows_seconds_are_predicted_with_the_values_of_candidates() -> N
             for step, seconds in (("scale", 0.2), ("model", 0.3 * depth))
         )
         outcome = Evaluation(20.0, (20.0,), 1.0 + depth, 1.0 + depth, steps)
-        costs.tell(Trial(number, query).started().stopped(outcome))
+        costs.tell(Trial(number, query).started().completed(outcome))
     paths = list(space.paths())
     cost, candidates = PathCost(space, paths, costs=costs), CandidateSpace(space)
     drawn = [sample_configuration(space, rng) for _ in range(10)]
@@ -293,7 +293,7 @@ def complete(number, path, *costs, seconds, **query) -> Trial:
     folds = tuple(20.0 for _ in {c.fold for c in costs})
     outcome = Evaluation(20.0, folds, seconds, seconds, costs)
     asked = Query(default_configuration(SPACE, path), **query)  # type: ignore[arg-type]
-    return Trial(number, asked).started().ended(outcome)
+    return Trial(number, asked).started().completed(outcome)
 
 
 def failed(number: int, path: tuple[str, ...], failure: Failure, space: Space = SPACE) -> Trial:

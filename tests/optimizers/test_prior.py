@@ -23,7 +23,7 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.events import event_of
-from prefect_tune.optimizers.trials.prior import OlderTrials, Transfer
+from prefect_tune.optimizers.trials.earlier import OlderTrials, Transfer
 
 SPACE = mixed_space()
 PRIOR = earlier_run(SPACE)
@@ -68,7 +68,6 @@ class TestMethodsAfterAnEarlierRun(BriefContract):
         events = [PriorGiven(PRIOR), *run(unbroken, 7, leaves=1)]
         replay(resumed, [through_json(e, SPACE) for e in events], unbroken.memo)
         assert resumed.decisions == unbroken.decisions
-        assert resumed.prior_weight == unbroken.prior_weight
         assert run(resumed, 4, first=7) == run(unbroken, 4, first=7)
 
     def test_configurations_of_the_earlier_run_come_first_with_its_name(self, case: Case) -> None:
@@ -152,9 +151,9 @@ def test_each_run_in_between_discounts_again_and_the_newest_loss_counts() -> Non
 
 def test_a_share_of_the_older_trials_is_spread_over_their_losses() -> None:
     trials = tuple(PriorTrial(tree(depth), float(depth)) for depth in range(1, 21))
-    share = OlderTrials.of(Prior(trials), Transfer(weight=0.25)).share()
+    share = OlderTrials.of(Prior(trials), Transfer(weight=0.25)).subsample()
     assert [trial.loss for trial in share] == [2.0, 6.0, 10.0, 14.0, 18.0]
-    assert len(OlderTrials.of(Prior(trials), Transfer(weight=1.0)).share()) == 20
+    assert len(OlderTrials.of(Prior(trials), Transfer(weight=1.0)).subsample()) == 20
 
 
 def test_repeated_are_the_best_and_in_turn_the_most_different_good_ones() -> None:
@@ -189,7 +188,7 @@ def test_only_told_full_evaluations_of_both_runs_are_pairs() -> None:
     optimizer.ask(Budget())
     found = optimizer.decisions["prior"]
     assert (found["pairs"], found["repeated"], found["trials"]) == (3, 3, len(PRIOR.trials))
-    assert found["weight"] == optimizer.prior_weight
+    assert found["weight"] == optimizer.history.older.transfer.weight
 
 
 def test_the_use_of_the_earlier_run_is_a_line_of_every_method() -> None:
@@ -212,7 +211,7 @@ def test_a_race_evaluates_repeated_configurations_on_all_folds() -> None:
     asked = [event.query for event in events if isinstance(event, Asked)]
     assert all(query.is_full for query in asked[:4])
     assert not all(query.is_full for query in asked[4:])
-    assert optimizer.prior_weight > 0
+    assert optimizer.decisions["prior"]["weight"] > 0
     assert optimizer.decisions["prior"]["pairs"] >= 4
 
 
@@ -239,7 +238,7 @@ def test_a_misleading_prior_is_left_for_the_portfolio() -> None:
     misled.begin_after(prior)
     asked = answer(misled, 7)
     assert asked == [*prior.start[:4], *known]
-    assert misled.prior_weight == 0
+    assert misled.decisions["prior"]["weight"] == 0
 
 
 def test_an_ample_prior_replaces_the_portfolio_and_a_small_one_does_not() -> None:

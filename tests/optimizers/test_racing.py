@@ -70,7 +70,7 @@ def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
 def tell(optimizer: Racing, *losses: float, **about: float) -> Trial:
     """Tell the outcome of the last ask."""
     last = optimizer.history[len(optimizer.history) - 1]
-    ended = last.started().ended(evaluation(*losses, **about))
+    ended = last.started().completed(evaluation(*losses, **about))
     optimizer.tell(ended)
     return ended
 
@@ -163,7 +163,7 @@ def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
         optimizer.ask(Budget())
     for number, losses in ((1, [90.0]), (0, [16.0, 20.0, 24.0])):
         trial = optimizer.history[number]
-        optimizer.tell(trial.started().ended(evaluation(*losses)))
+        optimizer.tell(trial.started().completed(evaluation(*losses)))
     assert optimizer.inner.history[1].loss == pytest.approx(94.0)
     assert optimizer.ask(Budget()).folds == 1
 
@@ -179,7 +179,7 @@ def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> Non
     assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
     optimizer.retry(1)
     assert [t.number for t in optimizer.inner.history.pending] == [1]
-    optimizer.tell(failed.started().ended(evaluation(90.0)))
+    optimizer.tell(failed.started().completed(evaluation(90.0)))
     assert optimizer.inner.history[1].loss == pytest.approx(94.0)
 
 
@@ -196,7 +196,7 @@ def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
     assert optimizer.inner.history[1].cost_seconds == 12.0
     optimizer.retry(2)
     assert optimizer.ask(Budget()).folds == 1  # it is under way again and not asked for again
-    optimizer.tell(failed.started().ended(evaluation(16.0, 20.0, 24.0, seconds=3.0)))
+    optimizer.tell(failed.started().completed(evaluation(16.0, 20.0, 24.0, seconds=3.0)))
     assert optimizer.inner.history[1].cost_seconds == 5.0
 
 
@@ -222,7 +222,7 @@ def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
     for number in range(5):
         trial = optimizer.history[number]
         losses = (16.0,) if trial.query.folds else (16.0, 20.0, 24.0)
-        optimizer.tell(trial.started().ended(evaluation(*losses)))
+        optimizer.tell(trial.started().completed(evaluation(*losses)))
     for _ in range(4):
         whole(optimizer, 16.0, 20.0, 24.0)
     with pytest.raises(SpaceExhausted, match="finite"):
@@ -268,20 +268,6 @@ def test_the_choice_of_the_method_is_the_trial_of_all_folds_of_its_configuration
     inner.chosen, inner.shares = 2, {2: 1.0}  # type: ignore[misc]  # it was stopped
     assert optimizer.incumbent == optimizer.history[2]
     assert optimizer.weights == {2: 1.0}
-
-
-def test_quantities_that_are_measured_later_reach_the_method_once_for_a_configuration() -> None:
-    optimizer = with_incumbent(objective=LIMITED)  # nothing was measured: there is no incumbent
-    begin(optimizer, 17.0)
-    whole(optimizer, 17.0, 21.0, 25.0)
-    begin(optimizer, 90.0)
-    optimizer.measure(1, {"size": 3.0})
-    assert not optimizer.inner.history[1].evaluation.constraints  # type: ignore[union-attr]
-    optimizer.measure(2, {"size": 2.0})
-    assert optimizer.inner.history[1].evaluation.constraints == {"size": 2.0}  # type: ignore[union-attr]
-    assert optimizer.inner.history[2].loss == pytest.approx(94.0)  # now there is one
-    optimizer.measure(3, {"size": 1.0})
-    assert optimizer.inner.history[2].evaluation.constraints == {"size": 1.0}  # type: ignore[union-attr]
 
 
 def test_how_many_were_stopped_is_among_the_decisions() -> None:

@@ -48,7 +48,7 @@ def tell(optimizer: Racing, *losses: float, seconds: float = 1.0, number: int | 
     steps = (step(seconds, name, subset=trial.query.subset < 1),)
     mean = sum(losses) / len(losses)
     measured = {"model_size_bytes": 1.0}
-    ended = trial.started().ended(
+    ended = trial.started().completed(
         Evaluation(mean, losses, seconds, seconds, steps, constraints=measured)
     )
     optimizer.tell(ended)

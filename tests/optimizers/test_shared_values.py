@@ -16,7 +16,16 @@ from flash_worlds import run_steps
 from shared_worlds import FAMILIES, events_space
 from worlds import NONE, algorithm, mixed_space, told_history
 
-from prefect_tune.optimizers import Algorithm, Configuration, Objective, Query, Space, Step
+from prefect_tune.optimizers import (
+    Algorithm,
+    Configuration,
+    History,
+    Objective,
+    Query,
+    Space,
+    Step,
+    Trial,
+)
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.paths.table import PathTable
@@ -182,13 +191,16 @@ def test_without_boosted_trees_others_are_taken_and_without_kinds_the_first_mode
 
 def varied(space: Space, asked: list[Configuration], seed: int = 0) -> list[Configuration]:
     """What is asked for until each value was tried, after these."""
-    shared, known = SharedValues(space), list(asked)
+    shared, history = SharedValues(space), History()
     bases = shared.bases(space.paths(), costs_of(space))
     for number in count():
-        new = shared.untried(bases, known, np.random.default_rng([seed, number]))
+        new: Configuration | None = asked[number] if number < len(asked) else None
+        new = new or shared.untried(
+            bases, history, np.random.default_rng([seed, number - len(asked)])
+        )
         if new is None:
-            return known[len(asked) :]
-        known.append(new)
+            return list(history.asked)[len(asked) :]
+        history.record(Trial(number, Query(new)))
     raise AssertionError
 
 
@@ -206,14 +218,15 @@ def test_each_value_is_tried_with_each_kind_in_few_trials(seed: int) -> None:
 def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:
     space = events_space()
     shared = SharedValues(space)
-    ridge, boosting = shared.bases(space.paths(), costs_of(space))
+    ridge, _ = shared.bases(space.paths(), costs_of(space))
     other = with_values(space, ridge.path, aggregation="average")
     fails = [(Query(ridge), None), (Query(other), None)]
-    assert shared.working([ridge, boosting], told_history(fails[:1])) == [ridge, boosting]
-    assert shared.working([ridge, boosting], told_history(fails)) == [boosting]
+    rng, tried = np.random.default_rng(0), told_history(fails[:1])
+    assert shared.untried([ridge], tried, rng) is not None
+    assert shared.untried([ridge], told_history(fails), rng) is None
     again = with_values(space, ridge.path, aggregation="sum")
     works = told_history([*fails, (Query(again), 10.0)])
-    assert shared.working([ridge, boosting], works) == [ridge, boosting]
+    assert shared.untried([ridge], works, rng) is not None
 
 
 def test_what_known_configurations_tried_is_not_tried_again() -> None:
@@ -260,8 +273,11 @@ def test_choices_that_are_none_or_lists_are_varied_as_others() -> None:
     listed = Categorical("h", ["all", None, [1, 2]])
     steps = Step("s", (algorithm("only", listed),)), Step("m", (algorithm("a"), algorithm("b")))
     space = Space("shared", steps)
-    shared, asked, rng = SharedValues(space, numbers=False), set(), np.random.default_rng(0)
-    bases = [default_configuration(space, path) for path in space.paths()]
-    while (varied := shared.untried(bases, asked, rng)) is not None and len(asked) < 30:
-        asked.add(varied)
-    assert {c["s"].documents for c in asked} >= {(("h", None),), (("h", "[1, 2]"),)}
+    shared, history = SharedValues(space, numbers=False), History()
+    bases, rng = (
+        [default_configuration(space, path) for path in space.paths()],
+        np.random.default_rng(0),
+    )
+    while (varied := shared.untried(bases, history, rng)) is not None and len(history) < 30:
+        history.record(Trial(len(history), Query(varied)))
+    assert {c["s"].documents for c in history.asked} >= {(("h", None),), (("h", "[1, 2]"),)}

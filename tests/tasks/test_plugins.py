@@ -9,9 +9,8 @@ import pytest
 from command_line import CommandLine
 from plugin_distribution import ENTRY_POINTS, MODULES, install
 
-from prefect_tune.optimizers import plugins as installed_plugins
-from prefect_tune.optimizers.plugins import UnusablePlugin, loaded
-from prefect_tune.optimizers.registry import METHODS
+from prefect_tune.optimizers import registry as registries
+from prefect_tune.optimizers.registry import METHODS, UnusablePlugin, loaded
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metric import METRICS, MetricDeclaration, metric_named
@@ -137,7 +136,7 @@ def test_help_reads_no_entry_points(tmp_path, monkeypatch) -> None:
     def read(*_: object) -> None:
         pytest.fail("entry points are read")
 
-    monkeypatch.setattr(installed_plugins, "_installed", read)
+    monkeypatch.setattr(registries, "_installed", read)
     run = CommandLine(tmp_path)
     for words in (["--help"], ["run", "--help"], ["compare", "--help"], ["spaces", "--help"]):
         assert run(*words).exit_code == 0

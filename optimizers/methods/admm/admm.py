@@ -75,7 +75,6 @@ def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
 
 _MOST_EFFORT = 128
 """Largest number of evaluations of a sub-problem."""
-_STALLED = Reason("random", "an iteration found nothing new")
 
 
 class Admm(Optimizer):
@@ -96,13 +95,16 @@ class Admm(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Progress of the iteration, as JSON values; `tuned` lists the paths tuned, in order."""
+        """Progress of the iteration, as JSON values; `tuned` lists the paths tuned, in order.
+
+        `multipliers` are in the order of the constraints.
+        """
         state = self._state
         return {
             "iteration": state.iteration,
             "path": list(state.path),
             "tuned": [list(path) for path in state.tuned],
-            "multipliers": {name: mu for name, mu in state.mu.items() if mu},
+            "multipliers": list(state.mu),
             **super().decisions,
         }
 
@@ -141,7 +143,11 @@ class Admm(Optimizer):
                     "shared values", "a value of a shared step that few trials have had"
                 )
                 return Query(varied)
-            self._begin_theta(self._best_path(observed))
+            best_path = plainest_path(self.space, self._z.arms.paths)
+            if observed.trials:
+                best_row = int(np.argmin(observed.augmented(state)))
+                best_path = observed.trials[best_row].query.configuration.path
+            self._begin_theta(best_path)
             if is_known and (best := self.history.incumbent) is not None:
                 self._positions.adopt(state, best.query.configuration)
         while True:
@@ -149,14 +155,12 @@ class Admm(Optimizer):
             if state.block == "theta":
                 query = self._theta_min(observed, effort, rng)
                 if query is not None:
-                    state.asked += 1
                     why = "hyperparameters of its path"
                     self._because = self._of_block("theta-min", why, effort)
                     return Query(query)
                 self._end_theta(observed)
             configuration = self._z.propose(state, observed, self.history, effort, rng)
             if configuration is not None:
-                state.asked += 1
                 model = "" if self.is_of_paper else " of a linear model"
                 why = f"path by Thompson sampling{model}"
                 self._because = self._of_block("z-min", why, effort)
@@ -165,7 +169,7 @@ class Admm(Optimizer):
             self._end_z(observed)
             if is_stalled:
                 # The path of a new configuration is tuned next.
-                self._because = _STALLED
+                self._because = Reason("random", "an iteration found nothing new")
                 configuration = new_configuration(self.space, self.history.asked, rng)
                 self._begin_theta(configuration.path)
                 self._positions.move(state, configuration)
@@ -178,8 +182,7 @@ class Admm(Optimizer):
         holds = trials_affordable(budget, self.history)
         if holds is not None and n_varied >= VARIED_SHARE * holds:
             return None
-        bases = self._shared.working(self._bases, self.history)
-        return self._shared.untried(bases, self.history.asked, rng)
+        return self._shared.untried(self._bases, self.history, rng)
 
     @cached_property
     def _bases(self) -> list[Configuration]:
@@ -187,12 +190,16 @@ class Admm(Optimizer):
         return self._shared.bases(self._z.arms.paths, Costs(self.space, self.objective))
 
     def _of_block(self, block: str, what: str, effort: int) -> Reason:
+        self._state.asked += 1
         iteration, place = self._state.iteration + 1, ordinal(self._state.asked)
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
         """Effort of iteration t: I + t F, up to the maximum (adaptive ADMM, section 5)."""
-        first, step = self.options.efforts(trials_affordable(budget, self.history))
+        n_trials = trials_affordable(budget, self.history)
+        first, step = 16, 16
+        if n_trials is not None and n_trials <= 300 and not self.is_of_paper:
+            first, step = (6, 3) if n_trials <= 100 else (8, 4)
         return int(min(first + step * self._state.iteration, _MOST_EFFORT))
 
     def _begin_theta(self, path: Path) -> None:
@@ -247,20 +254,17 @@ class Admm(Optimizer):
         if state.iteration % 2 and not self.is_of_paper:
             rows = [i for i in rows if paths[i] not in state.tuned] or rows
         path = paths[rows[0]] if rows else state.path
-        multipliers = observed.multipliers(state)
-        for k, name in enumerate(observed.constraints if rows else ()):
-            g, bound = float(observed.quantities[rows[0], k]), float(observed.bounds[k])
-            state.mu[name] = next_multiplier(g, bound, multipliers[k], self.options.rho_g)
         if rows:
+            terms = zip(
+                observed.quantities[rows[0]].tolist(),
+                observed.bounds.tolist(),
+                observed.multipliers(state).tolist(),
+                strict=True,
+            )
+            state.mu = [next_multiplier(*each, self.options.rho_g) for each in terms]
             self._positions.adopt(state, observed.trials[rows[0]].query.configuration)
         state.iteration += 1
         self._begin_theta(path)
-
-    def _best_path(self, observed: PathObservations) -> Path:
-        values = observed.augmented(self._state)
-        if not len(values):
-            return plainest_path(self.space, self._z.arms.paths)
-        return observed.trials[int(np.argmin(values))].query.configuration.path
 
     @cached_property
     def _first(self) -> list[Configuration]:

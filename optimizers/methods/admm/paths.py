@@ -6,7 +6,6 @@ coefficients.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 
@@ -16,13 +15,11 @@ from scipy.linalg import solve_triangular
 
 from prefect_tune.optimizers.methods.admm.splitting import (
     AdmmState,
-    Counts,
     PathObservations,
     Positions,
     reward,
 )
 from prefect_tune.optimizers.paths.shared_values import SharedValues
-from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Path, Space
@@ -36,6 +33,11 @@ _PRIOR = 10.0
 """Both parameters of the bandit's Beta prior."""
 
 
+Draw = Callable[[Generator], Array]
+"""Draws coefficients of algorithms and shared values from their normal posterior, shape (N + S,)
+(linear Thompson sampling)."""
+
+
 class PathArms:
     """The paths of a space as rows of bandit arms, so that one pass scores all of them.
 
@@ -44,7 +46,14 @@ class PathArms:
     """
 
     def __init__(self, space: Space, seed: int) -> None:
-        arms_of = [{a.id: _arms(s, a) for a in s.algorithms} for s in space.searched]
+        arms_of = [
+            {
+                a.id: [f"{s.name}/{name}@{place}" for place, name in enumerate(a.order)]
+                or [f"{s.name}/{a.id}"]
+                for a in s.algorithms
+            }
+            for s in space.searched
+        ]
         each = [arm for arms in arms_of for of_one in arms.values() for arm in of_one]
         self.arms = list(dict.fromkeys(each))
         self.paths = listed_paths(space, seed)
@@ -60,19 +69,19 @@ class PathArms:
         """Return the arms that a path pulls."""
         return [self.arms[c] for c in self._columns[self._index[path]]]
 
-    def thompson(self, counts: Counts, rng: Generator) -> Path:
+    def thompson(self, counts: Mapping[str, list[int]], rng: Generator) -> Path:
         """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
         pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
         n, r = pulled.T
         return self.least(-rng.beta(_PRIOR + r, _PRIOR + n - r))
 
-    def linear(self, values: Mapping[Path, float]) -> "LinearModel":
+    def linear(self, values: Mapping[Path, float]) -> Draw:
         """Return the posterior of a linear model of the best value of each path."""
         known = [path for path in values if path in self._index]
         targets = np.array([values[path] for path in known])
         return self._learned(self._one_hot(known), targets)
 
-    def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> "LinearModel":
+    def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> Draw:
         """Return the posterior of a linear model of losses on algorithms and shared values."""
         known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
         configurations = [trials[i].query.configuration for i in known]
@@ -87,31 +96,18 @@ class PathArms:
         places = [self._index[path] for path in paths]
         return np.eye(len(self.arms))[self._columns[places]].sum(axis=1)
 
-    def _learned(self, rows: Array, targets: Array) -> "LinearModel":
+    def _learned(self, rows: Array, targets: Array) -> Draw:
         if len(targets):
             targets = (targets - targets.mean()) / (float(targets.std()) or 1.0)
         precision = rows.T @ rows / _NOISE**2 + self._n_steps * np.eye(rows.shape[1])
         mean = np.linalg.solve(precision, rows.T @ targets / _NOISE**2)
-        return LinearModel(mean, np.linalg.cholesky(precision))
+        root = np.linalg.cholesky(precision)
 
+        def draw(rng: Generator) -> Array:
+            noise = rng.standard_normal(len(mean))
+            return mean + solve_triangular(root, noise, lower=True, trans="T")
 
-def _arms(step: Step, algorithm: Algorithm) -> list[str]:
-    if not algorithm.order:
-        return [f"{step.name}/{algorithm.id}"]
-    return [f"{step.name}/{name}@{place}" for place, name in enumerate(algorithm.order)]
-
-
-@dataclass(frozen=True, slots=True)
-class LinearModel:
-    """Normal posterior, with L L' = precision, of coefficients of algorithms and shared values."""
-
-    mean: Array
-    root: Array
-
-    def draw(self, rng: Generator) -> Array:
-        """Return drawn coefficients, shape (N + S,) (linear Thompson sampling)."""
-        noise = rng.standard_normal(len(self.mean))
-        return self.mean + solve_triangular(self.root, noise, lower=True, trans="T")
+        return draw
 
 
 _DRAWS_PER_EFFORT = 20
@@ -162,7 +158,7 @@ class ZMin:
         """
         row_of, values = observed.row_of(), observed.augmented(state)
         asked = {t.query.configuration: t.number for t in history}
-        older = history.older.share()
+        older = history.older.subsample()
         of_older = observed.scaled(np.array([t.loss for t in older], dtype=np.float64))
         known, known_values = [*observed.trials, *older], np.append(values, of_older)
         draw = self._draw(state, known, known_values, rng)
@@ -204,14 +200,14 @@ class ZMin:
             path = trial.query.configuration.path
             best[path] = min(float(value), best.get(path, np.inf))
         model = arms.linear(best)
-        return lambda: arms.least(model.draw(rng))
+        return lambda: arms.least(model(rng))
 
     def _drawn_values(
         self, trials: Sequence[Trial], values: Array, rng: Generator
     ) -> Callable[[Configuration], Configuration]:
         if self._shared is None:
             return lambda configuration: configuration
-        drawn = self.arms.values(self._shared, trials, values).draw(rng)
+        drawn = self.arms.values(self._shared, trials, values)(rng)
         best = self._shared.best(drawn[-self._shared.width :])
         return partial(self._shared.applied, best)
 

@@ -75,10 +75,6 @@ def reward(loss: ArrayLike, f_hat: float) -> Array:
     return 1 - np.clip(np.asarray(loss) / f_hat, 0.0, 1.0)
 
 
-Counts = dict[str, list[int]]
-"""Pulls and successes by arm (`step/algorithm`, for orders `step/name@place`)."""
-
-
 @dataclass
 class AdmmState:
     """State that one ask passes to the next; the memo is its JSON document.
@@ -90,8 +86,9 @@ class AdmmState:
         asked, new_in_iteration: New evaluations of this block, and of this iteration.
         units, delta, dual: Positions of hyperparameters (theta), of projected integers, and
             lambda / rho, by column.
-        mu: Multipliers of the constraints, in units of their bounds, by name and bound.
-        counts: Pulls and successes of the bandit.
+        mu: Multipliers of the constraints, in units of their bounds; empty before the first.
+        counts: Pulls and successes of the bandit by arm (`step/algorithm`, for orders
+            `step/name@place`).
         open, pulled: Trials whose outcome is not counted yet, and the open trials of the z-min.
         tuned: Paths that have been tuned by a theta-min.
     """
@@ -106,8 +103,8 @@ class AdmmState:
     units: dict[str, float] = field(default_factory=dict)
     delta: dict[str, float] = field(default_factory=dict)
     dual: dict[str, float] = field(default_factory=dict)
-    mu: dict[str, float] = field(default_factory=dict)
-    counts: Counts = field(default_factory=dict)
+    mu: list[float] = field(default_factory=list)
+    counts: dict[str, list[int]] = field(default_factory=dict)
     open: list[int] = field(default_factory=list)
     pulled: list[int] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
@@ -126,7 +123,6 @@ class PathObservations:
         quantities: Constrained quantities in units of their bounds, shape (n, M).
         bounds: Bounds in the same units, less the margin, shape (M,): about 1, or 0 for a bound of
             0.
-        constraints: Keys of the constraints' multipliers in the state, shape (M,).
         rho_g: Weight of the constraints.
         worst_reward_loss: Smallest f at which a pull earns nothing.
         origin, unit: Loss at which f is 0, and difference of losses that changes f by 1.
@@ -136,7 +132,6 @@ class PathObservations:
     losses: Array
     quantities: Array
     bounds: Array
-    constraints: tuple[str, ...]
     rho_g: float
     worst_reward_loss: float
     origin: float = 0.0
@@ -158,8 +153,8 @@ class PathObservations:
         return total
 
     def multipliers(self, state: AdmmState) -> Array:
-        """Return mu of each constraint, 0 for constraints added later, shape (M,)."""
-        return np.array([state.mu.get(name, 0.0) for name in self.constraints])
+        """Return mu of each constraint, shape (M,)."""
+        return np.array(state.mu or [0.0] * len(self.bounds))
 
 
 _F_HAT = 0.7
@@ -185,17 +180,7 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
         chance = objective.chance
         reach = _F_HAT * np.ptp(losses) if chance is None else max(chance - origin, 0.0)
         worst = max(float(reach), 1e-12) / unit
-    quantities, bounds = _quantities(trials, objective)
-    names = tuple(f"{c.name}<={c.bound!r}" for c in objective.constraints)
-    bounds = bounds * (1 - (0.0 if options.is_paper else _MARGIN))
-    scaled = (losses - origin) / unit
-    return PathObservations(
-        trials, scaled, quantities, bounds, names, options.rho_g, worst, origin, unit
-    )
-
-
-def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array]:
-    """Quantities divided by their bounds, or by a typical value if that is 0; 0 for idle bounds."""
+    # Quantities are divided by their bounds, or by a typical value if the bound is 0.
     names = [c.name for c in objective.constraints]
     values = np.full((len(trials), len(names)), np.nan)
     for row, trial in enumerate(trials):
@@ -212,7 +197,9 @@ def _quantities(trials: list[Trial], objective: Objective) -> tuple[Array, Array
     is_idle = ~(values > in_units).any(axis=0)
     values[~np.isfinite(values)] = _UNKNOWN
     values[:, is_idle] = 0.0
-    return values, in_units
+    bounds = in_units * (1 - (0.0 if options.is_paper else _MARGIN))
+    scaled = (losses - origin) / unit
+    return PathObservations(trials, scaled, values, bounds, options.rho_g, worst, origin, unit)
 
 
 class Positions:

@@ -13,8 +13,9 @@ import numpy as np
 from emcee import EnsembleSampler, State
 from numpy.random import Generator
 
+from prefect_tune.optimizers.acquisitions.gaussian_search import FIT_ITERATIONS, is_refitted
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.subsets import COST, Sizes, Strategy
+from prefect_tune.optimizers.methods.fabolas.subsets import COST, UNKNOWN_RANGE, Sizes, Strategy
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
@@ -30,12 +31,11 @@ from prefect_tune.optimizers.surrogates.kernel import (
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
 from prefect_tune.optimizers.surrogates.random_forest import LossMean, OlderMean
+from prefect_tune.optimizers.trials.earlier import OlderTrials
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.prior import OlderTrials
 from prefect_tune.optimizers.trials.trial import Trial
 
-_ONE = Parameter("constant", 0.0, -1e-9, 1e-9)
 _LEAST_SECONDS = 1e-3  # cached steps may take none
 _LARGEST_LOSS = 1e100  # its square is still a number
 
@@ -67,14 +67,25 @@ class Observations:
     older: OlderTrials
 
     @classmethod
-    def of(cls, history: History, sizes: Sizes, inputs: PipelineInputs, n_folds: int) -> Self:
-        """Return the observations of a study with `n_folds` folds."""
+    def of(
+        cls,
+        history: History,
+        sizes: Sizes,
+        inputs: PipelineInputs,
+        n_folds: int,
+        *,
+        is_full: bool = False,
+    ) -> Self:
+        """Return the observations of a study with `n_folds` folds, on all rows if `is_full`."""
         trials = tuple(t for t in history if t.is_told)
+        worst = max((t.loss for t in trials if t.loss is not None), default=np.nan)
+        trials = tuple(t for t in trials if t.query.is_full or not is_full)
         candidates = inputs.encode(t.query.configuration for t in trials)
         s = sizes.s([t.query.subset for t in trials])
-        worst = max((t.loss for t in trials if t.loss is not None), default=np.nan)
         losses = [worst if t.loss is None else t.loss for t in trials]
-        seconds = np.array([_seconds(t) / (t.query.folds or n_folds) for t in trials])
+        uncached = [t.evaluation.cost_uncached_seconds if t.evaluation else 0.0 for t in trials]
+        whole = [more or t.cost_seconds for more, t in zip(uncached, trials, strict=True)]
+        seconds = np.array(whole) / [t.query.folds or n_folds for t in trials]
         return cls(
             trials,
             candidates,
@@ -84,24 +95,10 @@ class Observations:
             history.older,
         )
 
-    @property
-    def full(self) -> Self:
-        """The observations of all rows alone."""
-        rows = np.flatnonzero([t.query.is_full for t in self.trials])
-        return replace(
-            self,
-            trials=tuple(self.trials[i] for i in rows),
-            candidates=self.candidates[rows],
-            inputs=self.inputs[rows],
-            losses=self.losses[rows],
-            log_seconds=self.log_seconds[rows],
-        )
 
-
-def _seconds(trial: Trial) -> float:
-    if trial.evaluation is None:
-        return trial.cost_seconds
-    return trial.evaluation.cost_uncached_seconds or trial.evaluation.cost_seconds
+def log_floor(objective: Objective) -> float:
+    """Return the least percentage before taking logarithms: half a misclassified row."""
+    return 50.0 / (objective.n_held_out or objective.n_rows or UNKNOWN_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +116,11 @@ class LossScale:
     def of(cls, losses: Array, objective: Objective, strategy: Strategy) -> Self:
         """Return the scale of one or more losses, shape (n,); logarithms are of percents.
 
-        The floor is half a misclassified row. Losses that are not errors are capped at three
-        interquartile ranges above the median, but not in the paper.
+        Losses that are not errors are capped at three interquartile ranges above the median, but
+        not in the paper.
         """
         if strategy.is_log:
-            return cls(50.0 / (objective.n_held_out or RULES.unknown_held_out))
+            return cls(log_floor(objective))
         low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
         if strategy.is_published or high == low:
             return cls(None)
@@ -177,15 +174,8 @@ class Belief:
         return replace(self, processes=tuple(p.imagining(inputs) for p in self.processes))
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    inputs: Array
-    targets: Array
-    mean: LossMean | float
-
-    @property
-    def scale(self) -> float:
-        return float(self.targets.std()) or 1.0
+_Data = dict[str, Any]
+"""Arguments of `GaussianProcess.given`: inputs, targets, mean and scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,20 +188,17 @@ class _Regression:
 
     def learned(self, data: _Data, last: Mapping[str, Any] | None, rng: Generator) -> Any:
         """Return the parameters as JSON values; a fit starts from the `last` ones."""
-        n, start = len(data.inputs), np.array(last["thetas"][0]) if last else None
-        if last and not self.is_drawn and RULES.fitted_always < n < last["n"] + RULES.fitted_after:
+        n, start = len(data["inputs"]), np.array(last["thetas"][0]) if last else None
+        if last and not self.is_drawn and not is_refitted(n, last["n"]):
             return last
         process = GaussianProcess.fit(
             self.kernel,
-            data.inputs,
-            data.targets,
             rng=rng,
-            mean=data.mean,
             noise=self.noise,
-            scale=data.scale,
             warm_start=start,
             n_restarts=int(start is None),
-            max_iterations=RULES.fit_iterations,
+            max_iterations=FIT_ITERATIONS,
+            **data,
         )
         thetas = self._drawn(process, rng) if self.is_drawn else [process.theta]
         return {"thetas": [[round(float(x), 6) for x in theta] for theta in thetas], "n": n}
@@ -231,22 +218,14 @@ class _Regression:
         sampler = EnsembleSampler(n_walkers, len(parameters), log_density)
         random_state = np.random.RandomState(rng.integers(2**32)).get_state()
         state = State(walkers, random_state=random_state)
-        last = sampler.run_mcmc(state, RULES.sweeps, skip_initial_state_check=True, store=False)
+        last = sampler.run_mcmc(state, FIT_ITERATIONS, skip_initial_state_check=True, store=False)
         drawn: Array = last.coords[: RULES.draws]
         return drawn
 
     def given(self, data: _Data, kept: Mapping[str, Any]) -> tuple[GaussianProcess, ...]:
         """Return a process for each draw, from kept parameters and current observations."""
         return tuple(
-            GaussianProcess.given(
-                self.kernel,
-                np.array(theta),
-                data.inputs,
-                data.targets,
-                mean=data.mean,
-                noise=self.noise,
-                scale=data.scale,
-            )
+            GaussianProcess.given(self.kernel, np.array(theta), noise=self.noise, **data)
             for theta in kept["thetas"]
         )
 
@@ -260,7 +239,7 @@ class Learner:
         self._objective, self._strategy = objective, strategy
         self._one_fold_to = float(sizes.s(strategy.one_fold_to)) if strategy.one_fold_to else -1.0
         self._older = OlderMean(lambda known: inputs.of(inputs.encode(known)))
-        within, s = inputs.within or Constant(_ONE), inputs.width
+        within, s = inputs.within or Constant(Parameter("constant", 0.0, -1e-9, 1e-9)), inputs.width
         noise = ConstantNoise() if strategy.is_published else FallingNoise(s)
         kernel = FidelityKernel(within, s, strategy.basis)
         self._losses = _Regression(kernel, noise, strategy.is_drawn)
@@ -295,11 +274,16 @@ class Learner:
         """Losses and ln seconds to learn from: if too many, those on most rows, then the newest."""
         order = np.lexsort((-np.arange(len(seen.trials)), -seen.inputs[:, -1]))
         rows = np.sort(order[: RULES.most_learned])
-        inputs, ln = seen.inputs[rows], seen.log_seconds[rows]
         scale = LossScale.of(seen.losses[rows], self._objective, self._strategy)
         losses = scale.learned(seen.losses[rows])
         older = self._older.given(seen.older)
         mean: LossMean | float = float(losses.mean())
         if older is not None:  # older observations are of all rows
             mean = lambda inputs: scale.learned(older(inputs[:, :-1]))  # noqa: E731
-        return _Data(inputs, losses, mean), _Data(inputs, ln, float(ln.mean())), scale
+        ln = seen.log_seconds[rows]
+        targets = ((losses, mean), (ln, float(ln.mean())))
+        of_losses, of_seconds = (
+            {"inputs": seen.inputs[rows], "targets": y, "mean": m, "scale": float(y.std()) or 1.0}
+            for y, m in targets
+        )
+        return of_losses, of_seconds, scale

@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice, pairwise, takewhile
 from math import ceil, inf
-from operator import is_
 from statistics import median
 from typing import Any, ClassVar
 
@@ -37,6 +36,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     Belief,
     Learner,
     Observations,
+    log_floor,
     pipeline_inputs,
 )
 from prefect_tune.optimizers.methods.fabolas.gate import (
@@ -71,7 +71,6 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.trial import Trial
 
-_BEGUN = Reason("first design", "a new configuration")
 _PROMOTED = Reason("first design", "among the best so far, on more rows")
 _CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")
 _VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
@@ -112,7 +111,7 @@ class Fabolas(Optimizer):
         super().__init__(*arguments, **options)
         self.sizes = self._find_sizes()
         self.strategy = self._find_strategy()
-        self._recalled: tuple[tuple[Any, ...], Trial | None] = (), None
+        self._recalled: tuple[list[Any], Trial | None] = [], None
 
     def _find_sizes(self) -> Sizes:
         return Sizes.of(self.objective)
@@ -133,7 +132,7 @@ class Fabolas(Optimizer):
             acquisition="improvement" if self.sizes.is_single else "gain_per_cost",
             is_log=is_log,
             is_published=False,
-            one_fold_to=0.0 if self.sizes.is_single else RULES.small,
+            one_fold_to=0.0 if self.sizes.is_single else RULES.first_shares[1],
             n_confirmed=n_confirmed,
         )
 
@@ -145,18 +144,16 @@ class Fabolas(Optimizer):
     @property
     def incumbent(self) -> Trial | None:
         """The predicted best on all rows; once some are confirmed, the best full evaluation."""
-        seen = (self.memo, *self.history)
-        known, incumbent = self._recalled
-        if len(known) != len(seen) or not all(map(is_, known, seen)):
-            incumbent = self._find_incumbent()
-            self._recalled = seen, incumbent
-        return incumbent
+        seen = [self.memo, *self.history]
+        if seen != self._recalled[0]:
+            self._recalled = seen, self._find_incumbent()
+        return self._recalled[1]
 
     @property
     def decisions(self) -> dict[str, Any]:
         """Sizes, probability of each model, the gate, and outcomes of confirmations."""
-        is_log = self.strategy.is_log
-        found = decisions_of(self.history, self.sizes, self.memo or {}, is_log=is_log)
+        floor = log_floor(self.objective) if self.strategy.is_log else None
+        found = decisions_of(self.history, self.sizes, self.memo or {}, floor)
         return {**super().decisions, **found}
 
     def _find_incumbent(self) -> Trial | None:
@@ -168,7 +165,7 @@ class Fabolas(Optimizer):
         seen = self._seen()
         if "losses" in memo:
             is_closed = memo["closed"]
-            belief = self._learners[is_closed].recall(seen.full if is_closed else seen, memo)
+            belief = self._learners[is_closed].recall(self._seen(is_full=is_closed), memo)
             standing = self._standing(belief, seen)
             if standing.trials:
                 return standing.trials[0]
@@ -178,7 +175,7 @@ class Fabolas(Optimizer):
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         may_begin = budget.trials_left != 0 or not self.can_go_on
         seen = self._seen()
-        knows_enough = np.isfinite(seen.losses).sum() >= RULES.least_losses
+        knows_enough = np.isfinite(seen.losses).sum() >= RULES.confirmed
         left = budget.seconds_left
         if may_begin and (not knows_enough or left is None or left > budget.seconds_spent):
             design = self._designed(rng, is_endless=not knows_enough)
@@ -208,7 +205,7 @@ class Fabolas(Optimizer):
         if is_endless or number < self._n_first:
             share = shares[number % len(shares) if self.is_of_paper else 0]
             configuration = self._next_repeated() or self._plain(number)
-            self._because = self._because or _BEGUN
+            self._because = self._because or Reason("first design", "a new configuration")
             try:
                 new = configuration or new_configuration(self.space, self.history.asked, rng)
                 return self._query(new, share)
@@ -224,7 +221,13 @@ class Fabolas(Optimizer):
             above = [t for t in trials if t.query.subset == larger]
             if all(t.is_told for t in runs) and len(above) < ceil(len(runs) / 2):
                 gone = {t.query.configuration for t in trials if t.query.subset >= larger}
-                for trial in promotable(_promising(ranked(runs, self.history)), gone | self._taken):
+                best = ranked(runs, self.history)
+                losses = [t.loss or 0.0 for t in best]
+                least, worst = min(losses, default=0.0), max(losses, default=0.0)
+                # A loss is nearer to the best than to the worst: half may be as bad as chance.
+                most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
+                promising = [t for t, loss in zip(best, losses, strict=True) if loss <= most]
+                for trial in promotable(promising, gone | self._taken):
                     self._because = _PROMOTED
                     return self._query(trial.query.configuration, larger)
         return None
@@ -248,10 +251,11 @@ class Fabolas(Optimizer):
         full, models = dict(memo.get("full", {})), memo.get("models", {})
         n_first = memo.get("n_first", len(self.history))
         is_closed = bool(memo.get("closed"))
-        belief, kept = self._learners[is_closed].learn(seen.full if is_closed else seen, memo, rng)
+        learned = self._seen(is_full=is_closed)
+        belief, kept = self._learners[is_closed].learn(learned, memo, rng)
         if not is_closed and self._is_closed(belief, memo):
             is_closed = True
-            belief, kept = self._learners[is_closed].learn(seen.full, {}, rng)
+            belief, kept = self._learners[True].learn(self._seen(is_full=True), {}, rng)
         standing = self._standing(belief, seen)
         reason = "confirm"
         if (configuration := self._to_confirm(standing, belief, budget)) is not None:
@@ -278,9 +282,9 @@ class Fabolas(Optimizer):
     def _is_closed(self, belief: Belief, memo: Mapping[str, Any]) -> bool:
         if self.strategy.is_published or self.sizes.is_single:
             return False
-        full = [t for t in self.history if t.query.is_full and t.loss is not None]
-        losses = belief.scale.learned(np.array([t.loss for t in full]))
-        outcomes = {t.number: float(y) for t, y in zip(full, losses, strict=True)}
+        full = self.history.complete
+        losses = belief.scale.learned(self.history.losses).tolist()
+        outcomes = {t.number: y for t, y in zip(full, losses, strict=True)}
         return not is_open(skills_of(Prediction.all_of(memo), outcomes, belief.spread))
 
     def _to_confirm(
@@ -322,9 +326,8 @@ class Fabolas(Optimizer):
         n_full = sum(t.query.is_full for t in self.history)
         is_paid = spent >= (RULES.paid if n_full else RULES.paid_first) * (seconds + overhead)
         variance = standing.deviation[place] ** 2 + noise[place]
-        is_vague = variance > (RULES.vague * belief.spread) ** 2 and n_full < RULES.few_full
-        fits = seconds <= self._seconds_left(budget)
-        is_due = fits and (is_paid or is_vague)
+        is_vague = n_full < RULES.judged and variance > (RULES.vague * belief.spread) ** 2
+        is_due = seconds <= self._seconds_left(budget) and (is_paid or is_vague)
         return standing.trials[place].query.configuration if is_due else None
 
     def _searched(
@@ -393,8 +396,9 @@ class Fabolas(Optimizer):
             deviation[order],
         )
 
-    def _seen(self) -> Observations:
-        return Observations.of(self.history, self.sizes, self._inputs, self.objective.n_folds or 1)
+    def _seen(self, *, is_full: bool = False) -> Observations:
+        n_folds = self.objective.n_folds or 1
+        return Observations.of(self.history, self.sizes, self._inputs, n_folds, is_full=is_full)
 
     def _query(self, configuration: Configuration, share: float) -> Query:
         folds = 1 if self.objective.n_folds and share <= self.strategy.one_fold_to else None
@@ -439,19 +443,10 @@ class Fabolas(Optimizer):
         return pipeline_inputs(self.space)
 
     @cached_property
-    def _learners(self) -> dict[bool, Learner]:
-        """Learners by whether the gate is closed: few results leave parameters uncertain."""
-        strategies = {False: self.strategy, True: replace(self.strategy, is_drawn=True)}
+    def _learners(self) -> tuple[Learner, Learner]:
+        """Learners while the gate is open and closed: few results leave parameters uncertain."""
         learner = partial(Learner, self._inputs, self.sizes, self.objective)
-        return {is_closed: learner(strategy) for is_closed, strategy in strategies.items()}
-
-
-def _promising(runs: list[Trial]) -> list[Trial]:
-    """Runs with a loss nearer to the best than to the worst; half may be as bad as chance."""
-    losses = [t.loss for t in runs if t.loss is not None]
-    least, worst = min(losses, default=0.0), max(losses, default=0.0)
-    most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
-    return [t for t in runs if t.loss is not None and t.loss <= most]
+        return learner(self.strategy), learner(replace(self.strategy, is_drawn=True))
 
 
 class ExpectedImprovement(Fabolas):

@@ -6,6 +6,7 @@ likelier under these predictions than under the distribution of earlier full eva
 not help, the rest of the study learns from full evaluations alone.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import exp, log
@@ -73,34 +74,27 @@ _HELPLESS = "they did not help to predict full evaluations"
 
 
 def decisions_of(
-    history: History, sizes: Sizes, memo: Mapping[str, Any], *, is_log: bool
+    history: History, sizes: Sizes, memo: Mapping[str, Any], floor: float | None
 ) -> dict[str, Any]:
-    """Return sizes evaluated, the gate, models by probability, confirmations and notes."""
+    """Return sizes evaluated, the gate, models by probability, confirmations and notes.
+
+    `floor` is the least loss before taking logarithms; None if losses are learned as they are.
+    """
     told = [(t.query.subset, t.state) for t in history if t.is_told]
-    shares = [share for share in sizes.shares if any(share == at for at, _ in told)]
-    confirmations = list(_confirmations(history, memo, is_log=is_log))
+    runs = Counter(share for share, _ in told)
+    confirmations = list(_confirmations(history, memo, floor))
     notes = [sizes.note] if sizes.note else []
     if history.stopped and not history.complete:
         notes.append("no configuration was evaluated on all rows: the best one is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
-    failures = [t.failure for t in history.failed if t.query.is_full]
-    n_cut = sum(f is not None and f.kind.grows_with_rows for f in failures)
-    if history.stopped and n_cut:
-        notes.append(
-            f"{n_cut} of the full evaluations exceeded a limit of the trial: "
-            "a larger --trial-timeout or --trial-memory would confirm more of the best"
-        )
     is_closed = bool(memo.get("closed"))
     return {
         "n_sizes": len(sizes.shares),
         "sizes": [
-            {
-                "share": share,
-                "runs": sum(at == share for at, _ in told),
-                "failed": told.count((share, TrialState.FAILED)),
-            }
-            for share in shares
+            {"share": s, "runs": runs[s], "failed": told.count((s, TrialState.FAILED))}
+            for s in sizes.shares
+            if runs[s]
         ],
         "gate": {
             "state": "none" if sizes.is_single else "closed" if is_closed else "open",
@@ -113,19 +107,19 @@ def decisions_of(
 
 
 def _confirmations(
-    history: History, memo: Mapping[str, Any], *, is_log: bool
+    history: History, memo: Mapping[str, Any], floor: float | None
 ) -> Iterator[dict[str, Any]]:
     for number, prediction in Prediction.all_of(memo).items():
         if prediction.reason != "confirm" or number not in history:
             continue
         mean, deviation = prediction.mean, prediction.deviation
-        predicted = exp(mean) if is_log else mean
+        predicted = mean if floor is None else exp(mean)
         loss = history[number].loss
-        came = loss if loss is None or not is_log else log(max(loss, 1e-3))
+        came = loss if loss is None or floor is None else log(max(loss, floor))
         yield {
             "trial": number,
             "predicted": predicted,
-            "deviation": predicted * deviation if is_log else deviation,
+            "deviation": deviation if floor is None else predicted * deviation,
             "loss": loss,
             "state": str(history[number].state),
             "disagrees": came is not None and abs(came - mean) > 2 * deviation,

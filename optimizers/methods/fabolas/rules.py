@@ -1,6 +1,6 @@
 """Options of Fabolas and its reference methods, and the constants that the paper leaves open."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,72 +19,49 @@ class Rules:
     """Rows of the smallest subset: losses on fewer are steps of several percent."""
     most_range: int = 256
     """Most rows of all data per row of the smallest subset: a smaller subset ranks too poorly."""
-    least_range: int = 8
-    """Fewest rows of all data per row of the smallest subset: fewer leave no room to learn."""
-    unknown_range: int = 64
-    """The ratio if the number of rows is unknown: the smallest share of the paper's SVMs."""
     first_shares: tuple[float, float] = (1 / 64, 1 / 8)
     """Least and largest share of the rows in the first design (Klein et al. 2017, section 3.3)."""
-    small: float = 1 / 8
-    """Largest share of the rows evaluated on one fold: subset noise exceeds fold noise."""
 
     # Belief.
-    least_losses: int = 3
-    """Number of losses needed to fit a process: two determine any trend."""
     most_learned: int = 300
     """Most results to learn from, as fits take cubic time."""
-    unknown_held_out: int = 200
-    """Held-out rows to assume if their number is unknown: an error of 0 counts as half a row."""
     cap_ranges: float = 3.0
     """Interquartile ranges above the median at which losses are cut: plateaus distort the scale."""
-    fit_iterations: int = 20
-    """Iterations of a fit: it starts from the last fit."""
-    fitted_always: int = 64
-    """Results up to which each ask refits: later fits take longer and change parameters less."""
-    fitted_after: int = 3
-    """New results after which larger processes are refitted: fewer change parameters little."""
     draws: int = 8
     """Draws of the parameters for `variant=paper`."""
-    sweeps: int = 20
-    """Sweeps of the walkers before each draw: walkers start near a fit, not in the prior."""
 
     # Search.
     n_representers: int = 50
     """Candidates that stand for the space (Hennig and Schuler 2012)."""
-    n_normals: int = 512
-    """Draws of the function at the representers: gains are then exact to 0.001 nats."""
     n_thompson: int = 32
     """Draws of the function whose minimisers become representers."""
-    pool: int = 400
-    """Candidates of the first round of the search, half of them near the best."""
+    n_normals: int = 512
+    """Draws of the function at the representers: gains are then exact to 0.001 nats."""
     near: int = 8
-    """Best configurations near which candidates are drawn in each round."""
-    moves: int = 8
-    """Candidates near each of them in each further round."""
+    """Best configurations near which candidates are drawn in each round, and candidates near each.
+    The first round has as many candidates for each representer."""
     widths: tuple[float, ...] = (0.08, 0.025)
     """Deviations of the candidates' moves on the unit scale, one for each further round."""
-
-    # Seconds.
     dispatch_seconds: float = 0.07
     """Seconds of handing an evaluation to a worker, part of c_overhead (equation 7)."""
-    reserved: float = 1.3
-    """Time reserved for confirmations, in units of their predicted seconds, which are uncertain."""
 
     # Full evaluations and the gate.
     confirmed: int = 3
-    """Predicted best configurations to evaluate on all rows at the end."""
+    """Predicted best configurations to evaluate on all rows at the end. With fewer losses, there is
+    nothing to predict: two determine any trend."""
+    reserved: float = 1.3
+    """Time reserved for confirmations, in units of their predicted seconds, which are uncertain."""
     paid_first: float = 0.75
     """Subset seconds before the first full evaluation, as a multiple of its own."""
     paid: float = 0.3
     """The same multiple before each further one."""
     vague: float = 0.7
     """Deviation, relative to all losses, from which a prediction is not informative."""
-    few_full: int = 5
-    """Full evaluations without a wait while predictions are vague: subsets showed nothing."""
     told: float = 0.1
     """Predicted variance, as a share of the noise, below which a loss at s = 1 counts as known."""
     judged: int = 4
-    """Number of newest full evaluations to judge: earlier predictions knew less."""
+    """Number of newest full evaluations to judge: earlier predictions knew less. As many are made
+    without a wait while predictions are vague: subsets showed nothing."""
     most_skill: float = 2.0
     """Most nats of skill from one outcome: no outcome decides alone."""
     least_skill: float = 0.5
@@ -131,30 +108,23 @@ class TwoTaskOptions(ReferenceOptions):
     )
 
 
-def size_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return `Fabolas.decisions` as lines of text."""
-    lines, gate = list(_sizes(decisions)), decisions.get("gate", {})
-    if gate.get("state") == "closed":
-        lines.append(f"subsets no longer used: {gate['reason']}")
-    ranked = sorted(decisions.get("algorithms", {}).items(), key=lambda pair: -pair[1])
-    if len(ranked) > 1:
-        likely = [f"{name} {p:.2f}" for name, p in ranked if p >= 0.05]
-        lines.append(f"probability of the best one's model: {', '.join(likely)}")
-    return [*lines, *_confirmed(decisions.get("confirmations", ()))]
-
-
-def _sizes(decisions: Mapping[str, Any]) -> Iterator[str]:
+def size_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
+    """Yield `Fabolas.decisions` as lines of text."""
     sizes, n_sizes = decisions.get("sizes", ()), decisions.get("n_sizes", 0)
     if sizes:
         yield f"evaluated on {len(sizes)} of {n_sizes} sizes:" if n_sizes > 1 else "evaluated on:"
     for size in sizes:
         failed = f", {size['failed']} of them failed" if size["failed"] else ""
-        yield (
-            f"  {share_text(size['share'])} of the rows: {counted(size['runs'], 'trial')}{failed}"
-        )
-
-
-def _confirmed(confirmations: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+        runs = counted(size["runs"], "trial")
+        yield f"  {share_text(size['share'])} of the rows: {runs}{failed}"
+    gate = decisions.get("gate", {})
+    if gate.get("state") == "closed":
+        yield f"subsets no longer used: {gate['reason']}"
+    ranked = sorted(decisions.get("algorithms", {}).items(), key=lambda pair: -pair[1])
+    if len(ranked) > 1:
+        likely = [f"{name} {p:.2f}" for name, p in ranked if p >= 0.05]
+        yield f"probability of the best one's model: {', '.join(likely)}"
+    confirmations = decisions.get("confirmations", ())
     for made in confirmations:
         predicted = f"predicted {made['predicted']:.4g} (deviation {made['deviation']:.2g})"
         is_failed = made.get("state") == "failed"
@@ -179,29 +149,23 @@ FABOLAS = Method(
     render_decisions=size_lines,
 )
 
-
+_OF_REFERENCES: dict[str, Any] = {"compared_by_default": False, "render_decisions": size_lines}
 EI = Method(
     name="ei",
     purpose="expected improvement on all rows, by the Gaussian process of Fabolas; a reference for "
     "Fabolas",
     implementation=f"{_MODULE}:ExpectedImprovement",
     options=ReferenceOptions,
-    compared_by_default=False,
-    render_decisions=size_lines,
+    **_OF_REFERENCES,
 )
-
-
 ES = Method(
     name="es",
     purpose="entropy search on all rows, by the Gaussian process of Fabolas; a reference for "
     "Fabolas",
     implementation=f"{_MODULE}:EntropySearch",
     options=ReferenceOptions,
-    compared_by_default=False,
-    render_decisions=size_lines,
+    **_OF_REFERENCES,
 )
-
-
 MTBO = Method(
     name="mtbo",
     purpose="a Gaussian process over all rows and one subset of them as two tasks; a reference for "
@@ -210,6 +174,5 @@ MTBO = Method(
     options=TwoTaskOptions,
     fidelities=frozenset({"subset"}),
     draws_on_cost=True,
-    compared_by_default=False,
-    render_decisions=size_lines,
+    **_OF_REFERENCES,
 )

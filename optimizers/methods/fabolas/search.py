@@ -65,7 +65,8 @@ class Search:
     ) -> None:
         self._inputs, self._belief, self._acquisition = inputs, belief, acquisition
         self._sizes, self._overhead, self._best, self._rng = sizes, overhead, best, rng
-        self._pool = pool_around(inputs, leaders[: RULES.near], RULES.pool, rng)
+        n = RULES.near * RULES.n_representers
+        self._pool = pool_around(inputs, leaders[: RULES.near], n, rng)
         self._minimisers: list[Minimiser] = []
         if acquisition != "improvement":
             self._seek_minimiser()
@@ -85,7 +86,7 @@ class Search:
         candidates, scores = self._pool, self._scores(self._pool)
         for width in RULES.widths:
             order = np.argsort(-scores.max(axis=1), kind="stable")[: RULES.near]
-            origins = candidates[np.repeat(order, RULES.moves)]
+            origins = candidates[np.repeat(order, RULES.near)]
             near = moved(self._inputs, origins, np.full((len(origins), 1), width), self._rng)
             if len(near):
                 candidates = candidates.joined(near)

@@ -47,6 +47,9 @@ FULL = Basis(lambda s: np.ones((len(s), 1)), trend=(0.0,))
 """All rows alone, independent of s."""
 
 
+UNKNOWN_RANGE = round(1 / RULES.first_shares[0])
+"""All rows per row of the smallest subset, if the number of rows is unknown."""
+
 Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improvement"]
 """Information about the minimiser on all rows, or expected improvement there."""
 
@@ -115,13 +118,13 @@ class Sizes:
     @classmethod
     def single(cls, objective: Objective, note: str = "") -> Self:
         """Return the full data alone."""
-        n_rows = objective.n_rows or RULES.unknown_range
+        n_rows = objective.n_rows or UNKNOWN_RANGE
         return cls(n_rows, n_rows, (1.0,), note)
 
     @classmethod
     def pair(cls, objective: Objective, share: float) -> Self:
         """Return a subset and the full data, or the full data alone if the subset has no row."""
-        n_rows = objective.n_rows or RULES.unknown_range
+        n_rows = objective.n_rows or UNKNOWN_RANGE
         n_min = round(share * n_rows)
         if not 1 <= n_min < n_rows:
             return cls.single(objective)
@@ -137,28 +140,21 @@ class Sizes:
         """
         n_rows, rarest = objective.n_rows, objective.n_rarest
         if n_rows is None:
-            return cls(1, RULES.unknown_range, _dyadic(1 / RULES.unknown_range))
+            return cls(1, UNKNOWN_RANGE, _dyadic(1 / UNKNOWN_RANGE))
         of_classes = RULES.rows_per_class * (objective.n_classes or 0)
         usual = max(of_classes, RULES.least_rows, n_rows // RULES.most_range)
         least = usual
         if objective.n_classes and rarest:
             least = max(usual, ceil(ROWS_PER_CLASS * n_rows / rarest))
-        if n_rows < RULES.least_range * least:
-            why = f"the smallest subset would have {least} of the {n_rows} training rows"
-            if least > usual:
-                why = (
-                    f"the rarest class has {rarest} of the {n_rows} training rows, so the "
-                    f"smallest subset would have {least}"
-                )
-            note = f"subsets cannot help, and all evaluations are of all rows: {why}"
-            return cls.single(objective, note)
-        shares, note = _dyadic(least / n_rows), ""
-        if shares[0] > _dyadic(usual / n_rows)[0]:
+        if n_rows * RULES.first_shares[1] < least:
+            of_rarest = f", as the rarest class has {rarest}" if least > usual else ""
             note = (
-                f"the smallest subset is 1/{round(1 / shares[0])} of the rows, as the rarest class "
-                f"of {rarest} training rows would have fewer than {ROWS_PER_CLASS} in a smaller one"
+                "subsets cannot help, and all evaluations are of all rows: the smallest subset "
+                f"would have {least} of the {n_rows} training rows{of_rarest}"
             )
-        return cls(max(round(shares[0] * n_rows), 1), n_rows, shares, note)
+            return cls.single(objective, note)
+        shares = _dyadic(least / n_rows)
+        return cls(max(round(shares[0] * n_rows), 1), n_rows, shares)
 
 
 def _dyadic(least: float) -> tuple[float, ...]:

@@ -38,7 +38,7 @@ from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores
 from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings, LogCost
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
+from prefect_tune.optimizers.paths.shared_values import TIE, VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.paths.table import PathTable, design_order
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -52,6 +52,8 @@ from prefect_tune.optimizers.trials.objective import MANY_ROWS
 _DESIGN_SHARE = 0.5
 _KNOWN_SHARE = 0.25
 """Length of Phase 2 as a share of the known configurations."""
+_KEEP = 0.5
+"""Share of each step's algorithms that G' has for their losses."""
 _SHARE = 0.4
 """Share of a small budget for Phases 1 and 2 together."""
 _MODELS_SHARE = 0.5
@@ -93,7 +95,9 @@ def subspace_of(
     space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
 ) -> dict[str, list[str]]:
     """Return the algorithms of paths by step, plus the `keep` share with the least losses."""
-    complete = sorted([*history.complete, *history.older.share()], key=lambda t: (t.loss, t.number))
+    complete = sorted(
+        [*history.complete, *history.older.subsample()], key=lambda t: (t.loss, t.number)
+    )
     kept: dict[str, set[str]] = {}
     for k, (step, column) in enumerate(zip(space.searched, zip(*paths, strict=True), strict=True)):
         kept[step.name] = set(column)
@@ -114,7 +118,6 @@ class FlashMemo:
     Attributes:
         design: Paths of Phase 1 in order; after Phase 1, those that ran.
         n_varied: Trials of Phase 1, outside the design, that varied shared values.
-        ranking: The r best paths, best first, with their ln EIPS at xi = 0.
         subspace, n_subspace_paths: Algorithms of G' by step, and the number of its runnable paths.
     """
 
@@ -123,7 +126,6 @@ class FlashMemo:
     n_init: int | None = None
     n_prune: int | None = None
     n_varied: int = 0
-    ranking: list[tuple[int, float]] | None = None
     subspace: dict[str, list[str]] | None = None
     n_subspace_paths: int | None = None
     notes: list[str] = field(default_factory=list)
@@ -133,7 +135,6 @@ _EXPENSIVE = 2.0
 """A path predicted to take this many median times waits until the other paths have run."""
 _COST_POWER = 0.5
 """Power of the predicted seconds that divides the expected improvement in Phase 3."""
-_INSTANT_SECONDS = 1e-9
 _SHARED = Reason("shared values", "a value of a shared step that few trials have had")
 _NOTHING_ELSE = Reason("random", "no other path has anything new")
 
@@ -145,33 +146,24 @@ class Flash(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.options = self.options.resolved()
         self._decided = FlashMemo()
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The decisions of each phase so far, as JSON values; paths are lists of algorithm ids.
+        """The decisions of each phase so far, as JSON values.
 
-        `n_known` counts the known configurations that ran first; `n_init` includes them. `ranking`
-        has the r best paths with their ln EIPS at xi = 0. `shared_values` are the best by kind of
-        model.
+        `n_known` counts the known configurations that ran first; `n_init` includes them.
+        `shared_values` are the best by kind of model.
         """
         decided = self._decided
         names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
         made = ((name, getattr(decided, name)) for name in names)
         decisions: dict[str, Any] = {name: value for name, value in made if value is not None}
-        if decided.design is not None:
-            paths = self._table.paths
-            decisions["design"] = [list(paths[i]) for i in decided.design]
-            if decided.ranking is not None:
-                decisions["ranking"] = [
-                    {"path": list(paths[i]), "log_eips": score} for i, score in decided.ranking
-                ]
-            if self._table.shared is not None:
-                values: dict[str, list[Any]] = defaultdict(list)
-                for (kind, step, _), choice in self._scores.best_values(self.history).items():
-                    values[kind].append({"step": step, **choice.to_json()})
-                decisions["shared_values"] = dict(values)
+        if decided.design is not None and self._table.shared is not None:
+            values: dict[str, list[Any]] = defaultdict(list)
+            for (kind, step, _), choice in self._scores.best_values(self.history).items():
+                values[kind].append({"step": step, **choice.to_json()})
+            decisions["shared_values"] = dict(values)
         if self._n_known:
             decisions["n_known"] = self._n_known
         return {**super().decisions, **decisions, "notes": list(decided.notes)}
@@ -196,9 +188,9 @@ class Flash(Optimizer):
         varied = self._varied(budget, rng)
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
-            is_base = varied in self._bases
-            is_plain = is_base and varied.path in {table.paths[i] for i in table.plain}
-            decided.n_varied += not is_plain  # the design covers plain paths
+            plain = {table.paths[i] for i in table.plain}
+            # The design covers plain paths.
+            decided.n_varied += varied not in self._bases or varied.path not in plain
             self._because = _SHARED
             return Query(varied)
         if decided.subspace is None and table.shared is not None:
@@ -222,8 +214,7 @@ class Flash(Optimizer):
             most = n_init / 2 if len(self.history) < n_init else 0
         if decided.n_varied >= most:
             return None
-        bases = shared.working(self._bases, self.history)
-        return shared.untried(bases, self.history.asked, rng)
+        return shared.untried(self._bases, self.history, rng)
 
     def _phase(self, budget: Budget, *, is_varied: bool) -> int:
         """Phase of this ask; a length, once fixed, ignores later budgets."""
@@ -232,11 +223,10 @@ class Flash(Optimizer):
             return 3
         holds, n_known = trials_affordable(budget, self.history), self._n_known
         are_enough = self._uses_ample_prior
-        n_extra = decided.n_varied
-        if not are_enough:
-            n_extra += sum(known in self.history.asked for known in self._repeated)
-        # A given length counts all trials of Phase 1.
-        n_extra = n_extra if self.options.n_init is None else 0
+        n_extra = 0
+        if self.options.n_init is None:  # a given length counts all trials of Phase 1
+            repeated = () if are_enough else self._repeated
+            n_extra = decided.n_varied + sum(known in self.history.asked for known in repeated)
         left = None if holds is None else holds - n_extra
         n_init, n_prune = phase_lengths(self.options, table, left, n_known, are_enough=are_enough)
         if decided.n_init is None:
@@ -328,19 +318,21 @@ class Flash(Optimizer):
         return query
 
     def _prune(self, rng: Generator) -> None:
-        """Fix the ranking and G', the product of the algorithms of the r best paths."""
+        """Fix G', the product of the algorithms of the r best paths."""
         decided, paths, wanted = self._decided, self._table.paths, self.options.r
         if len(paths) < wanted:
             decided.notes.append(f"r is {wanted}, and the paths are {len(paths)}: all are kept")
         log_ei, log_cost = self._scores.terms(self.history, is_next_run=False)
         scores = log_ei - log_cost
         best = ranked(scores, None if self.is_of_paper else rng)[:wanted]
-        decided.ranking = [(i, float(scores[i])) for i in best]
         chosen = [paths[i] for i in best]
         incumbent = self.history.incumbent
         if incumbent is not None and not self.is_of_paper:
             chosen.append(incumbent.query.configuration.path)
-        decided.subspace = subspace_of(self.space, chosen, self.history, self.options.keep)
+        keep = self.options.keep
+        if keep is None:
+            keep = 0.0 if self.is_of_paper else _KEEP
+        decided.subspace = subspace_of(self.space, chosen, self.history, keep)
         decided.n_subspace_paths = self._subspace.n_feasible_paths
 
     def _log_cost(self) -> LogCost | None:
@@ -352,7 +344,7 @@ class Flash(Optimizer):
         if self.is_of_paper or self.has_partial_runs:
             return None
         predicted = self._cost.of_candidates(self.history, self._tuning.candidates)
-        least = max(LEAST_SHARE * self._cost.typical_seconds(self.history), _INSTANT_SECONDS)
+        least = max(LEAST_SHARE * self._cost.typical_seconds(self.history), TIE)
 
         def log_cost(candidates: Candidates, features: Array) -> Array:
             return _COST_POWER * np.log(np.maximum(predicted(candidates, features), least))

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from prefect_tune.optimizers.plugins import Registry
+from prefect_tune.optimizers.registry import Registry
 from prefect_tune.tasks.bad_input import BadInput
 
 if TYPE_CHECKING:

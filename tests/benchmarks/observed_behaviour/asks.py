@@ -217,7 +217,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
         now, number, came, seconds = heappop(running)
         trial = Trial(number, optimizer.history[number].query).started()
         is_failure = isinstance(came, Failure)
-        optimizer.tell(trial.failed(came) if is_failure else trial.ended(came))
+        optimizer.tell(trial.failed(came) if is_failure else trial.completed(came))
         spent, n_told = spent + seconds, n_told + 1
     chosen = optimizer.incumbent
     return {

@@ -73,7 +73,7 @@ def ask(
     started = process_time()
     query = optimizer.ask(budget)
     asked.append(process_time() - started)
-    optimizer.tell(Trial(number, query).started().ended(outcome(query)))
+    optimizer.tell(Trial(number, query).started().completed(outcome(query)))
 
 
 def values_of(query: Query) -> list[Any]:

@@ -123,7 +123,7 @@ class Comparison:
             cold.work_until(cold.final),
             warm.final,
             cold.final,
-            warm.optimizer.prior_weight,
+            warm.optimizer.decisions["prior"]["weight"],
         )
 
 

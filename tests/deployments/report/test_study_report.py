@@ -53,7 +53,7 @@ def ended(number: int, loss: float, seed: int | None = None, **more: Any) -> Tri
     """A trial with a loss, in full or of a `fidelity`."""
     asked = query(number if seed is None else seed, **more.pop("fidelity", {}))
     evaluation = Evaluation(loss, **{"fold_losses": (loss,) * 3, "cost_seconds": 1.0, **more})
-    return Trial(number, asked).started().ended(evaluation)
+    return Trial(number, asked).started().completed(evaluation)
 
 
 def broken(number: int, message: str, **more: Any) -> Trial:
@@ -195,7 +195,7 @@ def test_only_full_trials_with_a_finite_quantity_are_compared() -> None:
 
 def trained(number: int, seed: int, epochs: int | None, losses: list[float]) -> Trial:
     evaluation = Evaluation(min(losses), (min(losses),), 1.0, curve=tuple(losses), best_epoch=1)
-    return Trial(number, query(seed, epochs=epochs)).started().ended(evaluation)
+    return Trial(number, query(seed, epochs=epochs)).started().completed(evaluation)
 
 
 def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) -> None:

@@ -53,9 +53,9 @@ STOPPED = replace(PROGRESS.totals, stopped=3)
 @pytest.fixture
 def live_line(capsys):
     def shown(query: Query, progress: Progress) -> str:
-        trial = Trial(4, query).started().ended(Evaluation(0.5, cost_seconds=2.0))
+        trial = Trial(4, query).started().completed(Evaluation(0.5, cost_seconds=2.0))
         with observer_for(quiet=False, json_lines=False) as observer:
-            observer.ended(trial, progress)
+            observer.completed(trial, progress)
         return capsys.readouterr().err.strip()
 
     return shown
@@ -80,11 +80,11 @@ def test_one_configuration_is_not_counted_as_several(live_line) -> None:
 
 
 def test_the_best_one_says_of_what_it_is(live_line) -> None:
-    best = Trial(2, replace(QUERY, subset=0.125)).started().ended(Evaluation(12.5))
+    best = Trial(2, replace(QUERY, subset=0.125)).started().completed(Evaluation(12.5))
     assert "|  best error 12.5 % (subset 1/8) · " in live_line(
         QUERY, replace(PROGRESS, incumbent=best)
     )
-    whole = Trial(2, QUERY).started().ended(Evaluation(12.5))
+    whole = Trial(2, QUERY).started().completed(Evaluation(12.5))
     assert "|  best error 12.5 % · " in live_line(QUERY, replace(PROGRESS, incumbent=whole))
 
 
@@ -95,9 +95,9 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    trial = Trial(4, QUERY).started().ended(Evaluation(0.5, cost_seconds=2.0))
+    trial = Trial(4, QUERY).started().completed(Evaluation(0.5, cost_seconds=2.0))
     with observer_for(quiet=False, json_lines=False) as observer:
-        observer.ended(trial, PROGRESS)
+        observer.completed(trial, PROGRESS)
     written = screen.getvalue()
     assert (b"trial   4" in written) is not is_live  # a live view scrolls only incumbents by
     assert (b"\x1b[" in written) is is_live
@@ -126,7 +126,7 @@ def progress(n_running: int = 2) -> Progress:
         study="s", metric="error", trials_total=40, seconds=120.0, seconds_total=600.0,
         totals=StudyTotals(told=18, failed=2, stopped=7, cache_hits=123, seconds_saved=44.0),
         whole=Whole(3, None),
-        incumbent=Trial(19, QUERY).started().ended(Evaluation(8.667)), running=running,
+        incumbent=Trial(19, QUERY).started().completed(Evaluation(8.667)), running=running,
         n_begun=20, can_go_on=True, phase="expected improvement per second",
         curve=tuple(CurvePoint(*point) for point in losses),
     )  # fmt: skip

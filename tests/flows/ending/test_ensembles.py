@@ -196,7 +196,7 @@ def ended(number: int, loss: float, *, key: str = "", is_whole: bool = True) -> 
     """A trial with a loss."""
     query = Query(CONFIGURATIONS[number], folds=None if is_whole else 1)
     came = replace(evaluation(loss), predictions=(key or f"{number:064x}",))
-    return Trial(number, query).started().ended(came)
+    return Trial(number, query).started().completed(came)
 
 
 def kept_by(store: ArtifactStore, **changes: Any) -> Retention:

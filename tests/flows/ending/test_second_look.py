@@ -290,7 +290,7 @@ def test_looking_again_takes_at_most_a_tenth_of_the_seconds(tmp_path) -> None:
 
 
 def test_a_look_takes_as_long_as_the_dearest_of_each_batch() -> None:
-    trials = [Trial(0, QUERY).started().ended(evaluation(1.0, s)) for s in (8.0, 1.0, 1.0, 2.0)]
+    trials = [Trial(0, QUERY).started().completed(evaluation(1.0, s)) for s in (8.0, 1.0, 1.0, 2.0)]
     assert recheck_seconds(trials, 1) == 1.25 * 12 + 4 * 0.5
     assert recheck_seconds(trials, 2) == 1.25 * (8 + 2) + 2 * 0.5
     assert recheck_seconds([], 2) == 0

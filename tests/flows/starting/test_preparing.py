@@ -372,7 +372,7 @@ def test_only_trials_that_met_the_constraints_of_a_study_begin_another(
         for number in range(3):
             trial = study.set_trial(study.ask(Budget()).started())
             measured = {"latency_us": 60.0 if number == 0 else 40.0}
-            study.tell(trial.ended(Evaluation(float(number), constraints=measured)))
+            study.tell(trial.completed(Evaluation(float(number), constraints=measured)))
     two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
     if n_begun is None:
         with pytest.raises(BadInput, match="constraints"):

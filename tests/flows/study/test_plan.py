@@ -170,7 +170,7 @@ def trials(draw: st.DrawFn) -> list[Trial]:
                     )
                 )
                 loss = draw(st.sampled_from((1.0, 2.0, 3.0)))
-                trial = trial.started().ended(
+                trial = trial.started().completed(
                     Evaluation(loss, cost_seconds=1.5, constraints=quantities)
                 )
         made.append(trial)
@@ -218,7 +218,7 @@ def trial_in(number: int, state: str) -> Trial:
         return waiting.started().failed(
             Failure(FailureKind.ERROR, "no", cost_seconds=0.25, steps=STEPS[:1])
         )
-    return waiting.started().ended(Evaluation(1.0, cost_seconds=3.0, steps=STEPS))
+    return waiting.started().completed(Evaluation(1.0, cost_seconds=3.0, steps=STEPS))
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from(STATES)), max_size=30))
@@ -295,7 +295,7 @@ def trial(number: int, model: str, loss: float = 0.0, seconds: float = 1.0, **qu
     """A trial of a configuration of its own."""
     choices = (("scale", Choice("standard")), (STEP, Choice(model, (("x", number),))))
     came = replace(evaluation(loss), cost_uncached_seconds=seconds, fold_losses=(loss,))
-    return Trial(number, Query(Configuration(choices), **query)).ended(came)
+    return Trial(number, Query(Configuration(choices), **query)).completed(came)
 
 
 @pytest.mark.parametrize("kind", ["full", "partial", "failed"])
@@ -327,7 +327,7 @@ def finished(seconds: float, query: Query = DRAWN) -> Trial:
     """A trial whose steps took so long."""
     names = ("scale", "model")
     steps = tuple(StepCost(name, 0, seconds / 2, 0.0, hit=False, key="") for name in names)
-    return Trial(0, query).started().ended(Evaluation(1.0, (1.0,), seconds, seconds, steps))
+    return Trial(0, query).started().completed(Evaluation(1.0, (1.0,), seconds, seconds, steps))
 
 
 def limit_after(

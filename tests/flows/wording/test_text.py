@@ -22,7 +22,7 @@ from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 QUERY = Query(default_configuration(mixed_space(), ("unit", "svm")), folds=1)
-TRIAL = Trial(4, QUERY).started().ended(Evaluation(0.12, cost_seconds=2.0))
+TRIAL = Trial(4, QUERY).started().completed(Evaluation(0.12, cost_seconds=2.0))
 FAILURE = Failure(FailureKind.ERROR, "no rows", step="model")
 PROGRESS = Progress(
     study="s", metric="auroc", trials_total=9, seconds=5.0, seconds_total=None, incumbent=TRIAL,
@@ -40,7 +40,7 @@ def test_a_live_loss_has_its_own_name_and_the_part_that_it_is_of(line) -> None:
 def test_the_log_has_the_line_of_each_trial_and_the_best_loss(monkeypatch, caplog, trial) -> None:
     monkeypatch.setattr(progress, "get_run_logger", lambda: logging.getLogger("log"))
     with caplog.at_level(logging.INFO, "log"):
-        progress.LoggingObserver().ended(trial, PROGRESS)
+        progress.LoggingObserver().completed(trial, PROGRESS)
     assert PROGRESS.trial_line(trial) in caplog.text
     assert "best 1 - auroc 0.12 (folds 1 of 3)" in caplog.text
 

@@ -15,6 +15,7 @@ from prefect_tune.optimizers import (
     Choice,
     Configuration,
     Constraint,
+    Evaluation,
     Objective,
     Query,
     Trial,
@@ -113,9 +114,12 @@ def test_of_two_places_that_are_as_good_the_one_with_fewer_bad_ones_is_taken() -
 def test_what_violates_a_constraint_is_bad() -> None:
     bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
     optimizer = Bohb(counted_space((1,), 2), 0, bounded)
-    seen(optimizer, [1.0, 2.0, 3.0, 4.0, 5.0], epochs=1)
+    rng = np.random.default_rng(0)
     for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
-        optimizer.measure(number, {"latency_us": latency})
+        query = Query(sample_configuration(optimizer.space, rng), epochs=1)
+        outcome = Evaluation(1.0 + number, constraints={"latency_us": latency})
+        optimizer.restore(number, query, None)
+        optimizer.tell(Trial(number, query).started().completed(outcome))
     assert numbers(optimizer.modelled[0]) == [1, 3, 4]
 
 

@@ -52,7 +52,7 @@ def esmbo(seed: int = 0, objective: Objective | None = None, **options: Any) -> 
 def ended(number: int, query: Query, risks: tuple[float, ...], **changes: Any) -> Trial:
     loss = float(np.mean(risks))
     outcome = Evaluation(loss, cost_seconds=1.0, risks=risks, **changes)
-    return Trial(number, query).started().ended(outcome)
+    return Trial(number, query).started().completed(outcome)
 
 
 def study(optimizer: Esmbo, n: int) -> list[Query]:

@@ -89,12 +89,12 @@ def test_what_violates_a_constraint_is_no_answer_however_high_it_is() -> None:
     optimizer = OfThree(mixed_space(), 0, bounded)
     for number, query in enumerate(begun(optimizer, 3)):
         seen = Evaluation(float(number), constraints={"latency_us": 40.0})
-        optimizer.tell(Trial(number, query).started().ended(seen))
+        optimizer.tell(Trial(number, query).started().completed(seen))
     for number in (3, 4):
         query = optimizer.ask(Budget())
         assert query.configuration == optimizer.history[0].query.configuration
         slow = Evaluation(0.0, constraints={"latency_us": 60.0})
-        optimizer.tell(Trial(number, query).started().ended(slow))
+        optimizer.tell(Trial(number, query).started().completed(slow))
         assert optimizer.incumbent == optimizer.history[0]
 
 
@@ -357,8 +357,10 @@ def test_what_violates_a_constraint_comes_after_all_that_does_not() -> None:
     ):
         query = Query(configuration, epochs=1)
         seen = Evaluation(loss, constraints={"latency_us": latency})
-        trials.append(Trial(number, query).started().stopped(seen))
-    unmeasured = Trial(4, Query(configurations(5)[4], epochs=1)).started().stopped(evaluation(0.0))
+        trials.append(Trial(number, query).started().completed(seen))
+    unmeasured = (
+        Trial(4, Query(configurations(5)[4], epochs=1)).started().completed(evaluation(0.0))
+    )
     assert [t.number for t in ranked([*trials, unmeasured], history)] == [3, 2, 1, 0, 4]
 
 

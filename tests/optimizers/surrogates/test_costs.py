@@ -56,7 +56,7 @@ def told(asked: Query, *seconds: tuple[str, float, float]) -> Trial:
         for step, fit, held_out in (("scale", 1e-3, 0.0), *seconds)
     ]
     cost = sum(step.seconds for step in steps)
-    return Trial(0, asked).started().ended(Evaluation(1.0, (1.0,), cost, cost, tuple(steps)))
+    return Trial(0, asked).started().completed(Evaluation(1.0, (1.0,), cost, cost, tuple(steps)))
 
 
 def costs(*trials: Trial) -> Costs:

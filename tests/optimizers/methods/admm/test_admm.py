@@ -18,7 +18,6 @@ from prefect_tune.optimizers import (
     Configuration,
     Constraint,
     Evaluation,
-    Event,
     Objective,
     Query,
     Space,
@@ -186,7 +185,7 @@ def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
         query = optimizer.ask(Budget(trials_left=100))
         outcome = Evaluation(0.5, (0.5,), constraints={"size": 10.0})
         optimizer.tell(Trial(number, query).started().completed(outcome))
-        pulls.append(optimizer.decisions["multipliers"].get("size<=5.0", 0.0))
+        pulls.append(sum(optimizer.decisions["multipliers"], 0.0))
     assert pulls == sorted(pulls)
     # The quantity is twice its bound, and a hundredth is kept as a margin: 10 (2 - 0.99) each time.
     steps = np.diff([0.0, *dict.fromkeys(pulls)])
@@ -214,29 +213,6 @@ def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
             inside += sum(path[-1] == "a3" for path in paths)
         shares.append(inside / 150)
     assert shares[1] > max(1.3 * shares[0], 0.3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("before", "after"), [((), ("q",)), (("q",), ("p", "q")), (("q",), ())])
-def test_limits_may_change_between_asks(before: tuple[str, ...], after: tuple[str, ...]) -> None:
-    def limited(names: tuple[str, ...]) -> Objective:
-        return replace(UNIT, constraints=tuple(Constraint(name, 0.2) for name in names))
-
-    space = counted_space((2, 2))
-    first = Admm(space, 0, limited(before))
-    events: list[Event] = []
-    for number in range(12):
-        query = first.ask(Budget())
-        values = {"p": number / 12, "q": 1 - number / 12}
-        outcome = Evaluation(0.5, (0.5,), constraints={name: values[name] for name in before})
-        trial = Trial(number, query).started().completed(outcome)
-        first.tell(trial)
-        events += [Asked(number, query, Budget(), first.memo), Told(trial)]
-    second = Admm(space, 0, limited(after))
-    replay(second, events)
-    for number in range(12):
-        second.measure(number, {name: number / 12 for name in after if name not in before})
-    assert second.ask(Budget()).configuration not in {e.query.configuration for e in events[::2]}
 
 
 def test_a_failed_pull_earns_nothing() -> None:

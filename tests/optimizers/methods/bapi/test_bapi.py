@@ -52,13 +52,13 @@ def tell(optimizer, number, losses, **evaluation) -> Trial:
     """Tell a stretch, of a whole curve or of the epochs that were asked for."""
     query = optimizer.history[number].query
     epochs = query.epochs or optimizer.t_max
-    before = optimizer.history.stretches(query.configuration)
+    before = optimizer.history.trials_of(query.configuration)
     done = max((t.query.epochs or optimizer.t_max for t in before if t.loss is not None), default=0)
     curve = tuple(float(x) for x in losses[:epochs])
     known: dict[str, Any] = {"resumed_from": done, "cost_seconds": float(epochs - done)}
     best = int(np.argmin(curve)) + 1
     outcome = Evaluation(min(curve), curve=curve, best_epoch=best, **{**known, **evaluation})
-    ended = Trial(number, query).started().ended(outcome)
+    ended = Trial(number, query).started().completed(outcome)
     optimizer.tell(ended)
     return ended
 
@@ -132,7 +132,7 @@ def test_what_is_under_way_is_to_be_paid_from_what_is_left() -> None:
         study(each, power, 12)
     twin.ask(left)
     first = optimizer.ask(Budget())
-    done = [t.query.epochs or 0 for t in optimizer.history.stretches(first.configuration)[:-1]]
+    done = [t.query.epochs or 0 for t in optimizer.history.trials_of(first.configuration)[:-1]]
     assert (first.epochs or T_MAX) - max(done, default=0) == 2
     with pytest.raises(NotYet):
         optimizer.ask(left)
@@ -194,7 +194,7 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() ->
     history, quantum = better.optimizer.history, round(better.optimizer.settings.p * 50)
     for configuration in history.asked - set(better.own):
         # The first look comes sooner.
-        assert len(history.stretches(configuration)) <= 50 / quantum + 1
+        assert len(history.trials_of(configuration)) <= 50 / quantum + 1
 
 
 @pytest.mark.slow
@@ -239,10 +239,10 @@ def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> 
     optimizer = bapi(n_first=4)
     study(optimizer, power, 14)
     number, query = len(optimizer.history), optimizer.ask(Budget())
-    while not optimizer.history.stretches(query.configuration)[:-1]:  # until one is gone on with
+    while not optimizer.history.trials_of(query.configuration)[:-1]:  # until one is gone on with
         tell(optimizer, number, power(query.configuration))
         number, query = number + 1, optimizer.ask(Budget())
-    told = optimizer.history.stretches(query.configuration)[-2]
+    told = optimizer.history.trials_of(query.configuration)[-2]
     assert told.query.epochs is not None
     optimizer.tell(crashed(number, query.configuration, query.epochs))
     curve = optimizer._curves()[query.configuration]

@@ -277,7 +277,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[NotedPlanning]:
 def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
     query = optimizer.history[number].query
     outcome = replace(PowerLaws(optimizer)(query), **changes)
-    optimizer.tell(Trial(number, query).started().ended(outcome))
+    optimizer.tell(Trial(number, query).started().completed(outcome))
 
 
 def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
@@ -431,7 +431,7 @@ def test_a_stretch_is_worth_its_look(monkeypatch, look, n_workers, first, then) 
     lengths: dict[int, set[int]] = {0: set(), 1: set()}
     for _ in range(16):
         query = optimizer.ask(budget)
-        stretches = optimizer.history.stretches(query.configuration)
+        stretches = optimizer.history.trials_of(query.configuration)
         if query.configuration not in begun and len(stretches) < 3:
             lengths[len(stretches) - 1].add(query.epochs or 20)
         tell(optimizer, len(optimizer.history) - 1)

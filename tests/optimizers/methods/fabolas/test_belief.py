@@ -42,28 +42,29 @@ def tree(depth: int = 5) -> Configuration:
 
 def ended(number, query, loss=10.0, seconds=1.0, uncached=None) -> Trial:
     uncached = seconds if uncached is None else uncached
-    return Trial(number, query).ended(Evaluation(loss, (loss,), seconds, uncached))
+    return Trial(number, query).completed(Evaluation(loss, (loss,), seconds, uncached))
 
 
-def observed(*trials: Trial, pending: int = 0, n_folds: int = 1) -> Observations:
+def observed(*trials: Trial, pending: int = 0, n_folds: int = 1, is_full=False) -> Observations:
     history = recorded(*trials)
     for i in range(pending):
         history.record(Trial(len(trials) + i, Query(tree(30 + i))))
-    return Observations.of(history, SIZES, pipeline_inputs(SPACE), n_folds)
+    return Observations.of(history, SIZES, pipeline_inputs(SPACE), n_folds, is_full=is_full)
 
 
 def test_trials_that_have_ended_are_observed_with_their_sizes() -> None:
-    seen = observed(
+    trials = (
         ended(0, Query(tree(), 1 / 500), 40.0),
         ended(1, Query(tree(6), 1 / 64), 30.0),
         ended(2, Query(tree(7)), 20.0),
-        pending=2,
     )
+    seen = observed(*trials, pending=2)
     assert [t.number for t in seen.trials] == [0, 1, 2]
     assert seen.inputs[:, -1] == pytest.approx([0.0, 0.33078916, 1.0])
     assert seen.losses.tolist() == [40.0, 30.0, 20.0]
-    assert [t.number for t in seen.full.trials] == [2]
-    assert seen.full.losses.tolist() == [20.0]
+    full = observed(*trials, pending=2, is_full=True)
+    assert [t.number for t in full.trials] == [2]
+    assert full.losses.tolist() == [20.0]
 
 
 def test_failures_get_the_worst_loss_and_seconds_count_one_uncached_fold() -> None:

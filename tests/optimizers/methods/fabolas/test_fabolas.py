@@ -177,7 +177,7 @@ def test_nothing_is_asked_for_that_cannot_end_in_time() -> None:
 def test_configurations_only_go_to_larger_sizes(good_run) -> None:
     optimizer, _ = good_run
     for configuration_ in optimizer.history.asked:
-        shares = [t.query.subset for t in optimizer.history.stretches(configuration_)]
+        shares = [t.query.subset for t in optimizer.history.trials_of(configuration_)]
         assert shares == sorted(set(shares))
 
 

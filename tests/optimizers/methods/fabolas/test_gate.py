@@ -79,6 +79,6 @@ def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> Non
     for loss in (0.1, 0.3, 2.0, 4.5, 9.0):
         history = History()
         history.record(trial(0, Query(configuration(0.5)), loss))
-        (made,) = decisions_of(history, Sizes.of(ROWS), memo, is_log=True)["confirmations"]
+        (made,) = decisions_of(history, Sizes.of(ROWS), memo, 0.25)["confirmations"]
         disagree.append(made["disagrees"])
     assert disagree == [True, True, False, False, True]

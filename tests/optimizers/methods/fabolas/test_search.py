@@ -71,7 +71,7 @@ def test_the_best_comes_first() -> None:
 def test_information_is_divided_by_seconds_with_the_overhead() -> None:
     belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
     gain, found = run(belief, "gain"), run(belief, overhead=3.0)
-    pool = slice(0, RULES.pool)  # later rounds differ
+    pool = slice(0, RULES.near * RULES.n_representers)  # later rounds differ
     at_sizes = [LINE.at(found.candidates[pool], float(s)) for s in LEVELS]
     seconds = np.column_stack([belief.seconds(rows) for rows in at_sizes])
     assert seconds.max() > 10 * seconds.min()

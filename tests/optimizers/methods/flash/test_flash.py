@@ -68,11 +68,6 @@ def test_the_benchmark_world_of_the_paper() -> None:
     decisions = optimizer.decisions
     best = default_configuration(optimizer.space, list(optimizer.space.paths())[238]).path
     assert all(a in ids for a, ids in zip(best, decisions["subspace"].values(), strict=True))
-    ranked = [tuple(entry["path"]) for entry in decisions["ranking"]]
-    assert ranked[0] == best
-    assert len(ranked) == 10
-    for path in ranked:
-        assert all(a in ids for a, ids in zip(path, decisions["subspace"].values(), strict=True))
 
 
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
@@ -185,7 +180,7 @@ def test_a_search_that_begins_with_known_configurations_comes_to_its_last_phase_
     decisions = optimizer.decisions
     assert [t.query.configuration for t in optimizer.history][:8] == known
     assert (decisions["n_known"], decisions["n_init"], decisions["n_prune"]) == (8, 8, 2)
-    assert "8 known pipelines" in optimizer.method.render_decisions(decisions)[0]
+    assert "8 known pipelines" in next(iter(optimizer.method.render_decisions(decisions)))
 
 
 def test_lengths_are_the_rank_of_the_paths_unless_given() -> None:

@@ -5,13 +5,14 @@ Older losses are mapped to this study by a robust line through the configuration
 variance of all older losses after the map, and s^2 the variance of the pairs around the line.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain
 from typing import Any, Self, TypeGuard
 
 import numpy as np
-from scipy.stats import rankdata
+from scipy.stats import spearmanr, theilslopes
 
 from prefect_tune.optimizers.converter import Document
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -61,7 +62,12 @@ class Prior:
     @property
     def newest(self) -> tuple[PriorTrial, ...]:
         """The newest observation of each configuration, in their order."""
-        return _newest(self.trials)
+        newest: dict[Configuration, PriorTrial] = {}
+        for trial in self.trials:
+            known = newest.get(trial.configuration)
+            if known is None or trial.runs_ago < known.runs_ago:
+                newest[trial.configuration] = trial
+        return tuple(newest.values())
 
     @property
     def is_ample(self) -> bool:
@@ -112,25 +118,17 @@ def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
         return None
 
 
-def _newest(trials: Iterable[PriorTrial]) -> tuple[PriorTrial, ...]:
-    newest: dict[Configuration, PriorTrial] = {}
-    for trial in trials:
-        known = newest.get(trial.configuration)
-        if known is None or trial.runs_ago < known.runs_ago:
-            newest[trial.configuration] = trial
-    return tuple(newest.values())
-
-
 def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Configuration, ...]:
     """Return n configurations to evaluate again: the best, and in turn the most different good one.
 
     Good are the better half. Two configurations differ by the number of other algorithms, then by
     the distance of their common numbers in the unit cube of ranks, since values may be logarithmic.
     """
-    ranked = sorted(_newest(trials), key=lambda t: (t.loss, t.configuration.canonical))
+    newest = Prior(tuple(trials)).newest
+    ranked = sorted(newest, key=lambda t: (t.loss, t.configuration.canonical))
     best_first = [trial.configuration for trial in ranked]
     n_good = max(n, round(_GOOD * len(best_first)))
-    distance = _Distance(best_first)
+    distance = _distances(best_first)
     chosen: list[Configuration] = []
     left = best_first[:n_good]
     while left and len(chosen) < n:
@@ -142,38 +140,42 @@ def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Co
     return tuple(chosen)
 
 
-class _Distance:
+def _distances(
+    configurations: Iterable[Configuration],
+) -> Callable[[Configuration, Configuration], tuple[int, float]]:
     """Distance of two configurations of a set: other algorithms, then squared ranks of numbers."""
-
-    def __init__(self, configurations: Iterable[Configuration]) -> None:
-        values: dict[tuple[str, str, str], set[float]] = {}
-        for configuration in configurations:
-            for step, choice in configuration.choices:
-                for name, value in choice.documents:
-                    if _is_number(value):
-                        place = values.setdefault((step, choice.algorithm, name), set())
-                        place.add(float(value))
-        self._ranks = {
-            place: {value: i / max(len(known) - 1, 1) for i, value in enumerate(sorted(known))}
-            for place, known in values.items()
+    values = {
+        configuration: {
+            (step, choice.algorithm, name): value
+            for step, choice in configuration.choices
+            for name, value in choice.documents
         }
+        for configuration in configurations
+    }
+    numbers: dict[tuple[str, str, str], set[float]] = defaultdict(set)
+    for place, value in chain(*(each.items() for each in values.values())):
+        if _is_number(value):
+            numbers[place].add(float(value))
+    ranks = {
+        place: {value: i / max(len(known) - 1, 1) for i, value in enumerate(sorted(known))}
+        for place, known in numbers.items()
+    }
 
-    def __call__(self, a: Configuration, b: Configuration) -> tuple[int, float]:
-        n_other, squared = 0, 0.0
-        for (step, mine), (_, other) in zip(a.choices, b.choices, strict=True):
-            if mine.algorithm != other.algorithm:
-                n_other += 1
+    def distance(a: Configuration, b: Configuration) -> tuple[int, float]:
+        pairs = zip(a.choices, b.choices, strict=True)
+        other = {step for (step, mine), (_, its) in pairs if mine.algorithm != its.algorithm}
+        squared = 0.0
+        for place, mine in values[a].items():
+            its = values[b].get(place)
+            if place[0] in other:
                 continue
-            others = dict(other.documents)
-            for name, value in mine.documents:
-                squared += self._squared((step, mine.algorithm, name), value, others.get(name))
-        return n_other, squared
+            if _is_number(mine) and _is_number(its):
+                squared += (ranks[place][mine] - ranks[place][its]) ** 2
+            else:
+                squared += float(mine != its)
+        return len(other), squared
 
-    def _squared(self, place: tuple[str, str, str], a: Document, b: Document) -> float:
-        if not (_is_number(a) and _is_number(b)):
-            return float(a != b)
-        ranks = self._ranks[place]
-        return (ranks[float(a)] - ranks[float(b)]) ** 2
+    return distance
 
 
 def _is_number(value: Document) -> TypeGuard[float]:
@@ -181,14 +183,13 @@ def _is_number(value: Document) -> TypeGuard[float]:
 
 
 LEAST_PAIRS = 4
-"""Number of pairs from which the discount is estimated."""
+"""Number of pairs from which the discount is estimated. An unchanged scale, a slope of 1, is worth
+as many."""
 LEAST_CORRELATION = 0.3
 """Rank correlation below which the prior is dropped."""
 _CAUTIOUS = 0.3
 """Weight before there are enough pairs."""
 _LARGEST = 0.95
-_UNCHANGED = 4.0
-"""Number of pairs that the expectation of an unchanged scale, a slope of 1, is worth."""
 _STEEPEST = 3.0
 _MAD = 1.4826
 """Standard deviation of a normal variable in median absolute deviations."""
@@ -210,21 +211,20 @@ class Transfer:
         if not pairs:
             return cls()
         x, y = np.array(pairs, dtype=np.float64).T
-        slope = 1.0
-        correlation = _spearman(x, y) if len(pairs) >= LEAST_PAIRS else None
-        if correlation is not None:
-            slope = _slope(x, y)
+        n_pairs = len(pairs)
+        if n_pairs < LEAST_PAIRS or not (np.ptp(x) and np.ptp(y)):
+            return cls(n_pairs, None, 1.0, float(np.median(y - x)))
+        correlation = float(spearmanr(x, y).statistic)
+        found = float(np.clip(theilslopes(y, x).slope, 1 / _STEEPEST, _STEEPEST))
+        slope = (n_pairs * found + LEAST_PAIRS) / (n_pairs + LEAST_PAIRS)
         intercept = float(np.median(y - slope * x))
-        if correlation is None:
-            return cls(len(pairs), None, slope, intercept)
-        n_pairs, residuals = len(pairs), y - intercept - slope * x
-        noise = _deviation(residuals) ** 2 * n_pairs / (n_pairs - 2)
+        noise = _deviation(y - intercept - slope * x) ** 2 * n_pairs / (n_pairs - 2)
         # More than half of the losses may be equal.
         deviation = _deviation(older - np.median(older)) or float(older.std())
         spread = (slope * deviation) ** 2
         is_kept = correlation >= LEAST_CORRELATION and spread > 0
         weight = min(spread / (spread + noise), _LARGEST) if is_kept else 0.0
-        return cls(len(pairs), correlation, slope, intercept, weight)
+        return cls(n_pairs, correlation, slope, intercept, weight)
 
     @property
     def is_dropped(self) -> bool:
@@ -234,20 +234,6 @@ class Transfer:
     def mapped(self, losses: Array) -> Array:
         """Return older losses on the scale of this study."""
         return self.intercept + self.slope * losses
-
-
-def _spearman(x: Array, y: Array) -> float | None:
-    if not (np.ptp(x) and np.ptp(y)):
-        return None
-    return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
-
-
-def _slope(x: Array, y: Array) -> float:
-    slopes = [
-        (y[j] - y[i]) / (x[j] - x[i]) for i, j in combinations(range(len(x)), 2) if x[i] != x[j]
-    ]
-    found = float(np.clip(np.median(slopes), 1 / _STEEPEST, _STEEPEST))
-    return (len(x) * found + _UNCHANGED) / (len(x) + _UNCHANGED)
 
 
 def _deviation(distances: Array) -> float:
@@ -290,7 +276,7 @@ class OlderTrials:
         """Losses on the scale of this study, shape (n,)."""
         return self.transfer.mapped(self.raw)
 
-    def share(self, limits: dict[str, float] | None = None) -> list[Trial]:
+    def subsample(self, limits: dict[str, float] | None = None) -> list[Trial]:
         """Return as many of the observations as their weights sum to, evenly over their losses."""
         # For models without weights; unknown constrained quantities are at their `limits`.
         order = np.argsort(self.raw, kind="stable")
