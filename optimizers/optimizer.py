@@ -119,7 +119,7 @@ class Optimizer(ABC):
         return bool(self.method.fidelities)
 
     @property
-    def least_begun(self) -> int:
+    def fewest_started(self) -> int:
         """Number of configurations it starts before one of them is evaluated in full."""
         return 1
 

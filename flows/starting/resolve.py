@@ -290,7 +290,7 @@ def _constraint_notes(bounds: Sequence[QuantityBound], method: str) -> Iterator[
 
 def _partial_notes(plan: StudyPlan, optimizer: Optimizer) -> Iterator[Note]:
     """Yield a note if too few configurations may start for one of them to be run in full."""
-    trials, least = plan.options.trials, optimizer.least_begun
+    trials, least = plan.options.trials, optimizer.fewest_started
     if trials is not None and trials < least:
         yield Note(
             f"method {plan.method} starts {least} configurations before it runs one in full; if "

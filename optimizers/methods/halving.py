@@ -254,7 +254,7 @@ class Halving(Optimizer):
         return new_configuration(self.space, self.history.asked, rng)
 
     @property
-    def least_begun(self) -> int:
+    def fewest_started(self) -> int:
         """Number of configurations of the first bracket."""
         return self.plan(0)[0]
 
@@ -289,7 +289,7 @@ class Halving(Optimizer):
             "rungs": rungs,
         }
         if not self.history.complete and (self.history.stopped or (runs and self.history.pending)):
-            size = self.least_begun
+            size = self.fewest_started
             note = f"the budget is smaller than a bracket, which begins {size} configurations"
             decided["notes"] = [f"nothing was evaluated in full: {note}"]
         return decided
