@@ -129,7 +129,7 @@ def progress_of(
         seconds=study.seconds(),
         seconds_total=stop_rule.seconds,
         incumbent=study.incumbent,
-        can_go_on=study.optimizer.can_go_on,
+        resumes_configurations=study.optimizer.resumes_configurations,
         n_begun=study.n_begun,
         running=running,
         phase=phase,
@@ -256,7 +256,7 @@ class StudySearch:
 
     def _ask(self) -> tuple[Trial | None, str]:
         is_begun = self.stop_rule.trials is not None and self._trials_left() == 0
-        if is_begun and not self.study.optimizer.can_go_on:
+        if is_begun and not self.study.optimizer.resumes_configurations:
             return None, "all trials are done"
         try:
             trial = self.study.ask(self._budget())

@@ -114,7 +114,7 @@ class Optimizer(ABC):
         return getattr(self.options, "variant", None) == "paper"
 
     @property
-    def can_go_on(self) -> bool:
+    def resumes_configurations(self) -> bool:
         """Whether configurations may be resumed when no more may be started."""
         return bool(self.method.fidelities)
 

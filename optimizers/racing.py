@@ -283,7 +283,7 @@ class Racing(Optimizer):
         return self.inner.bootstraps
 
     @property
-    def can_go_on(self) -> bool:
+    def resumes_configurations(self) -> bool:
         """Always true: configurations that keep up are resumed when no more may be started."""
         return True
 

@@ -118,7 +118,7 @@ class Simulation:
         is_over = False
         while True:
             while not is_over and len(under_way) < self.n_workers and self.now < self.seconds:
-                if self.budget.trials_left == 0 and not self.optimizer.can_go_on:
+                if self.budget.trials_left == 0 and not self.optimizer.resumes_configurations:
                     is_over = True
                     break
                 try:

@@ -111,7 +111,7 @@ class Progress:
         seconds: Study time, including earlier sessions.
         seconds_total: Time budget; None if unbounded.
         n_begun: Configurations started.
-        can_go_on: Whether a configuration can take several trials.
+        resumes_configurations: Whether a configuration can take several trials.
         phase: Current phase of the method or of the study; empty if unknown.
         curve: Incumbents so far that are comparable with the last one.
     """
@@ -125,7 +125,7 @@ class Progress:
     incumbent: Trial | None
     whole: Whole
     n_begun: int = 0
-    can_go_on: bool = False
+    resumes_configurations: bool = False
     running: tuple[RunningTrial, ...] = ()
     phase: str = ""
     curve: tuple[CurvePoint, ...] = ()
@@ -138,7 +138,7 @@ class Progress:
     @property
     def counts(self) -> str:
         """Numbers of trials by outcome, as text."""
-        most = None if self.can_go_on else self.trials_total
+        most = None if self.resumes_configurations else self.trials_total
         return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, most=most)
 
     @property
@@ -165,7 +165,7 @@ class Progress:
     def status_line(self) -> str:
         """Return the progress in one line."""
         parts = [] if self.incumbent is None else [self.best_line()]
-        if self.can_go_on:
+        if self.resumes_configurations:
             begun = counted(self.n_begun, "configuration")
             most = f"{self.n_begun}/{self.trials_total} configurations"
             parts.append(most if self.trials_total else begun)

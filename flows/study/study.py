@@ -243,7 +243,7 @@ class Study:
             self.store,
             self.name,
             optimizer.history.violation,
-            model_step=optimizer.space.steps[-1].name if optimizer.can_go_on else None,
+            model_step=optimizer.space.steps[-1].name if optimizer.resumes_configurations else None,
             uses_all=kind in {"agnostic", "auto"} or optimizer.bootstraps is not None,
         )
         self._retention.begin(self.trials.values(), self.incumbent)

@@ -339,7 +339,7 @@ class OptimizerContract(VariantContract):
         self, case: Case
     ) -> None:
         asked, twin = case.make(mixed_space()), case.make(mixed_space())
-        if not asked.can_go_on:
+        if not asked.resumes_configurations:
             asked.ask(Budget(trials_left=1))
             with pytest.raises(RuntimeError, match="none is left"):
                 asked.ask(Budget(trials_left=0))

@@ -50,7 +50,7 @@ class WrittenStudy:
     trials: StudyTrials = field(default_factory=StudyTrials)
     spent: float = 0.0
     ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
-    optimizer: Any = field(default_factory=lambda: _method(can_go_on=False))
+    optimizer: Any = field(default_factory=lambda: _method(resumes_configurations=False))
     told: list[Trial] = field(default_factory=list)
     task_runs: list[str] = field(default_factory=list)
     curve: IncumbentCurve = field(default_factory=IncumbentCurve)
@@ -192,12 +192,16 @@ class WrittenPool:
         return cut
 
 
-def _method(*, can_go_on: bool) -> Any:
+def _method(*, resumes_configurations: bool) -> Any:
     objective = SimpleNamespace(n_folds=5)
     reason = Reason("design", "one of 4 paths")
     costs = Costs(mixed_space(), Objective(n_rows=50_000, n_folds=5))
     return SimpleNamespace(
-        can_go_on=can_go_on, notes=(), objective=objective, reason=reason, costs=costs
+        resumes_configurations=resumes_configurations,
+        notes=(),
+        objective=objective,
+        reason=reason,
+        costs=costs,
     )
 
 
@@ -567,14 +571,14 @@ class Promoting(WrittenStudy):
 
 
 def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before() -> None:
-    study = Promoting(optimizer=_method(can_go_on=True))
+    study = Promoting(optimizer=_method(resumes_configurations=True))
     done = Searched({(0, 1): "hangs"}, study=study, seconds=4, trials=2)
     assert done.reason == "time budget used"
     assert study.n_asks == 2 + 1  # for a free worker, once after trial 1 was told
 
 
 def test_resuming_a_configuration_is_not_counted() -> None:
-    done = Searched(study=Promoting(optimizer=_method(can_go_on=True)), trials=2)
+    done = Searched(study=Promoting(optimizer=_method(resumes_configurations=True)), trials=2)
     assert done.reason == "all trials are done"
     assert [t.query.folds for t in done.study.told] == [1, 1, None]
     assert [t.state for t in done.study.told] == ["stopped", "stopped", "complete"]

@@ -202,7 +202,7 @@ def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
 
 def test_when_no_more_may_be_begun_those_begun_whole() -> None:
     optimizer = with_incumbent()
-    assert optimizer.can_go_on
+    assert optimizer.resumes_configurations
     optimizer.ask(Budget(trials_left=1))
     with pytest.raises(NotYet):
         optimizer.ask(Budget(trials_left=0))

@@ -137,7 +137,7 @@ class Fabolas(Optimizer):
         )
 
     @property
-    def can_go_on(self) -> bool:
+    def resumes_configurations(self) -> bool:
         """Whether the predicted best may be evaluated on all rows at the end."""
         return self.strategy.n_confirmed > 0
 
@@ -173,7 +173,7 @@ class Fabolas(Optimizer):
         return min(feasible, key=lambda t: (-t.query.subset, t.loss, t.number), default=None)
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
-        may_begin = budget.trials_left != 0 or not self.can_go_on
+        may_begin = budget.trials_left != 0 or not self.resumes_configurations
         seen = self._seen()
         knows_enough = np.isfinite(seen.losses).sum() >= RULES.confirmed
         left = budget.seconds_left
@@ -260,7 +260,7 @@ class Fabolas(Optimizer):
         reason = "confirm"
         if (configuration := self._to_confirm(standing, belief, budget)) is not None:
             query, self._because = Query(configuration), _CONFIRM
-        elif budget.trials_left == 0 and self.can_go_on:
+        elif budget.trials_left == 0 and self.resumes_configurations:
             if self.history.pending:
                 raise NotYet
             raise all_begun()

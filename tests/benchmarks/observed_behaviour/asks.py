@@ -188,7 +188,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
         while len(running) < N_WORKERS and len(queries) < N_ASKS and end == "all asked":
             n_begun = len(optimizer.history.asked)
             left = None if world.trials is None else world.trials - n_begun
-            if left == 0 and not optimizer.can_go_on:
+            if left == 0 and not optimizer.resumes_configurations:
                 end = "all begun"
                 break
             budget = Budget(

@@ -68,14 +68,17 @@ def test_a_full_trial_is_one_of_the_trials_in_all(live_line) -> None:
 
 def test_a_stretch_says_of_what_it_is_and_stopped_ones_are_counted_apart(live_line) -> None:
     said = live_line(
-        replace(QUERY, folds=1), replace(PROGRESS, totals=STOPPED, n_begun=2, can_go_on=True)
+        replace(QUERY, folds=1),
+        replace(PROGRESS, totals=STOPPED, n_begun=2, resumes_configurations=True),
     )
     assert "unit > svm (folds 1 of 3)  |  " in said
     assert re.findall(r"\d+", said.partition("|")[2])[:6] == ["2", "9", "5", "1", "3", "1"]
 
 
 def test_one_configuration_is_not_counted_as_several(live_line) -> None:
-    said = live_line(QUERY, replace(PROGRESS, n_begun=1, trials_total=None, can_go_on=True))
+    said = live_line(
+        QUERY, replace(PROGRESS, n_begun=1, trials_total=None, resumes_configurations=True)
+    )
     assert "| 1 configuration " in said.replace("|  ", "| ")
 
 
@@ -127,7 +130,7 @@ def progress(n_running: int = 2) -> Progress:
         totals=StudyTotals(told=18, failed=2, stopped=7, cache_hits=123, seconds_saved=44.0),
         whole=Whole(3, None),
         incumbent=Trial(19, QUERY).started().completed(Evaluation(8.667)), running=running,
-        n_begun=20, can_go_on=True, phase="expected improvement per second",
+        n_begun=20, resumes_configurations=True, phase="expected improvement per second",
         curve=tuple(CurvePoint(*point) for point in losses),
     )  # fmt: skip
 

@@ -326,7 +326,7 @@ def test_it_asks_for_full_evaluations_where_improvement_is_expected() -> None:
     late = [abs(position(q)[0] - BEST) for q in queries[8:]]
     assert np.median(late) < 0.05  # 0.25 if they were anywhere
     assert optimizer.incumbent == optimizer.history.incumbent
-    assert not optimizer.can_go_on
+    assert not optimizer.resumes_configurations
 
 
 def queries_of(factor: float) -> list[Query]:
@@ -373,4 +373,4 @@ def test_without_a_row_in_the_subset_all_rows_are_asked_for() -> None:
     options = {"share": 0.01}
     optimizer = make_optimizer("mtbo", cube(), 0, replace(ROWS, n_rows=20), options)
     assert all(q.is_full for q in ask_and_tell(optimizer, Twin(), 8))
-    assert not optimizer.can_go_on
+    assert not optimizer.resumes_configurations
