@@ -59,6 +59,8 @@ N_WORKERS = 4
 FOLDS, EPOCHS = 3, 27
 ASK_SECONDS = 0.1
 _KIND = getattr(optimizers, "FailureKind", str)  # older revisions have no such class
+_OF_OLDER = hasattr(optimizers.Optimizer, "can_go_on")
+_RESUMES = "can_go_on" if _OF_OLDER else "resumes_configurations"
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3, "keep": 0.0}),
     "admm": ({"variant": "paper"}, {"theta_solver": "trust_region"}, {"rho": 0.0, "rho_g": 1.0}),
@@ -188,7 +190,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
         while len(running) < N_WORKERS and len(queries) < N_ASKS and end == "all asked":
             n_begun = len(optimizer.history.asked)
             left = None if world.trials is None else world.trials - n_begun
-            if left == 0 and not optimizer.resumes_configurations:
+            if left == 0 and not getattr(optimizer, _RESUMES):
                 end = "all begun"
                 break
             budget = Budget(
@@ -217,7 +219,8 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
         now, number, came, seconds = heappop(running)
         trial = Trial(number, optimizer.history[number].query).started()
         is_failure = isinstance(came, Failure)
-        optimizer.tell(trial.failed(came) if is_failure else trial.completed(came))
+        completed = getattr(trial, "ended", trial.completed)  # older revisions have two functions
+        optimizer.tell(trial.failed(came) if is_failure else completed(came))
         spent, n_told = spent + seconds, n_told + 1
     chosen = optimizer.incumbent
     return {
