@@ -190,7 +190,7 @@ class Optimizer(ABC):
             raise RuntimeError(f"method {self.name!r} asks for {error}") from None
         query = replace(query, folds=folds, epochs=epochs)
         self._register(query)
-        self.reason = self._because or Reason(self.name)
+        self.reason = self._given_reason()
         return query
 
     def tell(self, trial: Trial) -> None:
@@ -269,6 +269,9 @@ class Optimizer(ABC):
         # Then older observations replace the method's own start.
         prior = self.history.prior
         return prior is not None and prior.is_ample and len(self.history.older) > 0
+
+    def _given_reason(self) -> Reason:
+        return self._because or Reason(self.name)
 
     def _register(self, query: Query) -> None:
         self.history.record(Trial(self._n_asks, query))

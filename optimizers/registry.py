@@ -227,4 +227,4 @@ def make_optimizer(
 ) -> "Optimizer":
     """Make the optimizer of that name, or raise `UnknownName` for the method or an option."""
     implementation = loaded(method_named(method).implementation)
-    return implementation(space, seed, objective, **(options or {}))  # type: ignore[no-any-return]
+    return implementation(space, seed, objective, **(options or {}))

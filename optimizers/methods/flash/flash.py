@@ -188,9 +188,8 @@ class Flash(Optimizer):
         varied = self._varied(budget, rng)
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
-            plain = {table.paths[i] for i in table.plain}
-            # The design covers plain paths.
-            decided.n_varied += varied not in self._bases or varied.path not in plain
+            is_plain = varied.path in {table.paths[i] for i in table.plain}
+            decided.n_varied += not (is_plain and varied in self._bases)  # the design covers those
             self._because = _SHARED
             return Query(varied)
         if decided.subspace is None and table.shared is not None:
