@@ -48,17 +48,6 @@ from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import trials_affordable
 
 
-def first_paths(space: Space, paths: Sequence[Path], *, of_each_model: bool) -> list[Path]:
-    """Return the plainest path, and one path per model if `of_each_model`, from runnable paths."""
-    plainest = plainest_path(space, paths)
-    if not of_each_model:
-        return [plainest]
-    *before, _ = plainest
-    known = set(paths)
-    each = [space.settled((*before, a.id)) for a in space.searched[-1].algorithms]
-    return [plainest, *(p for p in each if p in known and p != plainest)]
-
-
 def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
     """Return the path with idle steps and naive Bayes (section 5), or the most similar path."""
     wanted = []
@@ -268,6 +257,11 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        of_each_model = not self.is_of_paper
-        paths = first_paths(self.space, self._z.arms.paths, of_each_model=of_each_model)
+        """The plainest path, and by default one path per model, with the values of the start."""
+        known, models = self._z.arms.paths, self.space.searched[-1].algorithms
+        paths = [plainest_path(self.space, known)]
+        if not self.is_of_paper:
+            others = set(known).difference(paths)
+            each = [self.space.settled((*paths[0][:-1], a.id)) for a in models]
+            paths += [path for path in each if path in others]
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]

@@ -71,9 +71,7 @@ from prefect_tune.optimizers.space.unit_interval import Array
 from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 from prefect_tune.optimizers.trials.trial import Trial
 
-_PROMOTED = Reason("first design", "among the best so far, on more rows")
 _CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")
-_VERIFY = Reason("verify", "predicted best, whose loss on all rows is not known well enough")
 _PER_SECOND = Reason(
     "information per second", "tells most about the best configuration on all rows per second"
 )
@@ -228,7 +226,7 @@ class Fabolas(Optimizer):
                 most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
                 promising = [t for t, loss in zip(best, losses, strict=True) if loss <= most]
                 for trial in promotable(promising, gone | self._taken):
-                    self._because = _PROMOTED
+                    self._because = Reason("first design", "among the best so far, on more rows")
                     return self._query(trial.query.configuration, larger)
         return None
 
@@ -265,7 +263,9 @@ class Fabolas(Optimizer):
                 raise NotYet
             raise all_begun()
         elif (configuration := self._to_verify(standing, belief, budget, n_first)) is not None:
-            reason, query, self._because = "verify", Query(configuration), _VERIFY
+            reason, query = "verify", Query(configuration)
+            why = "predicted best, whose loss on all rows is not known well enough"
+            self._because = Reason(reason, why)
         else:
             reason = "search"
             query, found = self._searched(standing, belief, budget, rng, is_closed=is_closed)

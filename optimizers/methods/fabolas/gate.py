@@ -70,9 +70,6 @@ def is_open(skills: list[float]) -> bool:
     return len(skills) < 2 or sum(skills[-RULES.judged :]) >= RULES.least_skill
 
 
-_HELPLESS = "they did not help to predict full evaluations"
-
-
 def decisions_of(
     history: History, sizes: Sizes, memo: Mapping[str, Any], floor: float | None
 ) -> dict[str, Any]:
@@ -88,7 +85,11 @@ def decisions_of(
         notes.append("no configuration was evaluated on all rows: the best one is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
         notes.append("the budget ended before the predicted best was confirmed on all rows")
-    is_closed = bool(memo.get("closed"))
+    state, reason = "open", ""
+    if sizes.is_single:
+        state, reason = "none", sizes.note
+    elif memo.get("closed"):
+        state, reason = "closed", "they did not help to predict full evaluations"
     return {
         "n_sizes": len(sizes.shares),
         "sizes": [
@@ -96,10 +97,7 @@ def decisions_of(
             for s in sizes.shares
             if runs[s]
         ],
-        "gate": {
-            "state": "none" if sizes.is_single else "closed" if is_closed else "open",
-            "reason": _HELPLESS if is_closed else sizes.note if sizes.is_single else "",
-        },
+        "gate": {"state": state, "reason": reason},
         "algorithms": dict(memo.get("models", {})),
         "confirmations": confirmations,
         "notes": notes,

@@ -135,8 +135,6 @@ _EXPENSIVE = 2.0
 """A path predicted to take this many median times waits until the other paths have run."""
 _COST_POWER = 0.5
 """Power of the predicted seconds that divides the expected improvement in Phase 3."""
-_SHARED = Reason("shared values", "a value of a shared step that few trials have had")
-_NOTHING_ELSE = Reason("random", "no other path has anything new")
 
 
 class Flash(Optimizer):
@@ -190,7 +188,8 @@ class Flash(Optimizer):
         if varied is not None:
             is_plain = varied.path in {table.paths[i] for i in table.plain}
             decided.n_varied += not (is_plain and varied in self._bases)  # the design covers those
-            self._because = _SHARED
+            why = "a value of a shared step that few trials have had"
+            self._because = Reason("shared values", why)
             return Query(varied)
         if decided.subspace is None and table.shared is not None:
             table.best = self._scores.best_values(self.history)
@@ -200,7 +199,7 @@ class Flash(Optimizer):
                 return self._tuned(rng)
             return Query(self._designed(rng) if phase == 1 else self._most_promising(rng))
         except SpaceExhausted:
-            self._because = _NOTHING_ELSE
+            self._because = Reason("random", "no other path has anything new")
             return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:

@@ -28,7 +28,7 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.converter import to_document
-from prefect_tune.optimizers.methods.admm.admm import first_paths, plainest_path
+from prefect_tune.optimizers.methods.admm.admm import plainest_path
 from prefect_tune.optimizers.methods.admm.splitting import observations
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -242,9 +242,10 @@ def test_the_plainest_path_does_nothing_before_naive_bayes_or_is_most_like_it() 
     space = mixed_space()
     paths = list(space.paths())
     plainest = plainest_path(space, paths)
-    assert first_paths(space, paths, of_each_model=False) == [plainest]
     # A support vector machine cannot run on data that was not scaled.
-    assert first_paths(space, paths, of_each_model=True) == [plainest, ("none", "tree")]
+    for variant, first in (("paper", [plainest]), ("default", [plainest, ("none", "tree")])):
+        optimizer = Admm(space, 0, variant=variant)
+        assert [optimizer.ask(Budget()).configuration.path for _ in first] == first
 
 
 @pytest.mark.slow
