@@ -7,7 +7,6 @@ offers no values.
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,8 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def method_options(options: type) -> list[Option]:
-    """Return the options of a method, with the defaults of its default variant."""
-    defaults = options()
-    if hasattr(defaults, "resolved"):
-        defaults = defaults.resolved()
-    return [
-        replace(one, default=getattr(defaults, one.name)) for one in options_of(options).values()
-    ]
+    """Return the options of a method."""
+    return list(options_of(options).values())
 
 
 def values_text(option: Option) -> str:

@@ -36,7 +36,7 @@ class FlashOptions(MethodOptions):
     )
     keep: float | None = option(
         "Share of each step's algorithms to add to the sub-space, those with the least observed "
-        "loss; 0 (paper) for none.",
+        "loss; 0 for none. Null is 0.5, and 0 in the paper's variant.",
         at_least=0,
         at_most=1,
     )

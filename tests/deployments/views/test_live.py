@@ -55,7 +55,7 @@ def live_line(capsys):
     def shown(query: Query, progress: Progress) -> str:
         trial = Trial(4, query).started().completed(Evaluation(0.5, cost_seconds=2.0))
         with observer_for(quiet=False, json_lines=False) as observer:
-            observer.completed(trial, progress)
+            observer.ended(trial, progress)
         return capsys.readouterr().err.strip()
 
     return shown
@@ -100,7 +100,7 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
     monkeypatch.setenv("TERM", "xterm")
     trial = Trial(4, QUERY).started().completed(Evaluation(0.5, cost_seconds=2.0))
     with observer_for(quiet=False, json_lines=False) as observer:
-        observer.completed(trial, PROGRESS)
+        observer.ended(trial, PROGRESS)
     written = screen.getvalue()
     assert (b"trial   4" in written) is not is_live  # a live view scrolls only incumbents by
     assert (b"\x1b[" in written) is is_live
