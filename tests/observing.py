@@ -40,6 +40,6 @@ class Interrupting(LoggingObserver):
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Say the trial, and interrupt if it is the one."""
-        super().completed(trial, progress)
+        super().ended(trial, progress)
         if progress.totals.told == self.n_trials:
             raise KeyboardInterrupt

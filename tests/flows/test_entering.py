@@ -47,7 +47,7 @@ def test_the_observer_follows() -> None:
 
     def work() -> None:
         current_observer().note("a")
-        current_observer().completed("b", "c")
+        current_observer().ended("b", "c")
         current_observer().tick("d")
 
     with observed_by(recorder):

@@ -377,7 +377,7 @@ class Breaking(Heard):
         self.file = file
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        super().completed(trial, progress)
+        super().ended(trial, progress)
         if len(self.trials) == 2:
             table(seed=1).to_csv(self.file, index=False)
             raise RuntimeError("broken off")

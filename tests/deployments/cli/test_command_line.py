@@ -105,7 +105,7 @@ def test_every_option_of_a_method_is_explained(run, name) -> None:
 
 def test_choices_and_bounds_of_options_are_shown(run) -> None:
     text = run("methods", "flash").stdout
-    assert "keep=0.5  (at least 0 and at most 1)" in text
+    assert "keep=null  (at least 0 and at most 1)" in text
     assert "variant=default  (default or paper)" in text
     shown = {option["name"]: option for option in run.json("methods", "flash")["options"]}
     assert shown["r"]["bounds"] == {"minimum": 1}

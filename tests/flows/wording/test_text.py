@@ -40,7 +40,7 @@ def test_a_live_loss_has_its_own_name_and_the_part_that_it_is_of(line) -> None:
 def test_the_log_has_the_line_of_each_trial_and_the_best_loss(monkeypatch, caplog, trial) -> None:
     monkeypatch.setattr(progress, "get_run_logger", lambda: logging.getLogger("log"))
     with caplog.at_level(logging.INFO, "log"):
-        progress.LoggingObserver().completed(trial, PROGRESS)
+        progress.LoggingObserver().ended(trial, PROGRESS)
     assert PROGRESS.trial_line(trial) in caplog.text
     assert "best 1 - auroc 0.12 (folds 1 of 3)" in caplog.text
 
