@@ -54,6 +54,8 @@ _LOADERS = frozenset(
 """Functions of Python's modules that run code that the source of their caller may not name."""
 _LOADS_CODE = frozenset({"exec", "eval", "__import__", *_LOADERS, *(f".{n}" for n in _LOADERS)})
 """Names and attributes that do so. As a method, `model.eval()` does something else."""
+_BUILTINS = frozenset({".exec", ".eval", ".__import__"})
+"""Attributes that do so in a source that imports `builtins`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +214,8 @@ def _imported_by(text: str, package: str) -> tuple[frozenset[str], bool]:
                 used.add(node.id)
             elif isinstance(node, ast.Attribute):
                 used.add(f".{node.attr}")
-    return frozenset(imported), not _LOADS_CODE.isdisjoint(used)
+    loading = _LOADS_CODE | (_BUILTINS if "builtins" in imported else frozenset())
+    return frozenset(imported), not loading.isdisjoint(used)
 
 
 def _with_parents(name: str) -> set[str]:

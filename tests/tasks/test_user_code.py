@@ -339,6 +339,8 @@ def test_a_study_keeps_the_text_it_started_with(tmp_path) -> None:
         ("import runpy; runpy.run_path('helper.py')", False),
         ("from importlib.util import spec_from_file_location as s; s('numpy', 'helper.py')", False),
         ("exec(open('helper.py').read())", False),
+        ("import builtins; builtins.__import__('helper')", False),
+        ("import builtins as b; b.exec(open('helper.py').read())", False),
         ("import numpy; numpy.frombuffer(b'').eval()", True),
     ],
 )
