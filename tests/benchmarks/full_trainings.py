@@ -1,97 +1,68 @@
 """What BAPI is compared with in its paper: trainings to the end alone, the next by another rule."""
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import replace
 from math import inf
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers import Objective, Query, Reason, Space
+from prefect_tune.optimizers import Budget, Objective, Space, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
-from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-from prefect_tune.optimizers.methods.bapi.planning import PlannedTraining, Planning
-from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Order
+from prefect_tune.optimizers.methods.bapi.bapi import Bapi, Turn
+from prefect_tune.optimizers.methods.bapi.curves import best_training
+from prefect_tune.optimizers.methods.bapi.planning import (
+    Design,
+    PlannedTraining,
+    Planning,
+)
 
 __all__ = ["FULL_TRAININGS", "two_step_improvement"]
 
 Array = NDArray[np.floating[Any]]
-Rule = Callable[["FullPlanning", float], PlannedTraining | None]
 
 _NODES = np.linspace(-4.5, 4.5, 25)
 _WEIGHTS = np.exp(-0.5 * _NODES**2) / np.exp(-0.5 * _NODES**2).sum()
 """Equally spaced: the best of the others has kinks, for which Gauss's nodes would be too few."""
 _MOST = 32
 _LEAST_VARIANCE = 1e-10
-_BECAUSE = Reason("plan", "trained to the end")
 
 
-class FullPlanning(Planning):
-    """A plan in which every training is one to the end."""
+class FullTurn(Turn):
+    """An ask that chooses the entry of its plan by the rule of the method."""
 
-    def enough(self, j: int) -> int | None:
-        """All epochs; None if it cannot be trained."""
-        return None if self.prospects.configuration(j) is None else self.t_max
+    @property
+    def design(self) -> Design:
+        """A few random configurations."""
+        t_max = self.method.t_max
+        return Design.random(self.method.settings.n_first or 1, t_max, t_max)
+
+    def _entry(self, planning: Planning) -> PlannedTraining | None:
+        assert isinstance(self.method, FullTrainings)
+        return self.method.rule(self, planning)
 
 
 class FullTrainings(Bapi):
-    """BAPI's process of the losses at the end, and another rule for the next configuration."""
+    """BAPI's belief, trainings to the end alone, and another rule for the next configuration."""
 
-    rule: ClassVar[Rule]
     n_planned: ClassVar[int] = 1
 
     def __init__(self, space: Space, seed: int, objective: Objective | None = None) -> None:
-        given = {"horizon": self.n_planned, "n_first": 6, "p": 1.0, "early_stopping": False}
-        super().__init__(space, seed, objective, **given)
-        self.settings = replace(self.settings, start="random", n_points=1, sites=None, steady=False)
+        super().__init__(space, seed, objective, horizon=self.n_planned, n_first=6, p=1.0)
 
-    def _query(self, turn: BapiTurn, rng: np.random.Generator) -> Query:
-        turn.plan = partial(self._planned, turn)  # type: ignore[method-assign]
-        return super()._query(turn, rng)
+    @property
+    def incumbent(self) -> Trial | None:
+        """The training with the least loss."""
+        return best_training(list(self.curves.values()), self.history)
 
-    def _planned(self, turn: BapiTurn) -> Order | None:
-        if not turn.n_known:
-            return None
-        belief, kept = turn.learner.learn(list(turn.curves.values()), turn.memo, turn.rng)
-        turn.memo |= kept
-        plain = turn._planning(belief)
-        planning = FullPlanning(**{f.name: getattr(plain, f.name) for f in fields(plain) if f.init})
-        entry = type(self).rule(planning, turn.remaining.seconds - planning.pending_seconds)
-        if entry is None:
-            return None
-        return Order(planning.prospects.configuration(entry.number), entry.epochs, _BECAUSE)
+    def rule(self, turn: FullTurn, planning: Planning) -> PlannedTraining | None:
+        """The choice from a plan."""
+        raise NotImplementedError
 
-
-def _most_improving(planning: FullPlanning, budget: float) -> PlannedTraining | None:
-    """Expected improvement: the first of a plan of one."""
-    return next(iter(planning.entries(budget)), None)
-
-
-def _best_of_batch(planning: FullPlanning, budget: float) -> PlannedTraining | None:
-    """BINOCULARS: of a batch of fixed size, whatever it costs, that of largest improvement."""
-    entries = replace(planning, longest=inf).entries(inf if budget > 0 else 0.0)
-    return planning.chosen(entries, spent=1.0) if entries else None
-
-
-def _two_steps_ahead(planning: FullPlanning, budget: float) -> PlannedTraining | None:
-    """MS-EI (Jiang et al. 2020) with two steps: the best that can be afforded."""
-    improvement, _ = planning.improvement()
-    rows = planning.belief.at(planning.prospects.inputs, planning.t_max)
-    mean, _ = planning.belief.process.predict_half(rows)
-    values = two_step_improvement(
-        mean,
-        improvement.variance,
-        improvement.covariance,
-        planning.best,
-        planning.prospects.targets == 0,
-    )
-    for j in map(int, np.argsort(-values, kind="stable")):
-        entry = planning._horizon()._entry(j) if np.isfinite(values[j]) else None
-        if entry is not None and entry.seconds <= min(budget, planning.longest):
-            return entry
-    return None
+    def _turn(self, budget: Budget, rng: Generator) -> FullTurn:
+        return FullTurn(self, budget, dict(self.memo or {}), rng)
 
 
 def two_step_improvement(
@@ -136,16 +107,41 @@ def _improvement(mean: Array, variance: Array, best: float) -> Array:
 
 
 class BapiEi(FullTrainings):
-    rule = staticmethod(_most_improving)
+    def rule(self, turn: FullTurn, planning: Planning) -> PlannedTraining | None:
+        """Expected improvement: the first of a plan of one."""
+        return next(iter(turn.entries(planning, turn.remaining)), None)
 
 
 class BapiBinoculars(FullTrainings):
-    rule = staticmethod(_best_of_batch)
     n_planned = 4
+
+    def rule(self, turn: FullTurn, planning: Planning) -> PlannedTraining | None:
+        """BINOCULARS: of a batch of fixed size, whatever it costs, that of largest improvement."""
+        if turn.remaining.seconds <= 0:
+            return None
+        entries = turn.entries(planning, replace(turn.remaining, seconds=inf, longest=inf))
+        return planning.chosen(entries, 0.0) if entries else None
 
 
 class BapiMsEi(FullTrainings):
-    rule = staticmethod(_two_steps_ahead)
+    def rule(self, turn: FullTurn, planning: Planning) -> PlannedTraining | None:
+        """MS-EI (Jiang et al. 2020) with two steps: the best that can be afforded."""
+        prospects = planning.prospects
+        improvement, _ = planning.improvement(1, turn.method.seed)
+        rows = planning.belief.at(planning.inputs, prospects.t_max)
+        mean, _ = planning.belief.process.predict_half(rows)
+        values = two_step_improvement(
+            mean,
+            improvement.variance,
+            improvement.covariance,
+            planning.best,
+            prospects.targets == 0,
+        )
+        seconds = prospects.rates * prospects.t_max
+        for j in map(int, np.argsort(-values, kind="stable")):
+            if np.isfinite(values[j]) and seconds[j] <= turn.remaining.longest:
+                return PlannedTraining(j, prospects.t_max, float(seconds[j]))
+        return None
 
 
 FULL_TRAININGS: dict[str, type[FullTrainings]] = {

@@ -96,7 +96,7 @@ class BapiOfTable(FromTable, Bapi):
     @cached_property
     def rows(self) -> Candidates:
         """All rows of the table, what they do not have as the model has it."""
-        return self._learner.inputs.encode(self.table.configurations)
+        return self.learner.inputs.encode(self.table.configurations)
 
     def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:  # noqa: ARG002
         """All rows that were not asked for."""

@@ -1,42 +1,56 @@
 """BAPI: the budget planned over configurations and epochs (Belakaria et al. 2022).
 
-Algorithm 2, line 1 (initial points)     turn.BapiTurn.initial, turn.Design
-             lines 2, 9 (GP_f, GP_c)     learner.CurveLearner.learn, costs.CostModel.fit
-             lines 3, 4, 10 (B_r)        costs.RemainingBudget
-             line 5 (algorithm 4, NMO)   planning.Planning.entries, planning.Horizon.plan
+Algorithm 2, line 1 (initial points)     Turn.initial, planning.Design
+             lines 2, 9 (GP_f, GP_c)     belief.CurveLearner.learn
+             lines 3, 4, 10 (B_r)        planning.Remaining
+             line 5 (algorithm 4, NMO)   Turn.plan, planning.Prospects.plan
              line 6 (choice)             planning.chosen_entry
-             line 7 (algorithm 5)        turn.BapiTurn.evaluation, planning.verdict
+             line 7 (algorithm 5)        Turn.evaluation, planning.verdict
 Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
 Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
 
 `variant=paper` has the paper's settings. The default starts with successive halving and cools costs
-as the budget is spent. It models log seconds, and log losses if likelier. It also stops trainings
-that are far behind, and answers with the steadiest curve. Both variants depart from the paper: EP
-replaces samples of the truncated normal, and the last point of q-EI is integrated. A planned
-training takes at least p epochs, and the best one is completed. The budget pays for prefixes,
-checkpoints and pending trainings.
+as the budget is spent. It models log seconds and log losses. It also stops trainings that are far
+behind, and answers with the steadiest curve. Both variants depart from the paper: EP replaces
+samples of the truncated normal, and the last point of q-EI is integrated. A planned training takes
+at least p epochs, and the best one is completed. The budget pays for pending trainings.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf, isfinite
+from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import sobol_normals
-from prefect_tune.optimizers.acquisitions.gaussian_search import drawn_evenly, moved
+from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
+from prefect_tune.optimizers.acquisitions.gaussian_search import pool_around
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of, trains_in_epochs
-from prefect_tune.optimizers.methods.bapi.decisions import advice_of, best_training, decisions_of
-from prefect_tune.optimizers.methods.bapi.declaration import BAPI, Settings
-from prefect_tune.optimizers.methods.bapi.learner import CurveLearner
-from prefect_tune.optimizers.methods.bapi.planning import MOST_PENDING
-from prefect_tune.optimizers.methods.bapi.turn import BapiTurn, Design, Order, size_of_start
-from prefect_tune.optimizers.methods.rungs import all_begun
+from prefect_tune.optimizers.method import Method, Reason
+from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
+from prefect_tune.optimizers.methods.bapi.curves import (
+    LearningCurve,
+    best_training,
+    curves_of,
+    largest_informative_loss,
+    most_telling,
+    trains_in_epochs,
+)
+from prefect_tune.optimizers.methods.bapi.declaration import BAPI, ENDS
+from prefect_tune.optimizers.methods.bapi.planning import (
+    Design,
+    PlannedTraining,
+    Planning,
+    Remaining,
+    enough_epochs,
+    first_epochs,
+    verdict,
+)
+from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
@@ -44,11 +58,10 @@ from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configura
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_EPOCHS = 5
-_N_NEW = 512
-_N_NEAR = 160
-_WIDTH = 0.12
-_DRAWS = 256
+_POOL = 640
+"""Number of new candidates of a plan."""
 _INSTEAD = "smac or fabolas would serve"
+_DECIDED = ("finished", "stopped")
 
 
 class Bapi(Optimizer):
@@ -61,11 +74,10 @@ class Bapi(Optimizer):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.settings = Settings.of(self.options)
+        self.settings = self.options.resolved()
         self.t_max = self._checked_epochs()
+        self.quantum = max(1, round(self.settings.p * self.t_max))
         self._known: tuple[tuple[Trial, ...], Mapping[Configuration, LearningCurve]] = (), {}
-        n_normals = self.settings.horizon + MOST_PENDING
-        self._normals = sobol_normals(_DRAWS, n_normals, np.random.default_rng(self.seed))
 
     def _checked_epochs(self) -> int:
         epochs, models = self.objective.epochs, self.space.steps[-1].algorithms
@@ -87,14 +99,18 @@ class Bapi(Optimizer):
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best partial or full training, by the best epoch of its model."""
-        curves = list(self._curves().values())
-        return best_training(curves, self.history, is_steady=self.settings.steady)
+        """The best partial or full training, by the mean loss over two checks' epochs.
+
+        In the paper, it is the one with the least loss.
+        """
+        width = 1 if self.is_of_paper else 2 * self.quantum
+        return best_training(list(self.curves.values()), self.history, width=width)
 
     @property
     def notes(self) -> Sequence[str]:
-        """Advice if the budget is small or another method fits better."""
-        return tuple((self.memo or {}).get("notes", {}).values())
+        """Advice if an epoch takes less than an ask."""
+        memo = self.memo or {}
+        return [memo["note"]] if "note" in memo else []
 
     def refit(self, trial: Trial) -> Query:
         """Return the query of the final model, which ends at the best epoch."""
@@ -103,23 +119,45 @@ class Bapi(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Epochs trained and spared, how trainings ended, and notes."""
-        curves = list(self._curves().values())
-        found = {**super().decisions, **decisions_of(curves, self.memo or {}, self.t_max)}
-        least = best_training(curves, self.history, is_steady=False)
+        """Epochs trained and spared, how trainings ended, and notes.
+
+        Only trainings ended by a decision spare epochs. Trainings left behind when the budget
+        ended, or when better ones were promoted, do not.
+        """
+        curves, memo = list(self.curves.values()), self.memo or {}
+        told = [c for c in curves if c.epochs and c.is_iterative]
+        ends = [self._end(c) for c in told]
+        spared = [self.t_max - c.done for c, end in zip(told, ends, strict=True) if end in _DECIDED]
+        found = {
+            **super().decisions,
+            "t_max": self.t_max,
+            "configurations": len(told),
+            "at_once": sum(bool(c.epochs) for c in curves) - len(told),
+            "epochs": sum(c.done for c in told),
+            "spared": sum(spared),
+            "ends": {
+                **{end: ends.count(end) for end in ENDS},
+                "failed": sum(c.has_failed for c in curves),
+            },
+            "thawed": memo.get("thawed", 0),
+            "notes": list(self.notes),
+        }
+        least = best_training(curves, self.history)
         if least is not None and least != self.incumbent:
             found["least"] = {"trial": least.number, "loss": least.loss}
         return found
 
+    def _end(self, curve: LearningCurve) -> str:
+        if curve.done >= self.t_max:
+            return "full"
+        if curve.trouble:
+            return "diverged"
+        verdicts: dict[str, str] = (self.memo or {}).get("verdicts", {})
+        return verdicts.get(str(curve.trials[-1].number), "left")
+
     def pool(self, best: Candidates, rng: Generator) -> Candidates:
         """Return new candidates, from the prior and near the `best` configurations (if any)."""
-        new = drawn_evenly(self._learner.inputs, _N_NEW, rng)
-        if not len(best):
-            return self._learner.inputs.snapped(new)
-        origins = best[rng.integers(len(best), size=_N_NEAR)]
-        widths = np.full((_N_NEAR, 1), _WIDTH)
-        pool = new.joined(moved(self._learner.inputs, origins, widths, rng))
-        return self._learner.inputs.snapped(pool)
+        return pool_around(self.learner.inputs, best, _POOL, rng)
 
     def begin(self, rng: Generator) -> Configuration:
         """Return a new configuration, of the prior or random, or raise `SpaceExhausted`."""
@@ -127,85 +165,299 @@ class Bapi(Optimizer):
             return repeated
         return new_configuration(self.space, self.history.asked, rng)
 
-    def _propose(self, budget: Budget, rng: Generator) -> Query:
-        curves, memo = self._curves(), dict(self.memo or {})
-        memo["n_first"] = size = self._start_size(budget, curves)
-        if self.settings.start == "halving":
-            design = Design.halving(size, self.t_max)
-        else:
-            quantum = max(1, round(self.settings.p * self.t_max))
-            design = Design.random(size, self.t_max, quantum)
-        turn = BapiTurn(
-            curves=curves,
-            memo=memo,
-            history=self.history,
-            budget=budget,
-            objective=self.objective,
-            settings=self.settings,
-            t_max=self.t_max,
-            design=design,
-            learner=self._learner,
-            normals=self._normals,
-            pool=self.pool,
-            rng=rng,
-        )
-        query = self._query(turn, rng)
-        memo["notes"] = advice_of(
-            list(curves.values()),
-            budget,
-            self.t_max,
-            n_plans=memo.get("n_plans", 0),
-            earlier=memo.get("notes", {}),
-        )
-        self.memo = memo
-        return query
-
-    def _query(self, turn: BapiTurn, rng: Generator) -> Query:
-        nothing = all_begun()
-        try:
-            query = self._ordered(turn.order(), rng)
-        except SpaceExhausted as exhausted:
-            # No configuration is left to begin, so the trainings under way are resumed.
-            nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
-            query = self._ordered(turn.order(), rng)
-        if query is not None:
-            return query
-        if self.history.pending:
-            raise NotYet
-        if turn.remaining.may_begin:
-            self.begin(rng)  # raises if none is left
-            nothing = SpaceExhausted("what is left of the budget affords no epoch")
-        raise nothing
-
-    def _ordered(self, order: Order | None, rng: Generator) -> Query | None:
-        if order is None:
-            return None
-        configuration = order.configuration or self.begin(rng)
-        self._because = order.because
-        is_iterative = trains_in_epochs(configuration, self.space, self.objective)
-        return Query(configuration, epochs=order.epochs if is_iterative else None)
-
-    def _curves(self) -> Mapping[Configuration, LearningCurve]:
+    @property
+    def curves(self) -> Mapping[Configuration, LearningCurve]:
+        """The curve of each configuration, in the order of their start."""
         seen, known = tuple(self.history), self._known[0]
         if len(seen) != len(known) or any(a is not b for a, b in zip(seen, known, strict=True)):
             curves = curves_of(self.history, self.space, self.objective, self.t_max)
             self._known = seen, curves
         return self._known[1]
 
-    def _start_size(self, budget: Budget, curves: Mapping[Configuration, LearningCurve]) -> int:
-        """Number of initial configurations, which shrinks if the budget proves small."""
-        if self.settings.n_first is not None:
-            return self.settings.n_first
-        n_trials = None if budget.trials_left is None else len(curves) + budget.trials_left
-        n_epochs = None
-        rates = [c.rate for c in curves.values() if c.rate is not None]
-        if budget.seconds_left is not None and rates:
-            total = budget.seconds_spent + max(budget.seconds_left, 0.0)
-            n_epochs = total / float(np.mean(rates))
-        size = size_of_start(n_epochs, n_trials, self.t_max)
-        before = (self.memo or {}).get("n_first", size)
-        return int(before if len(curves) >= before else max(min(size, before), len(curves)))
+    def _propose(self, budget: Budget, rng: Generator) -> Query:
+        turn = self._turn(budget, rng)
+        query = self._query(turn)
+        rates = [c.rate for c in self.curves.values() if c.is_iterative and c.rate is not None]
+        if "note" not in turn.memo and "theta" in turn.memo and budget.last_ask_seconds:
+            epoch, ask = median(rates or [inf]), median(budget.last_ask_seconds)
+            if epoch < ask:
+                turn.memo["note"] = (
+                    f"an epoch takes {1000 * epoch:.3g} ms, less than a look of the planner "
+                    f"({1000 * ask:.3g} ms): --method hyperband would spend that time on training"
+                )
+        self.memo = turn.memo
+        return query
+
+    def _turn(self, budget: Budget, rng: Generator) -> "Turn":
+        return Turn(self, budget, dict(self.memo or {}), rng)
+
+    def _query(self, turn: "Turn") -> Query:
+        nothing = all_begun()
+        try:
+            query = self._ordered(turn)
+        except SpaceExhausted as exhausted:
+            # No configuration is left to begin, so the trainings under way are resumed.
+            nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
+            query = self._ordered(turn)
+        if query is not None:
+            return query
+        if self.history.pending:
+            raise NotYet
+        if turn.may_begin:
+            self.begin(turn.rng)  # raises if none is left
+            nothing = SpaceExhausted("what is left of the budget affords no epoch")
+        raise nothing
+
+    def _ordered(self, turn: "Turn") -> Query | None:
+        if (order := turn.order()) is None:
+            return None
+        configuration = order.configuration or self.begin(turn.rng)
+        self._because = order.because
+        is_iterative = trains_in_epochs(configuration, self.space, self.objective)
+        return Query(configuration, epochs=order.epochs if is_iterative else None)
 
     @cached_property
-    def _learner(self) -> CurveLearner:
+    def learner(self) -> CurveLearner:
+        """The learner of the space."""
         return CurveLearner(self.space, self.objective, self.settings, self.t_max)
+
+
+_STARTED = Reason("start", "started: a new configuration")
+_PROMOTED = Reason("start", "resumed: among the best after as many epochs")
+_STILL_WINS = Reason("training", "resumed: it may still win")
+_PLANNED = Reason("plan", "started: part of the best plan for the rest of the budget")
+_THAWED = Reason("plan", "resumed: part of the best plan for the rest of the budget")
+_ENDED = Reason("end", "resumed: the best so far, trained to the end")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A training to request, up to an epoch; without a configuration, a new one is drawn."""
+
+    configuration: Configuration | None
+    epochs: int
+    because: Reason
+
+
+@dataclass
+class Turn:
+    """One ask: one pass of the loop of algorithm 2. `memo` becomes the memo of the ask."""
+
+    method: Bapi
+    budget: Budget
+    memo: dict[str, Any]
+    rng: Generator
+
+    def order(self) -> Order | None:
+        """Return the next training of the loop; None if there is none to request.
+
+        The trainings of line 7 run between asks, so an ask continues where the told trials left the
+        loop.
+        """
+        return self.initial() or self.evaluation() or self.plan() or self.end()
+
+    def initial(self) -> Order | None:
+        """Line 1: return the next initial training; None if all have ended or are pending."""
+        step = self.design.next(self.curves, may_begin=self.may_begin)
+        if isinstance(step, Wait | Done) and not self.known and self.may_begin:
+            step = Begin(self.design.epochs[0])
+        if isinstance(step, Promote):
+            epochs = self.remaining.epochs(self.curves[step.configuration], step.level)
+            return Order(step.configuration, epochs, _PROMOTED) if epochs else None
+        if isinstance(step, Begin) and self.remaining.epochs(None, step.level) == step.level:
+            # A random model may not train in epochs; the plan knows which ones do.
+            return Order(None, step.level, _STARTED)
+        return None
+
+    def evaluation(self) -> Order | None:
+        """Line 7, algorithm 5: return the first told training that should continue."""
+        planned = list(self.memo.get("planned", ()))
+        told = [n for n in planned if self.method.history[n].is_told]
+        if not told:
+            return None
+        belief = self.learner.recall(list(self.curves.values()), self.memo)
+        self.memo["planned"] = planned
+        for number in told:
+            planned.remove(number)
+            curve = self.curves[self.method.history[number].query.configuration]
+            if curve.is_closed or curve.is_pending:
+                continue
+            enough, outcome = self._verdict(curve, belief)
+            if outcome == "continues":
+                if epochs := self.remaining.epochs(curve, enough):
+                    return self._part(curve.configuration, curve.done, epochs, _STILL_WINS)
+                continue
+            # Verdicts on trainings resumed since then are dropped.
+            last = {str(c.trials[-1].number) for c in self.curves.values()}
+            verdicts = {**self.memo.get("verdicts", {}), str(curve.trials[-1].number): outcome}
+            self.memo["verdicts"] = {n: v for n, v in verdicts.items() if n in last}
+        return None
+
+    def plan(self) -> Order | None:
+        """Lines 5, 6 and 9: fit, plan the rest of the budget, and return the choice of the plan."""
+        if not self.known:
+            return None
+        belief, kept = self.learner.learn(list(self.curves.values()), self.memo, self.rng)
+        self.memo |= kept
+        planning = self._planning(belief)
+        if (entry := self._entry(planning)) is None:
+            return None
+        if (configuration := planning.configuration(entry.number)) is None:
+            return None
+        done = int(planning.prospects.done[entry.number])
+        because = _THAWED if done else _PLANNED
+        self.memo["thawed"] = self.memo.get("thawed", 0) + (done > 0)
+        if not planning.prospects.is_divisible[entry.number]:
+            return Order(configuration, entry.epochs, because)
+        return self._part(configuration, done, entry.epochs, because)
+
+    def end(self) -> Order | None:
+        """Return the best training, up to the last epoch, if none has reached it."""
+        if self.may_begin or self.method.history.complete:
+            return None
+        going = [c for c in self.known if not c.is_closed]
+        if not going or self.method.history.pending:
+            return None
+        best = min(going, key=lambda c: c.loss)
+        epochs = self.remaining.epochs(best, self.method.t_max)
+        return Order(best.configuration, epochs, _ENDED) if epochs else None
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether new configurations may be started."""
+        return self.budget.trials_left != 0
+
+    @property
+    def curves(self) -> Mapping[Configuration, LearningCurve]:
+        """The curve of each configuration, in the order of their start."""
+        return self.method.curves
+
+    @property
+    def known(self) -> list[LearningCurve]:
+        """Curves with a loss."""
+        return [c for c in self.curves.values() if c.epochs]
+
+    @property
+    def learner(self) -> CurveLearner:
+        """The learner of the space."""
+        return self.method.learner
+
+    @cached_property
+    def remaining(self) -> Remaining:
+        """Lines 3, 4 and 10: the rest of the budget."""
+        return Remaining.of(self.budget, self.curves.values())
+
+    @cached_property
+    def design(self) -> Design:
+        """The start, which shrinks until it has begun if the budget proves small."""
+        t_max, settings = self.method.t_max, self.method.settings
+        if settings.is_paper:
+            return Design.random(settings.n_first, t_max, self.method.quantum)
+        if settings.n_first is not None:
+            return Design.halving(settings.n_first, t_max)
+        n, budget = len(self.curves), self.budget
+        n_configurations = inf if budget.trials_left is None else n + budget.trials_left
+        n_epochs = inf
+        if budget.seconds_left is not None and self.remaining.rate is not None:
+            n_epochs = (budget.seconds_spent + budget.seconds_left) / self.remaining.rate
+        size = Design.affordable(n_epochs, n_configurations, t_max).counts[0]
+        before = self.memo.get("n_first", size)
+        self.memo["n_first"] = before if n >= before else max(min(size, before), n)
+        return Design.halving(self.memo["n_first"], t_max)
+
+    @cached_property
+    def least_loss(self) -> float:
+        """Minus y_best: the least feasible loss, or the least loss if none is feasible."""
+        history = self.method.history
+        ended = [t for t in history if t.loss is not None]
+        feasible = [t for t in ended if history.violation(t) <= 0]
+        return min((t.loss for t in feasible or ended if t.loss is not None), default=inf)
+
+    @cached_property
+    def epsilon(self) -> float:
+        """Epsilon of equation 8: loss that ending a training early may add."""
+        if (given := self.method.settings.epsilon) is not None:
+            return given
+        objective = self.method.objective
+        width = objective.upper - objective.lower
+        if not isfinite(width):
+            losses = np.array([c.loss for c in self.known])
+            width = float(np.ptp(np.minimum(losses, largest_informative_loss(losses, objective))))
+        return (0.01 if self.method.is_of_paper else 0.003) * width
+
+    def _part(self, configuration: Configuration, done: int, target: int, why: Reason) -> Order:
+        """Algorithm 5, line 6: return the training up to its next check, and note the check."""
+        self.memo["planned"] = [*self.memo.get("planned", ()), len(self.method.history)]
+        ahead = self.method.quantum
+        if not done and not self.method.is_of_paper:
+            ahead = min(ahead, first_epochs(self.method.t_max))
+        return Order(configuration, min(target, done + ahead), why)
+
+    def _verdict(self, curve: LearningCurve, belief: CurveBelief) -> tuple[int, str]:
+        """T_opt of a training, and whether it continues."""
+        row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
+        expected = belief.curve(row, is_known=True)
+        enough = enough_epochs(expected, self.epsilon, curve.done)
+        epochs = np.array([enough, curve.done])
+        _, (deviation, deviation_now) = belief.outcome(np.repeat(row, 2, axis=0), epochs)
+        return enough, verdict(
+            done=curve.done,
+            target=enough,
+            mean=float(belief.scores.scores(expected[enough - 1])),
+            deviation=float(deviation),
+            deviation_now=float(deviation_now),
+            best=float(belief.scores.scores(self.least_loss)),
+            is_paper=self.method.is_of_paper,
+        )
+
+    def _planning(self, belief: CurveBelief) -> Planning:
+        inputs, waits = self.learner.inputs, self.design.waiting(self.curves)
+        pending = [c for c in self.curves.values() if c.is_pending]
+        begun = [
+            c
+            for c in most_telling([c for c in self.curves.values() if not c.is_pending])
+            if not c.is_closed and c.is_iterative and c.configuration not in waits
+        ]
+        best_first = sorted(self.known, key=lambda c: c.loss)[: self.method.settings.horizon]
+        new = inputs.encode(c.configuration for c in best_first)
+        new = self._unlike(self.method.pool(new, self.rng)) if self.may_begin else new[:0]
+        best = float(belief.scores.scores(self.least_loss))
+        everything = [*begun, *pending]
+        return Planning(everything, new, self.learner, belief, best=best, epsilon=self.epsilon)
+
+    def _unlike(self, new: Candidates) -> Candidates:
+        """Candidates without begun configurations and repetitions."""
+        inputs = self.learner.inputs
+        begun = inputs.of(inputs.encode(self.curves))
+        rows = np.vstack([begun, inputs.of(new)])
+        _, first = np.unique(rows.round(9), axis=0, return_index=True)
+        return new[np.sort(first[first >= len(begun)]) - len(begun)]
+
+    def _entry(self, planning: Planning) -> PlannedTraining | None:
+        """The choice of the plan, if it is worth its time."""
+        entries = self.entries(planning, self.remaining)
+        if not self.may_begin:
+            entries = self._worthwhile(entries, planning)
+        if not entries:
+            return None
+        spent = 0.0 if self.method.is_of_paper else 1 - self.budget.share_left
+        return planning.chosen(entries, 1 - spent)
+
+    def entries(self, planning: Planning, remaining: Remaining) -> list[PlannedTraining]:
+        """Return the plan of what remains of the budget."""
+        settings, quantum = self.method.settings, self.method.quantum
+        of_all = planning.improvement(settings.horizon, self.method.seed)
+        return planning.prospects.plan(
+            *of_all, remaining, horizon=settings.horizon, quantum=quantum
+        )
+
+    def _worthwhile(
+        self, entries: list[PlannedTraining], planning: Planning
+    ) -> list[PlannedTraining]:
+        """Entries that may gain epsilon, for studies without a time limit."""
+        rows = planning.inputs[[e.number for e in entries]]
+        mean, deviation = planning.belief.predict(rows, self.method.t_max)
+        gains = expected_improvement(-mean, deviation, -planning.best)
+        scores = planning.belief.scores.scores
+        least = float(scores(self.least_loss - self.epsilon)) - planning.best
+        return [e for e, gain in zip(entries, gains, strict=True) if gain >= least]

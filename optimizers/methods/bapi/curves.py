@@ -1,25 +1,23 @@
-"""The learning curves of a study, and the few points of each that GP_f is fitted to."""
+"""The learning curves of a study, the few points of each to learn from, and the best curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import takewhile
 from math import isfinite
-from typing import Self
 
 import numpy as np
 
-from prefect_tune.optimizers.space.configuration import Choice, Configuration
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+from prefect_tune.optimizers.surrogates.curve_kernel import Decay
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
-from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 
-_LEAST_SECONDS = 1e-6
+TINY = 1e-9
+"""Floor of seconds, deviations and variances, for divisions and logarithms."""
 
 
 @dataclass(frozen=True)
@@ -89,58 +87,17 @@ class LearningCurve:
         """Uncached seconds of an epoch of the model, summed over folds; None if unknown."""
         seconds, n_epochs, done = 0.0, 0, 0
         for trial in self.trials:
-            evaluation = trial.evaluation
-            if evaluation is None:
+            if (evaluation := trial.evaluation) is None:
                 continue
             reached = len(evaluation.curve) or trial.query.epochs or self.t_max
             steps = [s for s in evaluation.steps if s.step == self.model_step]
-            is_served = _is_served(evaluation, self.model_step)
-            since = 0 if is_served else evaluation.resumed_from if evaluation.curve else done
+            since = evaluation.resumed_from if evaluation.curve else done
+            if steps and all(s.hit for s in steps):
+                since = 0  # a cached model has the seconds of all of its epochs
             seconds += sum(s.seconds for s in steps) if steps else evaluation.cost_seconds
             n_epochs += max(reached - since, 0)
             done = max(done, reached)
-        return max(seconds / n_epochs, _LEAST_SECONDS) if n_epochs else None
-
-    @property
-    def prefix(self) -> tuple[tuple[str, Choice], ...]:
-        """The choices of the steps before the model."""
-        return prefix_of(self.configuration, self.model_step)
-
-    @cached_property
-    def prefix_seconds(self) -> float | None:
-        """Uncached seconds of the steps before the model; None if unknown."""
-        for trial in self.trials:
-            steps = trial.evaluation.steps if trial.evaluation else ()
-            before = [s.seconds for s in steps if s.step != self.model_step]
-            if before:
-                return sum(before)
-        return None
-
-    @cached_property
-    def load_seconds(self) -> tuple[float, ...]:
-        """Seconds of loading a checkpoint, for each trial that resumed from one."""
-        return tuple(
-            sum(s.load_seconds for s in t.evaluation.steps if s.step == self.model_step)
-            for t in self.trials
-            if t.evaluation and t.evaluation.resumed_from and t.evaluation.steps
-        )
-
-    @cached_property
-    def resumptions(self) -> tuple[bool, ...]:
-        """Whether the checkpoint was found, for each trial that needed one."""
-        found, done = [], 0
-        for trial in self.trials:
-            if trial.evaluation is None or not trial.evaluation.curve:
-                continue
-            if done and not _is_served(trial.evaluation, self.model_step):
-                found.append(trial.evaluation.resumed_from > 0)
-            done = len(trial.evaluation.curve)
-        return tuple(found)
-
-
-def prefix_of(configuration: Configuration, model_step: str) -> tuple[tuple[str, Choice], ...]:
-    """Return a configuration's choices for the steps before the model."""
-    return tuple((step, choice) for step, choice in configuration.choices if step != model_step)
+        return max(seconds / n_epochs, TINY) if n_epochs else None
 
 
 def trains_in_epochs(configuration: Configuration, space: Space, objective: Objective) -> bool:
@@ -154,60 +111,34 @@ def curves_of(
     history: History, space: Space, objective: Objective, t_max: int
 ) -> Mapping[Configuration, LearningCurve]:
     """Return the curve of each configuration, in the order of their start."""
-    stretches: dict[Configuration, list[Trial]] = {}
+    trials_of: dict[Configuration, list[Trial]] = {}
     for trial in history:
-        stretches.setdefault(trial.query.configuration, []).append(trial)
-    model_step = space.steps[-1].name
+        trials_of.setdefault(trial.query.configuration, []).append(trial)
     curves = {}
-    for configuration, trials in stretches.items():
+    for configuration, trials in trials_of.items():
+        losses = dict[int, float]()
+        for trial in trials:
+            if (evaluation := trial.evaluation) is not None:
+                known = takewhile(isfinite, evaluation.curve)
+                at_end = {trial.query.epochs or t_max: evaluation.loss}
+                losses |= dict(enumerate(known, start=1)) if evaluation.curve else at_end
         told = [t for t in trials if t.loss is not None]
-        curves[configuration] = _curve(
-            trials,
+        epochs = sorted(losses)
+        curves[configuration] = LearningCurve(
+            configuration,
+            tuple(trials),
             t_max,
-            model_step,
-            is_iterative=trains_in_epochs(configuration, space, objective),
+            trains_in_epochs(configuration, space, objective),
+            tuple(epochs),
+            tuple(np.minimum.accumulate([losses[e] for e in epochs]).tolist()),
+            space.steps[-1].name,
             is_infeasible=bool(told) and history.violation(told[-1]) > 0,
         )
     return curves
 
 
-def _curve(
-    trials: list[Trial], t_max: int, model_step: str, *, is_iterative: bool, is_infeasible: bool
-) -> LearningCurve:
-    losses = dict[int, float]()
-    for trial in trials:
-        losses |= _losses(trial, t_max)
-    epochs = sorted(losses)
-    least = np.minimum.accumulate([losses[e] for e in epochs]) if epochs else np.empty(0)
-    return LearningCurve(
-        trials[0].query.configuration,
-        tuple(trials),
-        t_max,
-        is_iterative,
-        tuple(epochs),
-        tuple(float(x) for x in least),
-        model_step,
-        is_infeasible,
-    )
-
-
-def _losses(trial: Trial, t_max: int) -> dict[int, float]:
-    evaluation = trial.evaluation
-    if evaluation is None:
-        return {}
-    if evaluation.curve:
-        finite = takewhile(isfinite, evaluation.curve)
-        return dict(enumerate(finite, start=1))
-    return {trial.query.epochs or t_max: evaluation.loss}
-
-
-def _is_served(evaluation: Evaluation, model_step: str) -> bool:
-    hits = [s.hit for s in evaluation.steps if s.step == model_step]
-    return bool(hits) and all(hits)
-
-
-_MOST_EPOCHS = 50
-"""Largest number of epochs to choose among; longer curves are sampled evenly by logarithm."""
+N_POINTS = 3
+"""Points of each curve to learn from (section 3.4)."""
 
 
 def chosen_epochs(
@@ -219,112 +150,70 @@ def chosen_epochs(
     the kernel of t alone, so it depends on neither losses nor other curves. `epochs` are rising and
     not empty; `noise` is the variance of standardised observations.
     """
-    if len(epochs) <= n_points:
-        return list(epochs)
-    if len(epochs) > _MOST_EPOCHS:
-        places = np.unique(np.geomspace(1, len(epochs), _MOST_EPOCHS).round().astype(int)) - 1
-        epochs = [epochs[i] for i in places]
     t = np.array(epochs) / t_max
-    covariance = of_time.covariance(theta, t, t)
+    variance = of_time.variance(theta, t)
     chosen = [len(t) - 1]
-    while len(chosen) < n_points:
-        among = covariance[np.ix_(chosen, chosen)] + noise * np.eye(len(chosen))
-        across = covariance[chosen]
-        explained = np.einsum("ij,ij->j", across, np.linalg.solve(among, across))
-        left = np.diag(covariance) - explained
+    while len(chosen) < min(n_points, len(t)):
+        across = of_time.covariance(theta, t[chosen], t)
+        among = across[:, chosen] + noise * np.eye(len(chosen))
+        left = variance - np.einsum("ij,ij->j", across, np.linalg.solve(among, across))
         left[chosen] = -np.inf
         chosen.append(int(np.argmax(left)))
     return [epochs[i] for i in sorted(chosen)]
 
 
-def thinned(counts: Sequence[int], losses: Sequence[float], most: int) -> list[bool]:
-    """Return which curves keep only their last point, so that all have at most `most` points.
+MOST_POINTS = 150
 
-    Curves with the largest losses are reduced first; the best curve never is. Every curve keeps a
-    point, so the total may exceed `most`.
+
+def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
+    """Return the curves to learn from: all, or as many as points, half the best, half the newest.
+
+    They stand in the order of their start.
     """
-    total, is_thinned = sum(counts), [False] * len(counts)
-    for i in sorted(range(len(losses)), key=lambda i: (-losses[i], -i))[:-1]:
-        if total <= most:
-            break
-        total -= counts[i] - 1
-        is_thinned[i] = True
-    return is_thinned
+    told = [c for c in curves if c.epochs or c.has_failed]
+    if len(told) <= MOST_POINTS:
+        return told
+    by_loss, half = sorted(told, key=lambda c: c.loss), MOST_POINTS // 2
+    newest = sorted(by_loss[half:], key=lambda c: c.trials[-1].number)[-half:]
+    kept = {c.configuration for c in (*by_loss[:half], *newest)}
+    return [c for c in told if c.configuration in kept]
 
 
-_MOST_POINTS = 150
-_MOST_CURVES = 150
-_BEST_CURVES = 100
-"""Number of best curves to learn from if there are too many; the others are the newest."""
 _WORST = 10.0
-"""Cap of losses without bounds, as a multiple of the loss of chance, or else of the distance from
-the best to the median. Beyond it, a diverged training is not informative."""
+"""Cap of losses without bounds, as a multiple of the distance from the best to the median. Beyond
+it, a diverged training is not informative."""
 
 
 def largest_informative_loss(losses: Array, objective: Objective) -> float:
-    """Return the loss, by bound, chance or spread, above which a training counts as diverged."""
+    """Return the loss, by bound or spread, above which a training counts as diverged."""
     if np.isfinite(objective.upper):
         return objective.upper
-    if objective.chance is not None and objective.chance > 0:
-        return _WORST * objective.chance
     best, typical = np.quantile(losses, (0.0, 0.5))
     return float(best + _WORST * (typical - best)) if typical > best else np.inf
 
 
-@dataclass(frozen=True)
-class CurveObservations:
-    """Points of curves: inputs with the share trained, (n, width + 1), and least losses, (n,)."""
+def steady_loss(losses: Sequence[float], width: int) -> float:
+    """Return the least mean of losses over a window of epochs.
 
-    inputs: Array
-    losses: Array
-
-    @classmethod
-    def of(
-        cls,
-        curves: Sequence[LearningCurve],
-        inputs: PipelineInputs,
-        kernel: CurveKernel,
-        theta: Array,
-        *,
-        objective: Objective,
-        n_points: int,
-        t_max: int,
-    ) -> Self:
-        """Return at most `n_points` points of each curve; some curve has points or has failed.
-
-        The time part of the kernel selects the most informative epochs, and the objective decides
-        where losses are capped.
-        """
-        p, of_time = len(kernel.parameters), kernel.of_time
-        outer, noise = theta[p - len(of_time.parameters) : p], float(np.exp(theta[p]))
-        curves = most_telling(curves)
-        known = [c for c in curves if c.epochs and not c.is_infeasible]
-        chosen = {
-            n: chosen_epochs(n, n_points, t_max, of_time=of_time, theta=outer, noise=noise)
-            for n in {c.epochs for c in known}
-        }
-        epochs = [chosen[c.epochs] for c in known]
-        is_thinned = thinned([len(e) for e in epochs], [c.loss for c in known], _MOST_POINTS)
-        epochs = [e[-1:] if cut else e for e, cut in zip(epochs, is_thinned, strict=True)]
-        rows = [(c, e, c.loss_at(e)) for c, es in zip(known, epochs, strict=True) for e in es]
-        # Failed and infeasible trainings count as the worst loss, so that similar ones are avoided.
-        worst = max((c.losses[0] for c in curves if c.epochs), default=0.0)
-        useless = [c for c in curves if c.is_infeasible or (c.has_failed and not c.epochs)]
-        rows += [(c, t_max, worst) for c in useless]
-        candidates = inputs.encode(c.configuration for c, _, _ in rows)
-        t = np.array([e for _, e, _ in rows]) / t_max
-        losses = np.array([y for _, _, y in rows])
-        largest = largest_informative_loss(losses, objective)
-        return cls(inputs.at(candidates, t), np.minimum(losses, largest))
+    The least of hundreds of losses is optimistic; averaging neighbours reduces that bias. If a
+    curve is shorter than the window, the mean of all its losses counts.
+    """
+    width = min(width, len(losses))
+    return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
 
 
-def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
-    """Return the curves to learn from, in their order: the best and the newest."""
-    told = [c for c in curves if c.epochs or c.has_failed]
-    if len(told) <= _MOST_CURVES:
-        return told
-    rank = np.argsort(np.argsort([c.loss for c in told], kind="stable"))
-    by_age = sorted(range(len(told)), key=lambda i: told[i].trials[-1].number)
-    others = [i for i in by_age if rank[i] >= _BEST_CURVES]
-    newest = set(others[_BEST_CURVES - _MOST_CURVES :])
-    return [c for i, c in enumerate(told) if rank[i] < _BEST_CURVES or i in newest]
+def best_training(
+    curves: Sequence[LearningCurve], history: History, *, width: int = 1
+) -> Trial | None:
+    """Return the best trial, by the least mean loss over a window of epochs."""
+    best: tuple[float, float, int] | None = None
+    for curve in curves:
+        feasible = [t for t in curve.trials if t.loss is not None and history.violation(t) <= 0]
+        if not feasible:
+            continue
+        trial = min(feasible, key=lambda t: (t.loss, t.number))
+        least = trial.loss or 0.0
+        longest = max((t.evaluation.curve for t in feasible if t.evaluation), key=len)
+        ranked = (steady_loss(longest or (least,), width), least, trial.number)
+        best = ranked if best is None else min(best, ranked)
+    return None if best is None else history[best[2]]

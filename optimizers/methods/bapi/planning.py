@@ -1,8 +1,12 @@
-"""The plan of the remaining budget: algorithms 3 and 4, and the stopping rule of algorithm 5."""
+"""The start of BAPI, the plan of the remaining budget, and the end of a training.
 
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+`Design` is line 1 of algorithm 2, `Planning` has algorithms 3 and 4, and `verdict` is the rule of
+algorithm 5.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Literal, Self
 
@@ -12,14 +16,166 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.acquisitions.expected_improvement import (
     JointImprovement,
     log_expected_improvement,
+    sobol_normals,
 )
-from prefect_tune.optimizers.methods.bapi.costs import Overheads, affordable
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve
-from prefect_tune.optimizers.methods.bapi.declaration import Choice, Settings
-from prefect_tune.optimizers.methods.bapi.learner import CurveBelief, CurveLearner
+from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
+from prefect_tune.optimizers.methods.bapi.curves import TINY, LearningCurve
+from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait, n_promoted
 from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.unit_interval import Array
+
+_ETA = 3
+"""One of so many configurations is promoted; the start may take such a share of the budget."""
+_FIRST_SHARE = 1 / 25
+"""Share of a full training before the first check of a new one."""
+
+
+def first_epochs(t_max: int) -> int:
+    """Return the epochs before the first check of a new training."""
+    return max(2, round(_FIRST_SHARE * t_max))
+
+
+Step = Begin[int] | Promote[int] | Wait | Done
+
+
+@dataclass(frozen=True)
+class Design:
+    """Rungs of epochs, rising, each with a number of configurations.
+
+    The first configurations of the study are the design's; their curves show its progress.
+    """
+
+    epochs: tuple[int, ...]
+    counts: tuple[int, ...]
+
+    @classmethod
+    def halving(cls, n: int, t_max: int) -> Self:
+        """Return n configurations at 1/25 of the epochs, a third of them at 3/25, etc."""
+        epochs, counts = [first_epochs(t_max)], [n]
+        while len(epochs) < _ETA and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
+            epochs.append(epochs[-1] * _ETA)
+            counts.append(n_promoted(counts[-1], _ETA))
+        return cls(tuple(epochs), tuple(counts))
+
+    @classmethod
+    def random(cls, n: int, t_max: int, quantum: int) -> Self:
+        """Return n configurations for a quantum each; the best one is trained to the end."""
+        return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
+
+    @classmethod
+    def affordable(cls, n_epochs: float, n_configurations: float, t_max: int) -> Self:
+        """Return a start by halving of 27, 9 or 3, given the epochs and configurations affordable.
+
+        It takes at most a third of the epochs and half of the configurations, if 3 do.
+        """
+        for n in (_ETA**3, _ETA**2):
+            design = cls.halving(n, t_max)
+            added = [b - a for a, b in pairwise((0, *design.epochs))]
+            cost = sum(count * epochs for count, epochs in zip(design.counts, added, strict=True))
+            if _ETA * cost <= n_epochs and 2 * n <= n_configurations:
+                return design
+        return cls.halving(max(1, int(min(_ETA, n_configurations))), t_max)
+
+    def next(self, curves: Mapping[Configuration, LearningCurve], *, may_begin: bool) -> Step:
+        """Return the next step, from all curves in the order of their start."""
+        entrants = list(curves.values())[: self.counts[0]]
+        if len(entrants) < self.counts[0] and may_begin:
+            return Begin(self.epochs[0])
+        for rung, epochs in enumerate(self.epochs):
+            behind = [c for c in entrants if c.done < epochs and not c.is_closed]
+            for curve in behind:
+                if not curve.is_pending:
+                    return Promote(curve.configuration, epochs)
+            if behind:
+                return Wait()
+            if rung + 1 < len(self.epochs):
+                # A full fit cannot be resumed, and is not comparable with a few epochs.
+                known = [c for c in entrants if c.is_iterative and c.done >= epochs]
+                known = [c for c in known if not c.is_infeasible and not c.trouble]
+                ranked = sorted(known, key=lambda c: c.loss_at(epochs))
+                n = len(known) * self.counts[rung + 1] // self.counts[rung]
+                entrants = ranked[: max(1, n)]
+        return Done()
+
+    def waiting(self, curves: Mapping[Configuration, LearningCurve]) -> set[Configuration]:
+        """Return the configurations that wait for a rung to be decided; empty at the end."""
+        is_over = isinstance(self.next(curves, may_begin=False), Done)
+        return set() if is_over else set(list(curves)[: self.counts[0]])
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """The rest of a budget (B_r): lines 3, 4 and 10 of algorithm 2.
+
+    Attributes:
+        seconds: Worker-seconds without those of pending trainings; inf for no limit.
+        longest: Seconds one training may take: at most one worker's share of the rest.
+        rate: Mean seconds of an epoch; None before any is known.
+    """
+
+    seconds: float
+    longest: float
+    rate: float | None
+
+    @classmethod
+    def of(cls, budget: Budget, curves: Collection[LearningCurve]) -> Self:
+        """Return the rest of a budget; a pending epoch costs as its curve's, or the mean."""
+        rates = [c.rate for c in curves if c.rate is not None]
+        rate = float(np.mean(rates)) if rates else None
+        total = inf if budget.seconds_left is None else budget.seconds_left
+        pending = sum(
+            (c.rate or rate or 0.0) * max(c.target - c.done, 0) for c in curves if c.is_pending
+        )
+        share = total / max(budget.n_workers, 1)
+        return cls(total - pending, min(total - pending, share), rate)
+
+    def epochs(self, curve: LearningCurve | None, target: int) -> int:
+        """Return the epochs, up to `target`, that a training affords; 0 if none is new."""
+        done, rate = (curve.done, curve.rate) if curve else (0, None)
+        rate = rate or self.rate
+        if rate is None:
+            return target if self.seconds > 0 else 0
+        new = int(min(target - done, self.longest / rate))
+        return done + new if new >= 1 else 0
+
+
+def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
+    """Return t_opt, at least `done`: the first epoch within epsilon of the final loss (eq. 8)."""
+    near = curve <= curve[-1] + epsilon
+    return max(int(near.argmax()) + 1, done)
+
+
+Verdict = Literal["continues", "finished", "stopped"]
+
+_TAU = 2.0
+_SURE = 3.0
+"""Deviations by which an expected end must trail the best one to be certain enough."""
+
+
+def verdict(
+    *,
+    done: int,
+    target: int,
+    mean: float,
+    deviation: float,
+    deviation_now: float,
+    best: float,
+    is_paper: bool,
+) -> Verdict:
+    """Return whether a training continues (algorithm 5, line 5).
+
+    A training is finished after `target` epochs, t_opt. It is stopped if its mean score there is
+    certain enough and not better than the best. A score is certain enough if its deviation is at
+    most tau times `deviation_now`, or if the mean is three deviations behind. The paper's rule uses
+    tau alone, which lets hopeless trainings continue if curves have little noise.
+    """
+    if done >= target:
+        return "finished"
+    is_certain = deviation <= _TAU * deviation_now
+    is_certain |= not is_paper and best - mean >= _SURE * deviation
+    return "stopped" if mean <= best and is_certain else "continues"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,290 +188,154 @@ class PlannedTraining:
 
 
 @dataclass(frozen=True)
-class Horizon:
-    """A plan for m candidates as far as the budget reaches (algorithm 4, NMO).
-
-    Attributes:
-        allowed, is_divisible: Candidates that may be planned, and those that can be trained for
-            fewer than all epochs.
-        overheads: Function from a candidate's number to its seconds in addition to epochs.
-        least_step: Fewest epochs of a training, unless fewer are left.
-    """
-
-    done: NDArray[np.intp]
-    allowed: NDArray[np.bool_]
-    enough: Callable[[int], int | None]
-    rates: Array
-    overheads: Callable[[int], float]
-    least_step: int
-    is_divisible: NDArray[np.bool_]
-    t_max: int
-    most: int
-    longest: float = inf
-
-    def plan(
-        self, improvement: JointImprovement, fallback: Array, budget: float
-    ) -> list[PlannedTraining]:
-        """Return the entries of a budget in seconds, in the order of choosing.
-
-        `improvement` already includes pending trials. `fallback`, shape (m,), ranks candidates if
-        all improvements are 0.
-        """
-        if budget <= 0:
-            return []
-        entries: list[PlannedTraining] = []
-        # Near its end, the budget affords first epochs of few candidates; only these need a t_opt.
-        least = np.where(self.is_divisible, 1, self.t_max - self.done)
-        can_begin = self.rates * least <= min(budget, self.longest)
-        allowed, left = self.allowed.copy(), budget
-        while len(entries) < self.most and left > 0:
-            eligible = allowed if entries else allowed & can_begin
-            if not eligible.any():
-                break
-            gains = improvement.gains()
-            scores = gains if gains[eligible].max() > 0 else fallback
-            j = int(np.argmax(np.where(eligible, scores, -inf)))
-            allowed[j] = False
-            entry = self._entry(j)
-            if entry is not None and entry.seconds > self.longest:
-                entry = self._clipped(j, self.longest)
-            if entry is None:
-                continue
-            if entry.seconds > left:
-                if entries:
-                    break
-                clipped = self._clipped(j, left)
-                if clipped is None:
-                    continue
-                return [clipped]
-            entries.append(entry)
-            left -= entry.seconds
-            if len(entries) < self.most:
-                improvement.choose(j)
-        return entries
-
-    def _entry(self, j: int) -> PlannedTraining | None:
-        done, enough = int(self.done[j]), self.enough(j)
-        if enough is None or (done and enough <= done):
-            return None
-        epochs = max(enough, min(self.t_max, done + self.least_step))
-        if not self.is_divisible[j]:
-            epochs = self.t_max
-        return PlannedTraining(
-            j, epochs, float(self.rates[j]) * (epochs - done) + self.overheads(j)
-        )
-
-    def _clipped(self, j: int, left: float) -> PlannedTraining | None:
-        seconds, rate = left - self.overheads(j), float(self.rates[j])
-        epochs = affordable(seconds, rate, done=int(self.done[j]), target=self.t_max)
-        return PlannedTraining(j, epochs, left) if epochs and self.is_divisible[j] else None
-
-
-def chosen_entry(
-    entries: list[PlannedTraining],
-    means: Array,
-    deviations: Array,
-    best: float,
-    *,
-    choice: Choice,
-    spent: float,
-) -> int:
-    """Return the index of the entry to run next (algorithm 2, line 6).
-
-    Expected scores after the planned epochs have these means and deviations, shape (k,). The choice
-    is by improvement per cost, or by cost cooled by the budget spent (Lee et al. 2020).
-    """
-    power = 1.0 if choice == "per_cost" else 1.0 - spent
-    costs = np.maximum([e.seconds for e in entries], 1e-9)
-    # Improvement is defined for losses, so scores change sign.
-    worth = log_expected_improvement(-means, np.maximum(deviations, 1e-12), -best)
-    return int(np.argmax(worth - power * np.log(costs)))
-
-
-Verdict = Literal["continues", "finished", "stopped"]
-
-
-def enough_epochs(curve: Array, epsilon: float, done: int = 0) -> int:
-    """Return t_opt, at least `done`: the first epoch within epsilon of the final loss (eq. 8)."""
-    near = curve <= curve[-1] + epsilon
-    return max(int(near.argmax()) + 1, done)
-
-
-def verdict(
-    *,
-    done: int,
-    target: int,
-    mean: float,
-    deviation: float,
-    deviation_now: float,
-    best: float,
-    tau: float,
-    sure: float,
-) -> Verdict:
-    """Return whether a training continues (algorithm 5, line 5).
-
-    A training is finished after `target` epochs, t_opt. It is stopped if its mean score there is
-    certain enough and not better than the best. A score is certain enough if its deviation is at
-    most `tau` times `deviation_now`, or if the mean is `sure` deviations behind. The paper's rule
-    uses tau alone, which lets hopeless trainings continue if curves have little noise.
-    """
-    if done >= target:
-        return "finished"
-    is_certain = deviation <= tau * deviation_now or best - mean >= sure * deviation
-    return "stopped" if mean <= best and is_certain else "continues"
-
-
-MOST_PENDING = 16
-"""Largest number of pending trials that a plan considers; the latest ones count."""
-
-
-@dataclass(frozen=True)
 class Prospects:
     """m configurations that may be trained or are being trained.
 
     Attributes:
+        done: Epochs done, shape (m,).
         targets: Target epochs of pending trainings, 0 for the others, shape (m,).
         is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
+        rates: Seconds of an epoch, shape (m,).
+        enough: Function from a candidate's number to its t_opt, None if it cannot be trained.
+        t_max: Epochs of a full training.
     """
 
-    inputs: Array
     done: NDArray[np.intp]
     targets: NDArray[np.intp]
     is_divisible: NDArray[np.bool_]
-    configuration: Callable[[int], Configuration | None]
+    rates: Array
+    enough: Callable[[int], int | None]
+    t_max: int
 
-    @classmethod
-    def of(
-        cls,
+    def plan(
+        self,
+        improvement: JointImprovement,
+        fallback: Array,
+        remaining: Remaining,
+        *,
+        horizon: int,
+        quantum: int,
+    ) -> list[PlannedTraining]:
+        """Return the entries of a plan, in the order of choosing (algorithm 4, NMO).
+
+        `improvement` already includes pending trials. `fallback`, shape (m,), ranks candidates if
+        all improvements are 0. A training takes a quantum of epochs at least.
+        """
+        # Near its end, the budget affords first epochs of few candidates; only these need a t_opt.
+        least = np.where(self.is_divisible, 1, self.t_max - self.done)
+        allowed = (self.targets == 0) & (self.rates * least <= remaining.longest)
+        entries, left = list[PlannedTraining](), remaining.seconds
+        while len(entries) < horizon and left > 0 and allowed.any():
+            gains = improvement.gains()
+            ranked = gains if gains[allowed].max() > 0 else fallback
+            j = int(np.argmax(np.where(allowed, ranked, -inf)))
+            allowed[j] = False
+            done, rate, enough = int(self.done[j]), float(self.rates[j]), self.enough(j)
+            if enough is None or (done and enough <= done):
+                continue
+            wanted = max(enough, min(self.t_max, done + quantum))
+            epochs = done + int(min(wanted - done, remaining.longest / rate))
+            seconds = rate * (epochs - done)
+            if entries and seconds > left:
+                break
+            entries.append(PlannedTraining(j, epochs, seconds))
+            left -= seconds
+            improvement.choose(j)
+        return entries
+
+
+def chosen_entry(
+    entries: Sequence[PlannedTraining], means: Array, deviations: Array, best: float, power: float
+) -> PlannedTraining:
+    """Return the entry to run next (algorithm 2, line 6).
+
+    Expected scores after the planned epochs have these means and deviations, shape (k,). The choice
+    is by improvement per cost, at a power of 1, or per cooled cost (Lee et al. 2020).
+    """
+    costs = np.maximum([e.seconds for e in entries], TINY)
+    # Improvement is defined for losses, so scores change sign.
+    worth = log_expected_improvement(-means, np.maximum(deviations, TINY), -best)
+    return entries[int(np.argmax(worth - power * np.log(costs)))]
+
+
+_DRAWS = 256
+"""Number of imagined outcomes, a power of two."""
+
+
+class Planning:
+    """The plan made from a belief: of begun trainings, pending ones included, and new candidates.
+
+    Attributes:
+        best: Score to improve on.
+        epsilon: Loss that may be added by ending early.
+    """
+
+    def __init__(
+        self,
         begun: Sequence[LearningCurve],
         new: Candidates,
         learner: CurveLearner,
-        asked: Container[Configuration],
-    ) -> Self:
-        """Return begun trainings, and new candidates that decode into none of `asked`."""
-        inputs, zeros = learner.inputs, [0] * len(new)
-        pool = inputs.encode(c.configuration for c in begun).joined(new)
-        known: dict[int, Configuration | None] = {i: c.configuration for i, c in enumerate(begun)}
-
-        def configuration(j: int) -> Configuration | None:
-            if j not in known:
-                decoded = inputs.candidates.decode(pool, j)
-                known[j] = None if decoded in asked else decoded
-            return known[j]
-
-        return cls(
-            inputs=inputs.of(pool),
-            done=np.array([*(c.done for c in begun), *zeros], dtype=np.intp),
-            targets=np.array(
-                [*(c.target if c.is_pending else 0 for c in begun), *zeros], dtype=np.intp
-            ),
-            is_divisible=learner.trains_in_epochs(pool),
-            configuration=configuration,
+        belief: CurveBelief,
+        *,
+        best: float,
+        epsilon: float,
+    ) -> None:
+        self.belief, self.best, self.epsilon = belief, best, epsilon
+        self._begun, self._candidates = begun, learner.inputs.candidates
+        self._pool = learner.inputs.encode(c.configuration for c in begun).joined(new)
+        self.inputs = learner.inputs.of(self._pool)
+        fresh = [0] * len(new)
+        targets = [c.target if c.is_pending else 0 for c in begun]
+        self.prospects = Prospects(
+            done=np.array([*(c.done for c in begun), *fresh], dtype=np.intp),
+            targets=np.array([*targets, *fresh], dtype=np.intp),
+            is_divisible=learner.trains_in_epochs(self._pool),
+            rates=belief.seconds(self.inputs),
+            enough=self.enough,
+            t_max=belief.t_max,
         )
 
+    def configuration(self, j: int) -> Configuration | None:
+        """Return the configuration of a candidate, None if the space forbids it."""
+        if j < len(self._begun):
+            return self._begun[j].configuration
+        return self._candidates.decode(self._pool, j)
 
-@dataclass
-class Planning:
-    """A plan made from a belief.
+    def enough(self, j: int) -> int | None:
+        """Return t_opt of a candidate, at least its epochs done; None if it cannot be trained."""
+        if self.configuration(j) is None:
+            return None
+        if not self.prospects.is_divisible[j]:
+            return self.belief.t_max
+        done = int(self.prospects.done[j])
+        curve = self.belief.curve(self.inputs[j : j + 1], is_known=done > 0)
+        return enough_epochs(curve, self.epsilon, done)
 
-    Attributes:
-        epsilon: Loss that may be added by ending early.
-        quantum: Epochs between two checks of a training.
-        normals: Normal draws of imagined outcomes, shape (draws, largest number of choices).
-    """
+    def improvement(self, horizon: int, seed: int) -> tuple[JointImprovement, Array]:
+        """Return the joint improvement given pending trainings, and prior variances, shape (m,).
 
-    prospects: Prospects
-    belief: CurveBelief
-    overheads: Overheads
-    settings: Settings
-    best: float
-    epsilon: float
-    longest: float
-    quantum: int
-    normals: Array
-    _enough: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def t_max(self) -> int:
-        """Epochs of a full training."""
-        return self.belief.t_max
-
-    @cached_property
-    def rates(self) -> Array:
-        """Seconds of an epoch, shape (m,)."""
-        return self.belief.seconds(self.prospects.inputs)
-
-    @property
-    def pending_seconds(self) -> float:
-        """Expected remaining seconds of pending trainings."""
-        left = np.maximum(self.prospects.targets - self.prospects.done, 0)
-        return float(left @ self.rates)
-
-    def entries(
-        self, budget: float, allowed: NDArray[np.bool_] | None = None
-    ) -> list[PlannedTraining]:
-        """Return the plan of a budget in seconds, restricted to `allowed`; may be empty."""
-        improvement, variance = self.improvement()
-        return self._horizon(allowed).plan(improvement, variance, budget)
-
-    def improvement(self) -> tuple[JointImprovement, Array]:
-        """Return the joint improvement given pending trainings, and prior variances, shape (m,)."""
+        Outcomes of a horizon of choices are imagined.
+        """
         process = self.belief.process
-        rows = self.belief.at(self.prospects.inputs, self.t_max)
+        rows = self.belief.at(self.inputs, self.belief.t_max)
         mean, half = process.predict_half(rows)
         kernel, theta, scale = process.process.kernel, process.process.kernel_theta, process.scale
         prior = kernel.variance(theta, rows)
-        variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12) * scale**2
+        variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), TINY * prior) * scale**2
 
         def covariance(j: int) -> Array:
             column: Array = kernel.covariance(theta, rows, rows[j : j + 1])[:, 0]
             return (column - half.T @ half[:, j]) * scale**2
 
-        improvement = JointImprovement(mean, variance, covariance, self.best, self.normals)
-        for j in np.flatnonzero(self.prospects.targets)[-MOST_PENDING:]:
+        pending = np.flatnonzero(self.prospects.targets)
+        normals = sobol_normals(_DRAWS, horizon + len(pending), np.random.default_rng(seed))
+        improvement = JointImprovement(mean, variance, covariance, self.best, normals)
+        for j in pending:
             improvement.choose(int(j))
         return improvement, variance
 
-    def _horizon(self, allowed: NDArray[np.bool_] | None = None) -> Horizon:
-        is_free = self.prospects.targets == 0
-        return Horizon(
-            done=self.prospects.done,
-            allowed=is_free if allowed is None else is_free & allowed,
-            enough=self.enough,
-            rates=self.rates,
-            overheads=self._overhead,
-            least_step=self.quantum,
-            is_divisible=self.prospects.is_divisible,
-            t_max=self.t_max,
-            most=self.settings.horizon,
-            longest=self.longest,
-        )
-
-    def chosen(self, entries: list[PlannedTraining], spent: float) -> PlannedTraining:
-        """Return the entry to run next, at this spent share of the budget."""
-        numbers = np.array([e.number for e in entries])
-        epochs = np.array([e.epochs for e in entries])
-        means, deviations = self.belief.predict(self.prospects.inputs[numbers], epochs)
-        choice = self.settings.choice
-        place = chosen_entry(entries, means, deviations, self.best, choice=choice, spent=spent)
-        return entries[place]
-
-    def enough(self, j: int) -> int | None:
-        """Return t_opt of a candidate, at least its epochs done; None if it cannot be trained."""
-        if self.prospects.configuration(j) is None:
-            return None
-        if not self.prospects.is_divisible[j]:
-            return self.t_max
-        if j not in self._enough:
-            done = int(self.prospects.done[j])
-            curve = self.belief.curve(self.prospects.inputs[j : j + 1], is_known=done > 0)
-            self._enough[j] = enough_epochs(curve, self.epsilon, done)
-        return self._enough[j]
-
-    def _overhead(self, j: int) -> float:
-        configuration = self.prospects.configuration(j)
-        if configuration is None:
-            return 0.0
-        return self.overheads.seconds(
-            configuration, int(self.prospects.done[j]), float(self.rates[j])
-        )
+    def chosen(self, entries: Sequence[PlannedTraining], power: float) -> PlannedTraining:
+        """Return the entry to run next, with costs to this power."""
+        rows = self.inputs[[e.number for e in entries]]
+        means, deviations = self.belief.predict(rows, np.array([e.epochs for e in entries]))
+        return chosen_entry(entries, means, deviations, self.best, power)

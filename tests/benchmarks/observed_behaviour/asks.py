@@ -68,8 +68,7 @@ VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "bapi": (
         {"variant": "paper"},
         {"horizon": 1},
-        {"early_stopping": False},
-        {"p": 0.3, "tau": 1.0, "sure": 1.0, "epsilon": 0.02, "n_first": 6},
+        {"p": 0.3, "epsilon": 0.02, "n_first": 6},
     ),
     "bohb": ({"fidelity": "folds"}, {"fidelity": "subset"}),
     "hyperband": ({"fidelity": "folds"}, {"fidelity": "subset"}),

@@ -22,7 +22,7 @@ _BOUNDS = {
     "mtbo": f"{_LEARNING}, share (0 1)",
     "ei": _LEARNING,
     "es": _LEARNING,
-    "bapi": "horizon [1, p (0 1], tau [0, sure [0, epsilon [0, n_first [1",
+    "bapi": "horizon [1, p (0 1], epsilon [0, n_first [1",
 }
 INTERVALS = {
     name: dict(bounds.split(" ", 1) for bounds in text.split(", ") if bounds)
@@ -49,8 +49,7 @@ def made(name: str, option: str, value: Any) -> Any:
 
 
 NUMBERS = [which for which in OPTIONS if is_number(*which)]
-WORDS = [which for which in OPTIONS if not is_number(*which) and bool not in kinds(*which)]
-SWITCHES = [which for which in OPTIONS if bool in kinds(*which)]
+WORDS = [which for which in OPTIONS if not is_number(*which)]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -100,13 +99,6 @@ def test_each_word_is_taken_and_no_other(name: str, option: str) -> None:
     for word in words:
         assert getattr(made(name, option, word), option) == word
     refuses(name, option, "another")
-
-
-@pytest.mark.parametrize(("name", "option"), SWITCHES)
-def test_a_switch_is_true_or_false(name: str, option: str) -> None:
-    for value in (True, False):
-        assert getattr(made(name, option, value), option) is value
-    refuses(name, option, "no")
 
 
 @pytest.mark.parametrize("name", METHODS)

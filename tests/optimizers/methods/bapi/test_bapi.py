@@ -111,9 +111,8 @@ def test_a_budget_is_overspent_by_one_stretch_of_each_worker_at_most(
     total = n_full * T_MAX * np.e  # in full trainings of the median
     done = Simulation(optimizer, law, n_workers, seconds=total / n_workers, is_end_told=True).run()
     told = sum(s.trial.cost_seconds for s in done.stretches)
-    quantum = max(1, round(optimizer.settings.p * T_MAX))
     dearest = max(law.rate(c) for c in optimizer.history.asked)
-    assert told <= total + n_workers * quantum * dearest
+    assert told <= total + n_workers * optimizer.quantum * dearest
 
 
 @pytest.mark.parametrize("left", [0.0, 1e-6])
@@ -191,7 +190,7 @@ def test_curves_that_will_be_the_best_are_not_stopped_early_and_end_in_time() ->
     better = Newcomers(1.0 + 40.0 / np.arange(1, 51), 0, epsilon=0.0)
     runs = better.first_runs(40)
     assert max(len(run) for run in runs) >= 4
-    history, quantum = better.optimizer.history, round(better.optimizer.settings.p * 50)
+    history, quantum = better.optimizer.history, better.optimizer.quantum
     for configuration in history.asked - set(better.own):
         # The first look comes sooner.
         assert len(history.trials_of(configuration)) <= 50 / quantum + 1
@@ -245,14 +244,14 @@ def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> 
     told = optimizer.history.trials_of(query.configuration)[-2]
     assert told.query.epochs is not None
     optimizer.tell(crashed(number, query.configuration, query.epochs))
-    curve = optimizer._curves()[query.configuration]
+    curve = optimizer.curves[query.configuration]
     assert (curve.done, curve.is_closed) == (told.query.epochs, True)
     assert optimizer.incumbent is not None
     study(optimizer, power, 3)
     optimizer.retry(number)
     assert query.configuration not in {optimizer.ask(Budget()).configuration for _ in range(3)}
     tell(optimizer, number, power(query.configuration))
-    curve = optimizer._curves()[query.configuration]
+    curve = optimizer.curves[query.configuration]
     assert curve.done == query.epochs
     assert not curve.has_failed
 
@@ -314,15 +313,6 @@ def test_a_violating_configuration_is_neither_resumed_nor_planned_again() -> Non
     assert np.mean([history.violation(t) > 0 for t in planned]) < 0.3  # by chance, 0.45
     assert optimizer.incumbent is not None
     assert history.violation(optimizer.incumbent) <= 0
-
-
-def started(n: int = 9, **options: Any) -> Bapi:
-    """A method that has told a start of n configurations."""
-    optimizer = bapi(n_first=n, **options)
-    for _ in Simulation(optimizer, PowerLaws(optimizer), trials=n + 6).ends():
-        if len(optimizer.history.asked) > n and not optimizer.history.pending:
-            break
-    return optimizer
 
 
 def test_losses_behind_one_that_is_not_finite_say_nothing() -> None:

@@ -1,0 +1,299 @@
+"""GP_f and GP_c: the belief in learning curves and in seconds of an epoch.
+
+Parameters are refitted now and then; every ask conditions on all curves. Curves are learned as
+scores, and higher scores are better.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite, log
+from typing import Any, Self
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from prefect_tune.optimizers.methods.bapi.curves import (
+    MOST_POINTS,
+    N_POINTS,
+    TINY,
+    LearningCurve,
+    chosen_epochs,
+    largest_informative_loss,
+    most_telling,
+)
+from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions
+from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
+from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.kernel import (
+    RBF,
+    ConstantNoise,
+    Kernel,
+    Matern52,
+    Noise,
+    Parameter,
+)
+from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
+from prefect_tune.optimizers.surrogates.pipeline_inputs import conditional_inputs
+from prefect_tune.optimizers.trials.objective import Objective
+
+_ROWS = 200
+"""Number of held-out rows to assume if it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of losses: minus the logarithm of the distance from the least possible loss.
+
+    `offset` is added to the distance, so that a perfect loss has a finite score. It is None if
+    scores are negative losses.
+    """
+
+    lower: float = 0.0
+    offset: float | None = None
+
+    @classmethod
+    def of(cls, objective: Objective) -> Self:
+        """Return the scores of an objective, with an offset of half a misclassified row.
+
+        Losses without finite bounds are scored as they are.
+        """
+        width = objective.upper - objective.lower
+        if not isfinite(width):
+            return cls()
+        return cls(objective.lower, 0.5 * width / (objective.n_held_out or _ROWS))
+
+    def scores(self, losses: ArrayLike) -> Array:
+        """Return the scores of losses."""
+        losses = np.asarray(losses, dtype=np.float64)
+        if self.offset is None:
+            return -losses
+        return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
+
+    def losses(self, scores: Array) -> Array:
+        """Return the losses of scores, clipped at the least possible loss."""
+        if self.offset is None:
+            return -scores
+        return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
+
+
+Epochs = int | NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class CurveBelief:
+    """Scores over configurations and the share of a training done, the last input.
+
+    Attributes:
+        costs: Process of seconds of an epoch (paper), or of their logarithms; None if unknown.
+        least_rate: Least seconds of an epoch so far.
+        bounds: Least and largest possible loss.
+    """
+
+    process: MonotoneProcess
+    costs: GaussianProcess | None
+    least_rate: float
+    t_max: int
+    scores: Scores
+    bounds: tuple[float, float]
+    is_paper: bool
+
+    def at(self, inputs: Array, epochs: Epochs) -> Array:
+        """Return inputs followed by the share of the training done, shape (m, width + 1)."""
+        t = np.broadcast_to(np.asarray(epochs) / self.t_max, len(inputs))
+        return np.column_stack([inputs, t])
+
+    def curve(self, row: Array, *, is_known: bool = False) -> Array:
+        """Return the expected loss of one row after each epoch, never rising."""
+        rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
+        process = self.process
+        if not is_known:
+            sites = at_times(self.at(row, 1), row.shape[1], site_times(self.t_max))
+            process = process.with_sites(sites, only_falling=not self.is_paper)
+        mean, _ = process.predict(rows)
+        return np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
+
+    def predict(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
+        """Return means and deviations of scores, shape (m,)."""
+        return self.process.predict(self.at(inputs, epochs))
+
+    def outcome(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
+        """Return means and deviations of observed scores, noise included, shape (m,)."""
+        mean, deviation = self.predict(inputs, epochs)
+        noise = self.process.noise_variance(self.at(inputs, epochs)) * self.process.scale**2
+        return mean, np.sqrt(deviation**2 + noise)
+
+    def seconds(self, inputs: Array) -> Array:
+        """Return seconds of an epoch, shape (m,): medians, or means in the paper.
+
+        The paper's process has mean 0, so far from data its prediction is raised to a floor. They
+        are 1 before any is known.
+        """
+        if self.costs is None:
+            return np.ones(len(inputs))
+        mean, _ = self.costs.predict(inputs)
+        return np.maximum(mean, self.least_rate) if self.is_paper else np.exp(mean)
+
+
+_NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
+_GROWN = 1.1
+"""Growth of the number of trials after which parameters are fitted again."""
+
+
+def _lengthscale(name: str, n: int) -> Parameter:
+    """Prior ln l ~ N(sqrt 2 + ln(d) / 2, 3) in [0.05, 50] (Hvarfner et al. 2024)."""
+    mean = 2**0.5 + 0.5 * log(n)
+    return Parameter(name, min(mean, log(2.0)), log(0.05), log(50.0), (mean, 3**0.5))
+
+
+class CurveLearner:
+    """Learns beliefs of one space; stores no observations."""
+
+    def __init__(
+        self, space: Space, objective: Objective, options: BapiOptions, t_max: int
+    ) -> None:
+        self._space, self._objective, self._t_max = space, objective, t_max
+        self._is_paper = options.is_paper
+        stationary = RBF if options.is_paper else Matern52
+        self.inputs = conditional_inputs(space, _lengthscale, stationary)
+        self._of_time = Decay(has_tail=not options.is_paper)
+        self._kernel = CurveKernel(self.inputs.within, self.inputs.width, self._of_time)
+        self._noise = ConstantNoise(_NOISE)
+        self._scores = Scores() if options.is_paper else Scores.of(objective)
+
+    def learn(
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
+    ) -> tuple[CurveBelief, dict[str, Any]]:
+        """Return the belief for a plan, and its parameters as JSON values for the memo.
+
+        Parameters are fitted again whenever the number of trials has grown by a tenth.
+        """
+        n_trials = sum(len(c.trials) for c in curves)
+        kept = {k: memo[k] for k in ("theta", "costs", "n_fitted") if k in memo}
+        if n_trials >= _GROWN * kept.get("n_fitted", 0):
+            costs = self._timed(curves, memo, rng)
+            kept = {
+                "theta": self._scored(curves, memo, rng).theta.tolist(),
+                "costs": None if costs is None else costs.theta.tolist(),
+                "n_fitted": n_trials,
+            }
+        return self.recall(curves, kept), kept
+
+    def recall(self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]) -> CurveBelief:
+        """Return the belief with earlier parameters, conditioned on the current curves."""
+        process, is_paper = self._scored(curves, memo), self._is_paper
+        return CurveBelief(
+            process=MonotoneProcess.of(process, self._sites(curves), only_falling=not is_paper),
+            costs=self._timed(curves, memo),
+            least_rate=min((c.rate for c in curves if c.rate is not None), default=1.0),
+            t_max=self._t_max,
+            scores=self._scores,
+            bounds=(self._objective.lower, self._objective.upper),
+            is_paper=is_paper,
+        )
+
+    def trains_in_epochs(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Return which candidates have an iterative model, shape (n,)."""
+        last = self._space.steps[-1]
+        is_iterative = np.array([a.id in self._objective.iterative for a in last.algorithms])
+        if last.fixed:
+            return np.full(len(candidates), is_iterative[0])
+        return is_iterative[candidates.algorithms[:, -1]]
+
+    def _scored(
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator | None = None
+    ) -> GaussianProcess:
+        """GP_f with the parameters of the memo, which are the start of a fit if there is an rng."""
+        theta = _theta(memo.get("theta"), self._kernel, self._noise)
+        observed = self._observed(curves, theta)
+        return _process(self._kernel, self._noise, theta, observed, rng=rng)
+
+    def _timed(
+        self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator | None = None
+    ) -> GaussianProcess | None:
+        """GP_c, likewise: of seconds with mean 0 (paper), or of their logarithms."""
+        timed = [(c.configuration, c.rate) for c in most_telling(curves) if c.rate is not None]
+        if not timed:
+            return None
+        inputs = self.inputs.of(self.inputs.encode(c for c, _ in timed))
+        targets, mean = np.array([rate for _, rate in timed]), 0.0
+        if not self._is_paper:
+            targets = np.log(targets)
+            mean = float(targets.mean())
+        kernel, noise = self.inputs.kernel, ConstantNoise()
+        theta = _theta(memo.get("costs"), kernel, noise)
+        return _process(kernel, noise, theta, (inputs, targets), mean=mean, rng=rng)
+
+    def _observed(self, curves: Sequence[LearningCurve], theta: Array) -> tuple[Array, Array]:
+        """Inputs with the share trained, (n, width + 1), and scores, (n,), of a few points."""
+        curves = most_telling(curves)
+        p, q = len(self._kernel.parameters), len(self._of_time.parameters)
+        known = [c for c in curves if c.epochs and not c.is_infeasible]
+        n_points = min(N_POINTS, MOST_POINTS // max(len(known), 1))
+        noise = float(np.exp(theta[p]))
+        chosen = {
+            epochs: chosen_epochs(
+                epochs,
+                n_points,
+                self._t_max,
+                of_time=self._of_time,
+                theta=theta[p - q : p],
+                noise=noise,
+            )
+            for epochs in {c.epochs for c in known}
+        }
+        rows = [(c, e, c.loss_at(e)) for c in known for e in chosen[c.epochs]]
+        # Failed and infeasible trainings count as the worst loss, so that similar ones are avoided.
+        worst = max((c.losses[0] for c in curves if c.epochs), default=0.0)
+        useless = [c for c in curves if c.is_infeasible or (c.has_failed and not c.epochs)]
+        rows += [(c, self._t_max, worst) for c in useless]
+        candidates = self.inputs.encode(c.configuration for c, _, _ in rows)
+        losses = np.array([loss for _, _, loss in rows])
+        largest = largest_informative_loss(losses, self._objective)
+        inputs = self.inputs.at(candidates, np.array([e for _, e, _ in rows]) / self._t_max)
+        return inputs, self._scores.scores(np.minimum(losses, largest))
+
+    def _sites(self, curves: Sequence[LearningCurve]) -> Array:
+        """Places where slopes are known not to be negative: both ends of unfinished curves."""
+        going = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
+        if not going:
+            return np.empty((0, self.inputs.width + 1))
+        candidates = self.inputs.encode(c.configuration for c in most_telling(going))
+        rows = self.inputs.at(candidates, 1.0)
+        return at_times(rows, self.inputs.width, site_times(self._t_max))
+
+
+def _theta(known: Sequence[float] | None, kernel: Kernel, noise: Noise) -> Array:
+    return np.array(known or [p.start for p in (*kernel.parameters, *noise.parameters)])
+
+
+def _process(
+    kernel: Kernel,
+    noise: Noise,
+    theta: Array,
+    observed: tuple[Array, Array],
+    *,
+    mean: float | None = None,
+    rng: Generator | None = None,
+) -> GaussianProcess:
+    inputs, targets = observed
+    centre = float(targets.mean()) if mean is None else mean
+    scale = max(float(np.sqrt(np.mean((targets - centre) ** 2))), TINY)
+    if rng is not None:
+        theta = GaussianProcess.fit(
+            kernel,
+            inputs,
+            targets,
+            rng=rng,
+            mean=mean,
+            noise=noise,
+            scale=scale,
+            warm_start=theta,
+            n_restarts=1,
+        ).theta
+    return GaussianProcess.given(
+        kernel, theta, inputs, targets, mean=mean, noise=noise, scale=scale
+    )
