@@ -182,8 +182,8 @@ class Bapi(Optimizer):
             epoch, ask = median(rates or [inf]), median(budget.last_ask_seconds)
             if epoch < ask:
                 turn.memo["note"] = (
-                    f"an epoch takes {1000 * epoch:.3g} ms, less than a look of the planner "
-                    f"({1000 * ask:.3g} ms): --method hyperband would spend that time on training"
+                    f"an epoch takes {1000 * epoch:.3g} ms, less than a plan ({1000 * ask:.3g} "
+                    "ms): --method hyperband would spend that time on training"
                 )
         self.memo = turn.memo
         return query
@@ -454,10 +454,14 @@ class Turn:
     def _worthwhile(
         self, entries: list[PlannedTraining], planning: Planning
     ) -> list[PlannedTraining]:
-        """Entries that may gain epsilon, for studies without a time limit."""
+        """Entries that may gain a share p of epsilon, for studies without a time limit.
+
+        A training may take a share p of its epochs until it is checked again.
+        """
         rows = planning.inputs[[e.number for e in entries]]
         mean, deviation = planning.belief.predict(rows, self.method.t_max)
         gains = expected_improvement(-mean, deviation, -planning.best)
         scores = planning.belief.scores.scores
-        least = float(scores(self.least_loss - self.epsilon)) - planning.best
-        return [e for e, gain in zip(entries, gains, strict=True) if gain >= least]
+        gain = self.method.settings.p * self.epsilon
+        least = float(scores(self.least_loss - gain)) - planning.best
+        return [e for e, gained in zip(entries, gains, strict=True) if gained >= least]
