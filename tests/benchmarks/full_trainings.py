@@ -9,9 +9,9 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers import Budget, Objective, Space, Trial
+from prefect_tune.optimizers import Budget, Configuration, Objective, Reason, Space, Trial
 from prefect_tune.optimizers.acquisitions.expected_improvement import expected_improvement
-from prefect_tune.optimizers.methods.bapi.bapi import Bapi, Turn
+from prefect_tune.optimizers.methods.bapi.bapi import Bapi, Order, Turn
 from prefect_tune.optimizers.methods.bapi.curves import best_training
 from prefect_tune.optimizers.methods.bapi.planning import (
     Design,
@@ -38,6 +38,9 @@ class FullTurn(Turn):
         """A few random configurations."""
         t_max = self.method.t_max
         return Design.random(self.method.settings.n_first or 1, t_max, t_max)
+
+    def _part(self, configuration: Configuration, done: int, target: int, why: Reason) -> Order:  # noqa: ARG002
+        return Order(configuration, target, why)
 
     def _entry(self, planning: Planning) -> PlannedTraining | None:
         assert isinstance(self.method, FullTrainings)
