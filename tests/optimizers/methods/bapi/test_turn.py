@@ -267,7 +267,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[NotedPlanning]:
 def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
     query = optimizer.history[number].query
     outcome = replace(PowerLaws(optimizer)(query), **changes)
-    optimizer.tell(Trial(number, query).started().ended(outcome))
+    optimizer.tell(Trial(number, query).started().completed(outcome))
 
 
 def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
