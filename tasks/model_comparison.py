@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.data.dataset import Dataset, Label, label_text, load_dataset
-from prefect_tune.tasks.data.row_ids import (
+from prefect_tune.tasks.data.dataset import (
+    Dataset,
+    Label,
     common_columns,
     identity_columns,
+    label_text,
+    load_dataset,
     row_ids,
     settled_columns,
 )

@@ -37,7 +37,7 @@ from prefect_tune.tasks.bad_input import BadInput, errors_for_caller, for_caller
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Label, load_dataset
 from prefect_tune.tasks.data.row_reader import as_pandas
-from prefect_tune.tasks.data.target import number_texts
+from prefect_tune.tasks.data.tables import number_texts
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, metric_named
 from prefect_tune.tasks.objective.predictions import (
     ScoreMethod,

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.tables import (
+    CLASSES_WITH_DECIMALS,
     as_column,
     checked_column,
     checked_frame,
     unused_name,
 )
-from prefect_tune.tasks.data.target import CLASSES_WITH_DECIMALS
 
 
 def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:

@@ -42,9 +42,8 @@ from prefect_tune.storage.ledger import Ledger, StoredStudy
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.series import Changes, Reused, Series, SeriesRun, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset, settled_columns
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.row_ids import settled_columns
 from prefect_tune.tasks.objective.metric import metric_named
 
 

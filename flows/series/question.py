@@ -14,15 +14,16 @@ from prefect_tune.flows.wording.text import counted
 from prefect_tune.optimizers.converter import json_values
 from prefect_tune.storage.series import Changes
 from prefect_tune.tasks.bad_input import BadInput, shown_columns
-from prefect_tune.tasks.data.dataset import Dataset, label_text
-from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.row_ids import (
+from prefect_tune.tasks.data.dataset import (
+    Dataset,
     common_columns,
     content_ids,
+    label_text,
     row_ids,
     settled_columns,
     value_bits,
 )
+from prefect_tune.tasks.data.events import EventRows
 
 _FIXED = ("target", "metric", "positive", "group", "key", "time", "test_size")
 """Options with the same value in all studies; a run that omits one has the value of the series."""

@@ -33,9 +33,8 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset
+from prefect_tune.tasks.data.dataset import Dataset, identity_columns, import_dataset
 from prefect_tune.tasks.data.forward_split import holdout_share, study_split
-from prefect_tune.tasks.data.row_ids import FixedTestRows, identity_columns
 from prefect_tune.tasks.data.split import LEARN, TEST, Split, import_split
 from prefect_tune.tasks.objective.comparison import rare_class
 from prefect_tune.tasks.objective.constraints import check_constraints
@@ -71,7 +70,7 @@ def resolve(
 ) -> NewStudy:
     """Read the input, check the options of a new study, and resolve omitted ones.
 
-    With `fixed_test`, a hash of these columns fixes the test rows (see `row_ids`); an empty tuple
+    With `fixed_test`, a hash of these columns fixes the test rows (see `row_ids`). An empty tuple
     stands for the columns of this data set. Nothing is stored. Raises `BadInput` or `UnknownName`
     if an option cannot be used.
     """
@@ -207,10 +206,8 @@ def _with_split(options: StudyOptions, dataset: Dataset) -> StudyOptions:
 
 def split_of(options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None) -> Split:
     """Return the split of a data set by resolved options."""
-    gap = gap_seconds(options, dataset)
-    fixed = None if fixed_test is None else FixedTestRows(fixed_test)
-    seed = options.seed or 0
-    return study_split(dataset, options.folds, options.test_size, seed, options.holdout, gap, fixed)
+    gap, seed, holdout = gap_seconds(options, dataset), options.seed or 0, options.holdout
+    return study_split(dataset, options.folds, options.test_size, seed, holdout, gap, fixed_test)
 
 
 def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:

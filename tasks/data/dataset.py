@@ -1,11 +1,17 @@
 """Data sets, imported once per study and stored under the digest of their content.
 
 Workers, resumed studies and retries read only the imported copy.
+
+The id of a row stays the same in every later data set. It is a hash of the row's group, key or
+patient, or else of its content and time as the schema reads them. The order of rows, the format of
+the file, the type of numbers and the other rows do not matter.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any, Literal
 
 import numpy as np
@@ -15,10 +21,11 @@ from numpy.typing import NDArray
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import canonical_json, content_digest, dataset_record
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.code_table import DESCRIPTIONS
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.notation import TRUTHS
-from prefect_tune.tasks.data.row_reader import RowReader
+from prefect_tune.tasks.data.notation import TRUTHS, as_number
+from prefect_tune.tasks.data.row_reader import RowReader, category_texts
 
 _OPTIONAL = ("groups", "is_test", "times", "ids", "aside")
 _STRATA = 10
@@ -109,6 +116,11 @@ class Dataset:
         return tuple((c.name, c.n_words) for c in columns if c.kind in {"text", "category"})
 
     @property
+    def given_test_rows(self) -> NDArray[np.bool_]:
+        """Whether each row was given as a test row, shape (n,)."""
+        return np.zeros(len(self), dtype=bool) if self.is_test is None else self.is_test
+
+    @property
     def target(self) -> Literal["classes", "numbers"]:
         """Kind of the target: classes or numbers."""
         return "classes" if self.classes else "numbers"
@@ -164,9 +176,16 @@ class Dataset:
             yield b"ids" + self.ids.astype("<u8").tobytes()
         frames = {"X": self.X} if isinstance(self.X, pd.DataFrame) else self.X.frames()
         frames |= {} if self.aside is None else {"aside": self.aside}
-        for name, frame in frames.items():
-            yield name.encode()
-            yield from _frame_content(frame)
+        for frame_name, frame in frames.items():
+            yield frame_name.encode()
+            for name, column in frame.items():
+                yield str(name).encode()
+                if isinstance(column.dtype, pd.CategoricalDtype):
+                    yield "\0".join(column.cat.categories).encode()
+                    values = column.cat.codes.to_numpy().astype("<i4")
+                else:
+                    values = np.ascontiguousarray(column.to_numpy())
+                yield values.view(np.uint8).data
 
 
 def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
@@ -179,10 +198,7 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
     digest, reader = dataset.digest(), dataset.row_reader
     record, records = dataset_record(digest), store.records
     about = {"name": dataset.name, "kind": dataset.kind, "classes": list(dataset.classes)}
-    parts: dict[str, Any] = {"about": about, "y": dataset.y}
-    for name in _OPTIONAL:
-        if (values := getattr(dataset, name)) is not None:
-            parts[name] = values
+    parts: dict[str, Any] = {name: getattr(dataset, name) for name in ("y", *_OPTIONAL)}
     parts |= dataset.X.parts() if isinstance(dataset.X, EventRows) else {"X": dataset.X}
     is_kept = records.is_whole(record)
     if is_kept and reader is not None:
@@ -190,14 +206,16 @@ def import_dataset(dataset: Dataset, store: ArtifactStore) -> str:
         assert stored is not None  # noqa: S101 - equal content is a table too
         reader = stored.with_notations(reader)
         is_kept = reader.to_json() == stored.to_json()
-    if reader is not None and not reader.is_plain:
-        parts["reader"] = reader.to_json()
     if is_kept and (described := parts.get(DESCRIPTIONS)) is not None:
         is_kept = DESCRIPTIONS in records.parts(record) and canonical(described).equals(
             records.get(record, [DESCRIPTIONS])[DESCRIPTIONS]
         )
     if not is_kept:
-        records.put(record, {name: canonical(part) for name, part in parts.items()}, mappable=True)
+        parts |= {"about": about}
+        if reader is not None and not reader.is_plain:
+            parts["reader"] = reader.to_json()
+        kept = {name: canonical(part) for name, part in parts.items() if part is not None}
+        records.put(record, kept, mappable=True)
         load_dataset.cache_clear()
     return digest
 
@@ -209,27 +227,183 @@ def load_dataset(store: ArtifactStore, digest: str) -> Dataset:
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
-    parts: Mapping[str, Any] = store.records.get(dataset_record(digest))
+    parts = store.records.get(dataset_record(digest))
     about = parts["about"]
     given: dict[str, Any] = {name: parts.get(name) for name in _OPTIONAL}
-    return Dataset(
-        name=about["name"],
-        kind=about["kind"],
-        X=parts["X"] if about["kind"] == "table" else EventRows.from_parts(parts),
-        y=parts["y"],
-        classes=tuple(about["classes"]),
-        reader=RowReader.from_json(parts["reader"], parts["X"]) if "reader" in parts else None,
-        **given,
-    )
+    if "reader" in parts:
+        given["reader"] = RowReader.from_json(parts["reader"], parts["X"])
+    X = parts["X"] if about["kind"] == "table" else EventRows.from_parts(parts)
+    classes = tuple(about["classes"])
+    return Dataset(about["name"], about["kind"], X, parts["y"], classes, **given)
 
 
-def _frame_content(frame: pd.DataFrame) -> Iterator[bytes | memoryview]:
-    for name in frame.columns:
-        column = frame[name]
-        yield str(name).encode()
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            yield "\0".join(column.cat.categories).encode()
-            values = column.cat.codes.to_numpy().astype("<i4")
-        else:
-            values = np.ascontiguousarray(column.to_numpy())
-        yield values.view(np.uint8).data
+Hashes = NDArray[np.uint64]
+"""Hashes, shape (n,)."""
+
+_NOT_PLAIN = re.compile(r"^(-?\d+)\.0+$|^(\d{4}-\d{2}-\d{2})[T ]00:00(?::00(?:\.0+)?)?$")
+"""Whole numbers with decimals, and dates at midnight; ids are of what they mean."""
+_ADDED, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Constants of the generator SplitMix64 (Steele, Lea and Flood 2014)."""
+_NO_VALUE = 0x7FF8000000000000
+"""Bits of a missing number; a missing category has the same."""
+SINGLE, SIX_DIGITS = 0, 6
+"""Precisions of fractional numbers: 32-bit floats, and significant digits."""
+_SHARE = 0.1
+"""Least share of rows that both data sets must have for a column to identify them, relative to the
+share without the column."""
+_UNIQUE_SHARE, _FOUND_SHARE = 0.95, 0.2
+"""Least shares of different rows that the remaining columns tell apart, and that both data sets
+have. By chance, rows that are so rarely equal inside a data set are not equal in two."""
+_SAMPLED = 20_000
+"""Rows that are compared; both data sets take those with the same values of one column."""
+_ATTEMPTS = 3
+"""Columns tried as the first column of the ids, because the first one is never found to differ."""
+
+
+def identity_columns(dataset: Dataset) -> tuple[str, ...]:
+    """Return the columns by which later data find their rows; empty for groups, keys, patients."""
+    is_named = dataset.groups is not None or dataset.ids is not None
+    return () if is_named else common_columns(dataset, dataset)
+
+
+def common_columns(one: Dataset, other: Dataset) -> tuple[str, ...]:
+    """Return the features of two tables that make up the content of a row; empty for events.
+
+    The days of a date stand for its other parts, which depend on whether any date has a clock.
+    """
+    columns = [] if one.row_reader is None else one.row_reader.columns
+    names = (n for c in columns for n in (c.features[:1] if c.kind == "date" else c.features))
+    return tuple(name for name in names if name in set(_frame(other).columns))
+
+
+def row_ids(dataset: Dataset, columns: Sequence[str] | None = None) -> Hashes:
+    """Return the id of each row, shape (n,); raises `BadInput` if a column is missing.
+
+    A data set with groups must be read with `Source.keeps_ids`. `columns` are the features of the
+    id of other rows, by default all.
+    """
+    if isinstance(dataset.X, EventRows):
+        return value_ids(dataset.X.rows["subject_id"])
+    if dataset.ids is not None:
+        return dataset.ids
+    if dataset.groups is not None:
+        raise ValueError(f"data set {dataset.name} was read without ids of its groups")
+    return content_ids(dataset, columns or identity_columns(dataset))
+
+
+def content_ids(dataset: Dataset, columns: Iterable[str], precision: int | None = SINGLE) -> Hashes:
+    """Return a hash of the time and of some features of each row of a table, shape (n,).
+
+    `precision` is `SINGLE`, `SIX_DIGITS` or None, for numbers as they are. Raises `BadInput` if a
+    column is missing.
+    """
+    ids = np.zeros(len(dataset), dtype=np.uint64)
+    if dataset.times is not None:
+        ids = _mixed(np.ascontiguousarray(dataset.times).view(np.uint64))
+    for name in columns:
+        ids += column_hashes(dataset, name, precision)
+    return _mixed(ids)
+
+
+def column_hashes(dataset: Dataset, name: str, precision: int | None = SINGLE) -> Hashes:
+    """Return a hash of a feature of each row, shape (n,), as part of `content_ids`."""
+    if name not in (X := _frame(dataset)):
+        raise BadInput(
+            f"{dataset.name} has no feature {name!r}, by which the series recognizes its rows",
+            remedy="bring the column back with its former kind (numbers, categories or free "
+            "text), or start another --series",
+        )
+    if name.endswith(".days"):  # 32 bits would make one time of all times of a minute
+        precision = None
+    return _mixed(value_bits(X[name], precision) ^ np.uint64(_hash(name)))
+
+
+def _frame(dataset: Dataset) -> pd.DataFrame:
+    return dataset.X if isinstance(dataset.X, pd.DataFrame) else pd.DataFrame()
+
+
+def settled_columns(before: Dataset, now: Dataset, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that identify rows, without those that differ in nearly all known rows.
+
+    Such a column is the date of a snapshot. Columns are added to an id one by one, those with most
+    values first. If the share of rows that both data sets have then nearly vanishes, the last
+    column differs. If the others do not identify rows either, all columns stay.
+    """
+    if not columns:
+        return ()
+    all_ids = content_ids(now, columns)
+    is_fresh = ~np.isin(all_ids, content_ids(before, columns))
+    if 2 * is_fresh.sum() < min(len(now), len(before)):
+        return tuple(columns)
+    n_distinct = _frame(before)[list(columns)].iloc[:_SAMPLED].nunique()
+    order = sorted(columns, key=lambda name: -n_distinct[name])
+    n_parts = np.uint64(max(1, len(now) // _SAMPLED))
+    for start in range(min(_ATTEMPTS, len(order))):
+        first = order[start]
+        is_old = column_hashes(before, first) % n_parts == 0
+        is_new = is_fresh & (column_hashes(now, first) % n_parts == 0)
+        kept, share, ids = list[str](), 1.0, (np.zeros(1, np.uint64), np.zeros(1, np.uint64))
+        for name in order[start:] + order[:start]:
+            old = ids[0] + column_hashes(before, name)[is_old]
+            new = ids[1] + column_hashes(now, name)[is_new]
+            n_values = [len(np.unique(one)) for one in (old, new)]
+            found = len(np.intersect1d(old, new)) / max(1, min(n_values))
+            if found >= _SHARE * share:
+                kept, share, ids = [*kept, name], found, (old, new)
+        n_ids = len(np.unique(all_ids[is_new]))
+        is_identity = len(np.unique(ids[1])) >= _UNIQUE_SHARE * n_ids and share >= _FOUND_SHARE
+        if is_identity and 2 * len(kept) >= len(columns):
+            return tuple(name for name in columns if name in kept)
+    return tuple(columns)
+
+
+def value_ids(column: pd.Series) -> Hashes:
+    """Return the hash of each group or patient, shape (n,); 7 and 7.0 are equal, 07 is not."""
+    number, values = pd.factorize(category_texts(column))
+    plain = [_NOT_PLAIN.sub(lambda found: found[1] or found[2], str(value)) for value in values]
+    return np.array([_hash(text) for text in plain], dtype=np.uint64)[number]
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+
+
+def value_bits(column: pd.Series, precision: int | None = SINGLE) -> Hashes:
+    """Return equal bits for equal values, shape (n,): numbers as floats, other texts by hash."""
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        return _number_bits(column.to_numpy(dtype=np.float64), precision)
+    texts = [str(category) for category in column.cat.categories]
+    numbers = np.array([as_number(text) for text in texts], dtype=np.float64)
+    of_texts = np.array([_hash(text) for text in texts], dtype=np.uint64)
+    bits = np.where(np.isfinite(numbers), _number_bits(numbers, precision), of_texts)
+    return np.append(bits, np.uint64(_NO_VALUE)).astype(np.uint64)[column.cat.codes.to_numpy()]
+
+
+def _number_bits(numbers: NDArray[np.float64], precision: int | None) -> Hashes:
+    if precision is not None:
+        is_fraction = np.isfinite(numbers) & (numbers != np.trunc(numbers))
+        numbers, fractions = numbers.copy(), numbers[is_fraction]
+        with np.errstate(all="ignore"):
+            if precision == SINGLE:
+                rounded = fractions.astype(np.float32).astype(np.float64)
+            else:
+                scale = 10.0 ** (precision - 1 - np.floor(np.log10(np.abs(fractions))))
+                rounded = np.round(fractions * scale) / scale
+        is_kept = np.isfinite(rounded) & (rounded != 0)
+        numbers[is_fraction] = np.where(is_kept, rounded, fractions)
+    bits = (numbers + 0.0).view(np.uint64)  # the sum turns -0.0 into 0.0
+    bits[np.isnan(numbers)] = _NO_VALUE
+    return bits
+
+
+def _mixed(bits: Hashes) -> Hashes:
+    bits = bits + np.uint64(_ADDED)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(_FIRST)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(_SECOND)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def labelled_ids(dataset: Dataset, precision: int | None) -> Hashes:
+    """Return a hash of the content and the label of each row, shape (n,); see `content_ids`."""
+    names = map(str, dataset.X.columns) if isinstance(dataset.X, pd.DataFrame) else ()
+    return content_ids(dataset, names, precision) ^ value_bits(pd.Series(dataset.y), precision)

@@ -25,7 +25,7 @@ from prefect_tune.tasks.data.files import (
 )
 from prefect_tune.tasks.data.location import Location, shards
 from prefect_tune.tasks.data.notation import Notation
-from prefect_tune.tasks.data.row_times import Times, utc_times
+from prefect_tune.tasks.data.schema import Times, utc_times
 from prefect_tune.tasks.data.source import GAPS
 
 _TIMES = ("time", "timestamp", "datetime", "date")

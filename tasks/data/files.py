@@ -6,7 +6,6 @@ import io
 import json
 import re
 import warnings
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import isfinite
@@ -56,10 +55,16 @@ _BLOCK_BYTES = 2**23
 _PIECE_ROWS, _PIECE_BYTES = 1_000_000, 2**28
 _WHOLE = ("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "boolean")
 _NULLABLE: Mapping[pa.DataType, Any] = {
-    pa.from_numpy_dtype(name.lower().replace("boolean", "bool")): pd.api.types.pandas_dtype(name)
-    for name in _WHOLE
+    pa.type_for_alias(name.lower()): pd.api.types.pandas_dtype(name) for name in _WHOLE
 }
 """Types that stay whole despite gaps, because floats lose digits beyond 2^53."""
+
+_REMEDIES = {
+    "Length of header": "give each column a name, and delete lines above the line of names",
+    "Expected ": "put quotes around fields with a separator, and delete lines above the names",
+    "EOF inside string": "close or remove the quote that opens there",
+}
+"""Remedies for errors of pandas' parser."""
 
 
 def read_table(
@@ -95,7 +100,9 @@ def read_table(
         else:
             frame = _read_arff(location)
     except Exception as error:
-        raise BadInput(f"{location.url} cannot be read: {_reason(error)}") from error
+        reason = str(error).rpartition("C error: ")[2].strip()
+        remedy = next((said for what, said in _REMEDIES.items() if what in reason), "")
+        raise BadInput(f"{location.url} cannot be read: {reason}", remedy=remedy) from error
     return _without_gaps(with_flat_names(frame, location.url), location.gaps)
 
 
@@ -114,16 +121,14 @@ def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     Raises:
         BadInput: If two columns have the same name.
     """
-    given = [*frame.columns]
-    names = [*map(flat_name, given)]
-    if doubled := [name for name, n in Counter(names).items() if n > 1]:
-        both = " and ".join(str(former) for former in given if flat_name(former) == doubled[0])
-        raise BadInput(f"{where} has two columns called {doubled[0]!r} ({both}); rename one")
-    changed = [(old, new) for old, new in zip(given, names, strict=True) if new != str(old)]
-    frame.columns = pd.Index(names).astype(str)
-    if changed:
-        note = f"{where} has column names of two levels, joined by _: {changed[0][0]}"
-        frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), f"{note} is {changed[0][1]}"]
+    names = pd.Index([*map(flat_name, frame.columns)]).astype(str)
+    if names.has_duplicates:
+        doubled = names[names.duplicated()][0]
+        raise BadInput(f"{where} has two columns called {doubled!r}; rename one")
+    if any(name != str(given) for name, given in zip(names, frame.columns, strict=True)):
+        note = f"{where} has column names of two levels, joined by _, such as {names[0]}"
+        frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), note]
+    frame.columns = names
     return frame
 
 
@@ -135,10 +140,8 @@ def flat_name(name: object) -> str:
     """
     levels = name
     if isinstance(name, str) and name.startswith("(") and name.endswith(")"):
-        try:
+        with suppress(ValueError, SyntaxError):
             levels = ast.literal_eval(name)
-        except (ValueError, SyntaxError):
-            return name
     has_levels = isinstance(levels, tuple) and len(levels) > 1
     return joined_name(levels) if has_levels else str(name)
 
@@ -200,17 +203,33 @@ def read_pieces(
     names = {name.lower() for name in names}
     try:
         if location.is_parquet():
-            yield from _parquet_pieces(location, names, categories)
+            with location.filesystem.open(location.path, "rb") as opened:
+                source = pq.ParquetFile(opened, read_dictionary=categories)
+                columns = [n for n in source.schema_arrow.names if n.lower() in names]
+                about = source.metadata
+                groups = map(about.row_group, range(about.num_row_groups))
+                size = max(1, sum(group.total_byte_size for group in groups))
+                n_rows = min(_PIECE_ROWS, max(1, _PIECE_BYTES * about.num_rows // size))
+                for batch in source.iter_batches(n_rows, columns=columns):
+                    frame = batch.to_pandas(types_mapper=_NULLABLE.get, ignore_metadata=True)
+                    for name in categories:
+                        column = frame[name].astype("category")
+                        gaps = column.cat.categories.intersection(list(location.gaps))
+                        frame[name] = column.cat.remove_categories(gaps)
+                    yield _without_gaps(frame, location.gaps)
             return
         head = as_utf8(location.head(HEAD_BYTES))[0]
         dialect = Dialect.of(head)
         is_unquoted = dialect.separator == "\t" and not head.startswith(b'"')
+        is_unnamed = bool(location.first_line)
         with location.opened() as file:
             yield from pd.read_csv(
                 file,
+                names=dialect.names if is_unnamed else None,
+                header=None if is_unnamed else "infer",
                 sep=dialect.separator,
                 quoting=csv.QUOTE_NONE if is_unquoted else csv.QUOTE_MINIMAL,
-                skiprows=dialect.skipped or None,
+                skiprows=[line - is_unnamed for line in dialect.skipped],
                 chunksize=_PIECE_ROWS,
                 usecols=lambda name: name.lower() in names,
                 dtype_backend="numpy_nullable",
@@ -221,30 +240,12 @@ def read_pieces(
         raise BadInput(f"{location.url} cannot be read: {error}") from error
 
 
-def _parquet_pieces(
-    location: Location, names: Collection[str], categories: Sequence[str]
-) -> Iterator[pd.DataFrame]:
-    with location.filesystem.open(location.path, "rb") as file:
-        source = pq.ParquetFile(file, read_dictionary=categories)
-        columns = [n for n in source.schema_arrow.names if n.lower() in names]
-        about = source.metadata
-        size = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-        n_rows = min(_PIECE_ROWS, max(1, _PIECE_BYTES * about.num_rows // max(size, 1)))
-        for batch in source.iter_batches(n_rows, columns=columns):
-            frame = batch.to_pandas(types_mapper=_NULLABLE.get, ignore_metadata=True)
-            for name in categories:
-                column = frame[name].astype("category")
-                gaps = column.cat.categories.intersection(list(location.gaps))
-                frame[name] = column.cat.remove_categories(gaps)
-            yield _without_gaps(frame, location.gaps)
-
-
 def column_names(location: Location) -> list[str]:
     """Return a file's column names, if possible without reading rows; raises BadInput."""
     try:
         if location.is_parquet():
             schema = parquet_schema(location)
-            unnamed = [*filter(_is_unnamed, _index_of(schema))]
+            _, unnamed = _index_of(schema)
             return [flat_name(name) for name in schema.names if name not in unnamed]
         if location.has_suffix(CSV):
             head, _ = as_utf8(location.head(HEAD_BYTES))
@@ -259,14 +260,12 @@ def columns_called(location: Location, names: Collection[str]) -> list[str]:
     return [name for name in column_names(location) if name.lower() in names]
 
 
-def _index_of(schema: pa.Schema) -> list[Any]:
-    """Return the levels of the index that was saved: names of columns, descriptions of ranges."""
+def _index_of(schema: pa.Schema) -> tuple[list[str], list[str]]:
+    """Return the columns that were the index of a DataFrame, with and without a name."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-    return list(about.get("index_columns", ()))
-
-
-def _is_unnamed(level: Any) -> bool:
-    return isinstance(level, str) and level.startswith("__index_level_")
+    levels = [level for level in about.get("index_columns", ()) if level in schema.names]
+    unnamed = [level for level in levels if level.startswith("__index_level_")]
+    return [level for level in levels if level not in unnamed], unnamed
 
 
 def _read_parquet(
@@ -277,20 +276,9 @@ def _read_parquet(
         names = source.schema_arrow.names
         columns = None if only is None else [n for n in names if n.lower() in only]
         table = source.read(columns=columns)
-    levels = _index_of(table.schema)
-    frame = _as_pandas(
-        table.drop_columns([n for n in table.schema.names if n in levels and _is_unnamed(n)]),
-        as_times=of_rows,
-    )
-    frame.attrs[INDEX] = [
-        flat_name(name) for name in levels if of_rows and isinstance(name, str) and name in frame
-    ]
-    for level in levels:
-        if of_rows and isinstance(level, dict) and level["name"] and level["name"] not in frame:
-            rows = range(level["start"], level["stop"], level["step"])
-            if len(rows) == len(frame):  # another program may have changed the rows
-                frame[level["name"]] = rows
-                frame.attrs[INDEX].append(flat_name(level["name"]))
+    named, unnamed = _index_of(table.schema)
+    frame = _as_pandas(table.drop_columns(unnamed), as_times=of_rows)
+    frame.attrs[INDEX] = [*map(flat_name, named)] if of_rows else []
     return frame
 
 
@@ -325,27 +313,6 @@ def is_text(kind: pa.DataType) -> bool:
     """Return whether columns of a type contain texts."""
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(test(kind) for test in tests)
-
-
-def _reason(error: Exception) -> str:
-    """Return the reason and remedy for an error of a parser."""
-    if isinstance(error, pd.errors.ParserWarning):
-        return (
-            "rows have more fields than the first line has names; give each column a name, and "
-            "delete lines above the line of names"
-        )
-    text = str(error).rpartition("C error: ")[2].strip()
-    if found := re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", text):
-        n_names, line, n_fields = found.groups()
-        return (
-            f"line {line} has {n_fields} fields, and {n_names} columns have names; put quotes "
-            "around fields with a separator, and delete lines above the line of column names"
-        )
-    if found := re.search(r"EOF inside string starting at row (\d+)", text):
-        return (
-            f"a quote that opens after line {found[1]} is never closed; close or remove the quote"
-        )
-    return text
 
 
 def _read_csv(
@@ -433,11 +400,14 @@ def typed_columns(
     kept, notes = set(map(flat_name, as_texts)), list[str]()
     typed = [c if flat_name(n) in kept else _typed(c) for n, c in zip(names, columns, strict=True)]
     for position, (name, texts) in enumerate(zip(names, columns, strict=True)):
-        if not pa.types.is_integer(typed[position].type) or not (example := _padded_code(texts)):
+        if not pa.types.is_integer(typed[position].type):
             continue
-        typed[position] = texts
-        what = f"codes with leading zeros, such as {example}, and is read as text"
-        notes.append(f"column {name} of {location.url} holds {what}")
+        may_be = texts.filter(pc.starts_with(texts, "0"))
+        padded = may_be.filter(pc.match_substring_regex(may_be, r"^0\d+$"))
+        if len(padded) and not pc.any(pc.match_substring_regex(texts, r"\D")).as_py():
+            typed[position] = texts
+            what = f"codes with leading zeros, such as {padded[0]}, and is read as text"
+            notes.append(f"column {name} of {location.url} holds {what}")
     frame = _as_pandas(pa.table(dict(zip(map(str, range(len(typed))), typed, strict=True))))
     decimal = location.decimal or decimal_mark(frame)
     fractions = {i: c for i, c in enumerate(columns) if pa.types.is_floating(typed[i].type)}
@@ -467,26 +437,17 @@ def _typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
             return texts
         for is_trimmed in (False, True):
             with suppress(pa.ArrowInvalid):
-                numbers = (_without_plus(texts) if is_trimmed else texts).cast(kind)
+                trimmed = (
+                    pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+") if is_trimmed else texts
+                )
+                numbers = trimmed.cast(kind)
                 return texts if pc.any(pc.is_nan(numbers)).as_py() else numbers
     return texts
-
-
-def _without_plus(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
 
 
 def _holds(texts: pa.ChunkedArray, pattern: str) -> bool:
     """Return whether a text matches a pattern."""
     return bool(pc.any(pc.match_substring_regex(texts, f"^(?:{pattern})$")).as_py())
-
-
-def _padded_code(texts: pa.ChunkedArray) -> str:
-    """Return the first code with leading zeros; empty if none has, or if a text is not a code."""
-    may_be = texts.filter(pc.starts_with(texts, "0"))
-    padded = may_be.filter(pc.match_substring_regex(may_be, r"^0\d+$"))
-    are_codes = len(padded) and not pc.any(pc.match_substring_regex(texts, r"\D")).as_py()
-    return str(padded[0]) if are_codes else ""
 
 
 def _with_numbers(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ time stay together. Test rows follow the same rule: older rows of their groups a
 are rows in the gap before them. Given test rows follow the rule if they are newer than all others.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.dataset import Dataset, row_ids
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.row_ids import FixedTestRows, equal_test_rows, fixed_test_rows
-from prefect_tune.tasks.data.row_times import time_text
+from prefect_tune.tasks.data.schema import time_text
 from prefect_tune.tasks.data.split import (
     LEARN,
     SKIPPED,
     TEST,
     Rows,
     Split,
+    equal_test_rows,
     is_enough_held_out,
     make_split,
     share_held_out_once,
@@ -49,17 +49,19 @@ def study_split(  # noqa: PLR0917 - the options of a split
     seed: int,
     holdout: float | None = None,
     gap_seconds: float | None = None,
-    fixed: FixedTestRows | None = None,
+    fixed: Sequence[str] | None = None,
 ) -> Split:
     """Make the split of a study, with the arguments and errors of `make_split`.
 
     With `gap_seconds`, folds look forward in time, with this gap before held-out rows. With
-    `fixed`, a hash fixes the test rows, unless they are given or are the newest.
+    `fixed`, ids by these columns (see `row_ids`) fix the test rows, unless they are given or are
+    the newest. Rows with the first `test_size` of all ids are test rows, so a training row never
+    becomes one.
     """
     if gap_seconds is not None:
         split = _forward_split(dataset, n_folds, test_size, seed, holdout, gap_seconds)
     elif fixed is not None and dataset.is_test is None and test_size:
-        is_test = fixed_test_rows(dataset, fixed.columns, test_size)
+        is_test = row_ids(dataset, fixed) < np.uint64(int(test_size * 2**64))
         split = make_split(replace(dataset, is_test=is_test), n_folds, None, seed, holdout)
     else:
         split = make_split(dataset, n_folds, test_size, seed, holdout)
@@ -195,24 +197,24 @@ def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> N
     """Raise `BadInput` if a named model trains on too little, or too little is held out."""
     times = _times(dataset)
     for name, trained, held_out in parts:
-        since = f" on rows before {time_text(times[held_out].min())}" if held_out.any() else ""
-        for why in _lacks(dataset, trained, _FEWEST_ROWS):
+        newer = times[held_out] if held_out.any() else times
+        first, last = time_text(newer.min()), time_text(newer.max())
+        tested = "the test part" if name == _FINAL else name
+        for part, fewest, what in (
+            (trained, _FEWEST_ROWS, f"{name} would train on rows before {first}"),
+            (held_out, _FEWEST_HELD_OUT, f"{tested} holds out the rows of {first} to {last}"),
+        ):
+            n_rows, found = int(part.sum()), np.unique(dataset.y[part])
+            if part is held_out and not n_rows:
+                continue
+            if n_rows < fewest:
+                why = f"{n_rows} rows (at least {fewest} are needed)"
+            elif dataset.classes and len(found) < _TWO:
+                why = f"all {n_rows} of class {dataset.classes[int(found[0])]!r}"
+            else:
+                continue
             raise BadInput(
-                f"{name} would train{since}, which are {why}",
-                remedy="use fewer --folds, a smaller --test-size or a smaller --gap"
+                f"{what}, which are {why}",
+                remedy="use fewer --folds, a smaller --gap, or another --test-size or --holdout"
                 + (", or omit --group" if dataset.groups is not None else ""),
             )
-        for why in _lacks(dataset, held_out, _FEWEST_HELD_OUT) if held_out.any() else ():
-            until = f"{time_text(times[held_out].min())} to {time_text(times[held_out].max())}"
-            part = "the test part" if name == _FINAL else name
-            raise BadInput(
-                f"{part} holds out the rows of {until}, which are {why}",
-                remedy="use fewer --folds, a larger --holdout or a larger --test-size",
-            )
-
-
-def _lacks(dataset: Dataset, part: Mask, fewest: int) -> Iterator[str]:
-    if (n_rows := int(part.sum())) < fewest:
-        yield f"{n_rows} rows (at least {fewest} are needed)"
-    elif dataset.classes and len(found := np.unique(dataset.y[part]).tolist()) < _TWO:
-        yield f"all {n_rows} of class {dataset.classes[int(found[0])]!r}"

@@ -152,7 +152,10 @@ class Location:
             for child in self.children()
             if child.table_name not in read
             and not any(path == child.path or path.startswith(f"{child.path}/") for path in paths)
-            and (child.has_suffix(_TABLES) or _has_parquet(child))
+            and (
+                child.has_suffix(_TABLES)
+                or (child.is_folder() and any(part.is_parquet() for part in child.children()))
+            )
         )
 
     def parts(self) -> tuple[list[Self], list[str]]:
@@ -174,10 +177,11 @@ class Location:
                 )
         tables = [path for path in names if self._child(path).has_suffix(_TABLES)]
         kept = [p for p in tables if not is_hidden(names[p]) and found[p].get("size") != 0]
-        parts = [
-            replace(self._child(path), folders=tuple(map(_folder, _HIVE.findall(names[path]))))
-            for path in kept
-        ]
+        parts: list[Self] = []
+        for path in kept:
+            found_names = [map(unquote, both) for both in _HIVE.findall(names[path])]
+            folders = tuple((name, value.replace(_HIVE_GAP, "")) for name, value in found_names)
+            parts.append(replace(self._child(path), folders=folders))
         parquet = [part for part in parts if part.is_parquet()]
         parts = parquet or [part for part in parts if part.has_suffix(_CSV)]
         left = [names[p] for p in tables if p not in {part.path for part in parts}]
@@ -186,7 +190,7 @@ class Location:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file for reading, and decompress it if its first bytes have a known mark."""
+        """Open the file without `first_line`, decompressed if its first bytes have a known mark."""
         with (
             self.filesystem.open(self.path, "rb") as file,
             io.BufferedReader(file) as buffered,  # some streams cannot seek
@@ -196,18 +200,13 @@ class Location:
 
     def head(self, n_bytes: int) -> bytes:
         """Return the first lines, decompressed: about so many bytes, but at least one line."""
-        read = b""
-        with self.opened() as file:
-            while part := file.read(n_bytes):
-                read += part
-                if len(read) >= n_bytes and b"\n" in read:
-                    return read[: read.rindex(b"\n") + 1]
-        return read
+        with self.opened() as file, io.BufferedReader(file) as lines:  # type: ignore[type-var]
+            return self.first_line + lines.read(n_bytes) + lines.readline()
 
     def content(self) -> bytes:
         """Return all bytes of the file, decompressed, with line feeds after lines."""
         with self.opened() as file:
-            content = file.read()
+            content = self.first_line + file.read()
         return content if b"\n" in content else content.replace(b"\r", b"\n")
 
     def _child(self, path: str) -> Self:
@@ -233,11 +232,6 @@ def is_hidden(path: str) -> bool:
     return _HIDDEN.search(path) is not None
 
 
-def _folder(found: tuple[str, str]) -> tuple[str, str]:
-    name, value = map(unquote, found)
-    return name, "" if value == _HIVE_GAP else value
-
-
 def shards(location: Location) -> list[Location]:
     """Return the file itself, or all parts of the table in a folder.
 
@@ -252,10 +246,6 @@ def shards(location: Location) -> list[Location]:
     if not files:
         raise BadInput(f"there is no table below {location.url}; expected Parquet or CSV files")
     return files
-
-
-def _has_parquet(location: Location) -> bool:
-    return location.is_folder() and any(child.is_parquet() for child in location.children())
 
 
 def _unpacked(file: "io.BufferedReader[Any]") -> Any:

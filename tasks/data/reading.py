@@ -32,10 +32,11 @@ from prefect_tune.tasks.data.tables import (
     FRAME,
     check_apart,
     groups_of,
+    need_targets,
     read_frame,
     table_dataset,
+    target_of,
 )
-from prefect_tune.tasks.data.target import need_targets, target_of
 
 
 def read_events_source(source: Source, found: Format, location: Location) -> Dataset:
@@ -177,7 +178,16 @@ def events_dataset(  # noqa: PLR0917
     """
     where = source.labels or source.data
     X, target = EventRows.build(events, rows, code_table), target.reset_index(drop=True)
-    faults = fault_notes(label_faults(X, target), len(target), where)
+    faulty, faults = label_faults(X, target), list[str]()
+    if n_faulty := faulty.index.nunique():
+        counts = [
+            f"{len(part)} {fault}, such as patient {part['subject_id'].iloc[0]}"
+            for fault, part in faulty.groupby("fault", sort=False)
+        ]
+        text = f"{n_faulty} of {len(target)} labels of {where} cannot be right: {'; '.join(counts)}"
+        if n_faulty > _HALF * len(target):
+            raise BadInput(text, remedy="correct the labels, which --explain-labels lists")
+        faults.append(f"{text} (--explain-labels lists them)")
     if not (has_events := X.start < X.stop).all():
         faults.append(f"{(~has_events).sum()} labels without events are left out")
         X = EventRows.build(events, rows[has_events].reset_index(drop=True), code_table)
@@ -188,17 +198,9 @@ def events_dataset(  # noqa: PLR0917
     groups = groups_of(X.rows["subject_id"], where)
     if is_test is not None:
         check_apart(groups, is_test, "patients")
-    has_repeats = len(np.unique(groups)) < len(groups)
+    given = groups if X.rows["subject_id"].duplicated().any() else None
     return Dataset(
-        name,
-        "events",
-        X,
-        y,
-        classes,
-        groups if has_repeats else None,
-        is_test,
-        notes=tuple(notes),
-        format="events",
+        name, "events", X, y, classes, given, is_test, notes=tuple(notes), format="events"
     )
 
 
@@ -225,10 +227,9 @@ def _labels_location(source: Source, labels: str) -> Location:
     raise BadInput(f"there are no labels at {labels}, nor at {below.url}")
 
 
+_HALF = 0.5
 BUNDLED = ("breast_cancer", "diabetes", "digits", "iris", "wine")
-"""Names that `sklearn:NAME` accepts."""
-TARGET = "target"
-"""Column to predict in these data sets."""
+"""Names that `sklearn:NAME` accepts; the column to predict is `target`."""
 
 
 def bundled_table(name: str) -> pd.DataFrame:
@@ -269,7 +270,7 @@ def read_source(source: Source) -> Dataset:
     if source.data.startswith(_BUNDLED):
         name = source.data.removeprefix(_BUNDLED)
         frame = bundled_table(name)
-        return table_dataset(replace(source, target=source.target or TARGET), name, frame)
+        return table_dataset(replace(source, target=source.target or "target"), name, frame)
     location = Location.at(source.data, source.gaps)
     found = recognise(Given(location, source.target, source.labels), source.format)
     if found.kind == "events":
@@ -341,9 +342,6 @@ def _read_cohort(source: Source) -> Dataset:
     return events_dataset(source, f"cohort-{name.partition('?')[0]}", events, rows, target)
 
 
-_HALF = 0.5
-
-
 def label_faults(X: EventRows, target: pd.Series) -> pd.DataFrame:
     """Return the labels that cannot be right, once for each fault.
 
@@ -389,16 +387,3 @@ def _first_times(X: EventRows, patients: pd.Series, code: str) -> NDArray[np.dat
     events = X.events[is_code[X.events["code"].cat.codes.to_numpy()]]
     first = events["time"].groupby(events["subject_id"].astype(object)).min()
     return first.reindex(patients).to_numpy(dtype="datetime64[us]")
-
-
-def fault_notes(faults: pd.DataFrame, n_rows: int, where: str) -> list[str]:
-    """Return a note on the labels that cannot be right; raise `BadInput` if most are so."""
-    counts = [
-        f"{len(part)} {fault}, such as patient {part['subject_id'].iloc[0]}"
-        for fault, part in faults.groupby("fault", sort=False)
-    ]
-    n_faulty = faults.index.nunique()
-    text = f"{n_faulty} of {n_rows} labels of {where} cannot be right: {'; '.join(counts)}"
-    if n_faulty > _HALF * n_rows:
-        raise BadInput(text, remedy="correct the labels, which --explain-labels lists")
-    return [f"{text} (--explain-labels lists them)"] if n_faulty else []

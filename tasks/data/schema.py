@@ -1,14 +1,17 @@
 """The kind of each column of a table, learned once: numbers, categories, dates, durations, texts.
 
 `RowReader` then reads the rows of the table, and all later rows, by these kinds.
+
+Folds that look forward in time need the times of rows: dates, years, seconds since 1970, or numbers
+that give an order. The column of the times is not a feature. `Times` are of events and labels.
 """
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from shlex import quote
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -21,7 +24,6 @@ from prefect_tune.tasks.data.notation import (
     NoNumbers,
     Notation,
     WrittenNumbers,
-    as_number,
     decimal_mark,
     is_texts,
     numbers_in,
@@ -33,12 +35,14 @@ from prefect_tune.tasks.data.row_reader import (
     UnreadableCell,
     category_texts,
     is_gap,
+    naive_utc,
     seconds_of,
     unreadable_text,
     utc_of,
 )
 from prefect_tune.tasks.data.source import GAPS
 
+_LOGGER = logging.getLogger(__name__)
 TEXT_VALUES = 100
 """A column of texts with more values than this, most of them distinct, is not categorical."""
 TEXT_SHARE = 0.5
@@ -118,11 +122,18 @@ def features_of(  # noqa: PLR0917 - what options say of columns
     if not columns:
         why = "".join(f"; {', '.join(names)}: {reason}" for reason, names in left_out.items())
         raise BadInput(f"{where} has no column left to learn from{why}")
-    reader = RowReader(_with_hashed(columns, len(frame), earlier), tuple(missing))
-    features = Counter(name for column in reader.columns for name in column.features)
-    if doubled := [name for name, n in features.items() if n > 1]:
+    free_texts = [column.name for column in columns if column.kind == "text"]
+    n_words = {name: earlier[name] for name in free_texts if earlier.get(name)}
+    if new := [name for name in free_texts if name not in n_words]:
+        left = min(_ALL_HASHED, _HASHED_CELLS // max(len(frame), 1)) - sum(n_words.values())
+        n_words |= dict.fromkeys(new, max(_LEAST_HASHED, min(_MOST_HASHED, left // len(new))))
+    columns = [replace(column, n_words=n_words.get(column.name, 0)) for column in columns]
+    reader = RowReader(tuple(columns), tuple(missing))
+    features = pd.Index(reader.get_feature_names_out())
+    if features.has_duplicates:
+        doubled = features[features.duplicated()][0]
         raise BadInput(
-            f"{where} has a column {doubled[0]!r}, which is the name of a part of another column's "
+            f"{where} has a column {doubled!r}, which is the name of a part of another column's "
             "dates or texts; rename it"
         )
     X, _ = reader.read(frame)
@@ -142,7 +153,14 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
             continue
         if is_texts(frame[name]):
             alike.setdefault((*column.notations, Notation())[0], []).append(name)
-        if _is_identifier(X[name].to_numpy()):
+        numbers = X[name].to_numpy()
+        if (
+            len(numbers) > _FEW_ROWS
+            and all(  # most others show it in the first numbers
+                (part % 1 == 0).all() and len(np.unique(part)) == len(part)
+                for part in (numbers[:_PROBED], numbers)
+            )
+        ):
             yield (
                 f"column {name} holds a different whole number in each row; if it only identifies "
                 f"the row, drop it with --drop {quote(name)}"
@@ -172,18 +190,6 @@ def _huge_notes(
                     f"column {name}: infinite numbers and those beyond {MOST:g} count as missing "
                     f"({n_huge} of {len(frame)})"
                 )
-
-
-def _with_hashed(
-    columns: Sequence[LearnedColumn], n_rows: int, earlier: Mapping[str, int]
-) -> tuple[LearnedColumn, ...]:
-    """Return the columns; texts without a number of hashed words get what rows and texts allow."""
-    texts = [column.name for column in columns if column.kind == "text"]
-    n_words = {name: earlier[name] for name in texts if earlier.get(name)}
-    if new := [name for name in texts if name not in n_words]:
-        left = min(_ALL_HASHED, _HASHED_CELLS // max(n_rows, 1)) - sum(n_words.values())
-        n_words |= dict.fromkeys(new, max(_LEAST_HASHED, min(_MOST_HASHED, left // len(new))))
-    return tuple(replace(column, n_words=n_words.get(column.name, 0)) for column in columns)
 
 
 def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list[str]]:
@@ -232,7 +238,8 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
         notes += _date_notes(values, are_dates, formats)
     if isinstance(learned, LearnedColumn) and learned.kind == "category":
         if numbers is None and len(values) > TEXT_VALUES:
-            others = [text for text in learned.known if not np.isfinite(as_number(text, _PEOPLE))]
+            numeric = map(Notation().number, learned.known)
+            others = [t for t, n in zip(learned.known, numeric, strict=True) if not np.isfinite(n)]
             strays = others if len(others) < len(learned.known) / 2 else ()
         if strays:
             notes.append(
@@ -240,9 +247,6 @@ def _learned(column: pd.Series, decimal: str) -> tuple[LearnedColumn | str, list
                 f"taken as texts; if that is a gap, name it with --na-values {quote(strays[0])}"
             )
     return learned, notes
-
-
-_PEOPLE = (Notation(),)
 
 
 def _are_dates(texts: pd.Series) -> dict[str, NDArray[np.bool_]]:
@@ -365,12 +369,174 @@ def unseen_values(X: pd.DataFrame, reader: RowReader) -> dict[str, pd.Series]:
     return found
 
 
-_LOGGER = logging.getLogger(__name__)
+RowTimes = NDArray[np.datetime64] | NDArray[np.float64]
+"""Times of n rows, shape (n,): UTC to the microsecond, or numbers without a unit."""
+
+_FORMATS = ("", "%Y-%m", *DATE_FORMATS)
+"""Formats of times in texts; an empty one is ISO 8601."""
+_SHOWN = 3
+"""Most bad values that a message names."""
+_YEARS, _DAYS = (1000, 2999), (1000_01_01, 2999_12_31)
+"""Whole numbers that are years, and dates such as 20240501."""
+_SINCE_1970 = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
+"""Least of the largest number in a column that counts since 1970, by unit."""
 
 
-def _is_identifier(numbers: NDArray[np.float64]) -> bool:
-    """Return whether many numbers are whole and differ; most others show it in the first ones."""
-    return len(numbers) > _FEW_ROWS and all(
-        (part % 1 == 0).all() and len(np.unique(part)) == len(part)
-        for part in (numbers[:_PROBED], numbers)
+def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> tuple[RowTimes, str]:
+    """Return the time of each row, and how the values were read.
+
+    Raises `BadInput`, with values and rows counted from 1, if a time is missing or does not parse.
+    """
+    column = column.reset_index(drop=True)
+    gap = is_gap(column, missing)
+    if gap.any():
+        raise BadInput(
+            f"column {column.name!r} of {where} has no time in {gap.sum()} of {len(gap)} rows, "
+            f"such as row {np.flatnonzero(gap)[0] + 1}",
+            option="time",
+            value=str(column.name),
+            remedy="fill in or remove these rows",
+        )
+    if pd.api.types.is_timedelta64_dtype(column):
+        return (np.datetime64(0, "us") + column.astype("timedelta64[us]").to_numpy()), "durations"
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype(column.cat.categories.dtype)
+    numbers = None if pd.api.types.is_bool_dtype(column) else column
+    if not pd.api.types.is_numeric_dtype(column):
+        is_mixed = column.map(lambda value: isinstance(value, str | int | float)).all()
+        numbers = pd.to_numeric(column, errors="coerce") if is_mixed else None
+    if numbers is None or numbers.isna().any():
+        return _of_texts(column, where)
+    return _of_numbers(numbers.to_numpy(dtype=np.float64), column, where)
+
+
+def time_text(time: np.datetime64 | float) -> str:
+    """Return a time for a message."""
+    if isinstance(time, np.datetime64):
+        return str(time.astype("datetime64[s]")).removesuffix("T00:00:00")
+    return f"{time:g}"
+
+
+def _of_numbers(
+    numbers: NDArray[np.float64], column: pd.Series, where: str
+) -> tuple[RowTimes, str]:
+    if not np.isfinite(numbers).all():
+        raise _no_times(column, ~np.isfinite(numbers), where)
+    least, most = float(numbers.min()), float(numbers.max())
+    is_whole = bool((numbers % 1 == 0).all())
+    if is_whole and _YEARS[0] <= least and most <= _YEARS[1]:
+        years = (numbers.astype(np.int64) - 1970).astype("datetime64[Y]")
+        return years.astype("datetime64[us]"), "years"
+    if is_whole and _DAYS[0] <= least and most <= _DAYS[1]:
+        texts = pd.Series(numbers.astype(np.int64)).astype(str)
+        dates = pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
+        if dates.notna().all():
+            return dates.to_numpy().astype("datetime64[us]"), "dates"
+    units = [unit for unit, from_here in _SINCE_1970.items() if least > 0 and most >= from_here]
+    if not units:
+        return numbers, "numbers without a unit"
+    per_second = {"s": 1e-6, "ms": 1e-3, "us": 1.0, "ns": 1e3}[units[-1]]
+    since = np.round(numbers / per_second).astype(np.int64).astype("datetime64[us]")
+    return since, f"{units[-1]} since 1970"
+
+
+def _of_texts(column: pd.Series, where: str) -> tuple[RowTimes, str]:
+    distinct = column.drop_duplicates().reset_index(drop=True)
+    probed = distinct.iloc[:_PROBED]
+    formats = _FORMATS if utc_of(probed, "", ())[1].any() else ("",)
+    n_bad = {written: int(utc_of(probed, written, ())[1].sum()) for written in formats}
+    least = min(n_bad.values())
+    read = [utc_of(distinct, written, ()) for written in formats if n_bad[written] == least]
+    times, is_bad = min(read, key=lambda one: int(one[1].sum()))
+    if is_bad.any():
+        raise _no_times(column, column.isin(distinct[is_bad]).to_numpy(dtype=bool), where)
+    if any(not other.equals(times) for other, is_bad in read if not is_bad.any()):
+        raise BadInput(
+            f"in column {column.name!r} of {where}, day and month may be in either order, as in "
+            f"{distinct.iloc[0]!r}",
+            option="time",
+            value=str(column.name),
+            remedy="write the times as ISO 8601 does, such as 2024-12-31",
+        )
+    position = pd.Index(distinct).get_indexer(pd.Index(column))
+    return times.to_numpy().astype("datetime64[us]")[position], "times"
+
+
+def _no_times(column: pd.Series, is_bad: NDArray[np.bool_], where: str) -> BadInput:
+    rows = np.flatnonzero(is_bad)
+    shown = ", ".join(f"{column.iloc[row]!r} in row {row + 1}" for row in rows[:_SHOWN].tolist())
+    more = ", ..." * (len(rows) > _SHOWN)
+    return BadInput(
+        f"column {column.name!r} of {where} has {len(rows)} of {len(column)} values that are not "
+        f"times: {shown}{more}",
+        option="time",
+        value=str(column.name),
+        remedy="write times as ISO 8601 does (2024-05-01 or 2024-05-01T12:30:00), as years, or as "
+        "seconds since 1970",
     )
+
+
+_DATE = r"\d{4}-?\d{2}-?\d{2}"
+_CLOCK = r"\d{2}(?::?\d{2}(?::?\d{2}(?:\.\d+)?)?)?"
+_MIDNIGHT_CLOCK = r"00(?::?00(?::?00(?:\.0+)?)?)?"
+_ZONE = r"(?: ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Times of a column, with their precision.
+
+    Attributes:
+        utc: The times in UTC; gaps stay.
+        is_date: Whether each is a date without a time.
+        is_midnight: Whether each is at midnight in its recorded time zone; true for dates.
+    """
+
+    utc: pd.Series
+    is_date: pd.Series
+    is_midnight: pd.Series
+
+    @classmethod
+    def of(cls, column: pd.Series, where: str) -> Self:
+        """Read times, or texts in ISO 8601; UTC by default. BadInput if one does not parse."""
+        example = "times are dates as ISO 8601 writes them: 2024-05-01 or 2024-05-01T12:30:00"
+        if pd.api.types.is_numeric_dtype(column) and column.notna().any():
+            raise BadInput(f"{where} has numbers in its time column {column.name!r}; {example}")
+        if pd.api.types.is_datetime64_any_dtype(column):
+            noted = column.dt.tz_localize(None)
+            is_date = pd.Series(data=False, index=column.index)
+            return cls(naive_utc(column), is_date, noted == noted.dt.normalize())
+        texts = column.astype("string").str.strip()
+        is_known = _matches(texts, f"{_DATE}(?:[T ]{_CLOCK}{_ZONE})?")
+        times = pd.to_datetime(texts.where(is_known), utc=True, errors="coerce", format="ISO8601")
+        bad = column[times.isna() & column.notna()]
+        if len(bad):
+            raise BadInput(
+                f"{where} has {len(bad)} times that do not parse in its column {column.name!r}, "
+                f"for instance {str(bad.iloc[0])!r}; {example}"
+            )
+        is_date = _matches(texts, _DATE)
+        is_midnight = is_date | _matches(texts, f"{_DATE}[T ]{_MIDNIGHT_CLOCK}{_ZONE}")
+        return cls(naive_utc(times), is_date, is_midnight)
+
+
+def utc_times(column: pd.Series, where: str, *, at_end_of_day: bool) -> pd.Series:
+    """Convert times, or texts in ISO 8601, to UTC, the default time zone; gaps stay.
+
+    A date without a time becomes the start of its day. With `at_end_of_day`, it becomes the end, so
+    that events do not leak into predictions of their day.
+
+    Raises:
+        BadInput: If a time does not parse.
+    """
+    times = Times.of(column, where)
+    return end_of_day(times.utc, times.is_date) if at_end_of_day else times.utc
+
+
+def end_of_day(times: pd.Series, is_date: pd.Series) -> pd.Series:
+    """Move times that are dates to the last microsecond of their day."""
+    return times.mask(is_date, times + pd.Timedelta(days=1) - pd.Timedelta(1, "us"))
+
+
+def _matches(texts: pd.Series, pattern: str) -> pd.Series:
+    return texts.str.fullmatch(pattern).fillna(value=False).astype(bool)

@@ -3,15 +3,18 @@
 A study makes its split once and stores it. Folds are stratified by class and keep the rows of a
 group together. With three classes or more, a class with fewer rows than folds is used for training
 only. Nested, stratified subsets of the training rows are the fidelity `Query.subset`.
+
+Rows that were copied, such as by a join or by oversampling, let a model learn the answers to its
+test rows, so copies share a side. Rows of a small discrete table repeat honestly: other rows then
+differ from a repeated row in one column only, and have each of its values. No other row is so near
+to a copied row.
 """
 
 import warnings
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,8 +33,15 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import content_digest, split_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.row_ids import copied_rows
+from prefect_tune.tasks.data.dataset import (
+    SINGLE,
+    SIX_DIGITS,
+    Dataset,
+    Hashes,
+    column_hashes,
+    labelled_ids,
+    value_bits,
+)
 
 Groups = NDArray[np.int64] | None
 """Group of each row, shape (n,), if rows of a group stay together; otherwise None."""
@@ -67,6 +77,66 @@ def nested_subset(strata: Strata, groups: Groups, share: float, rng: Generator) 
         wanted = max(ROWS_PER_CLASS, round(share * len(members)))
         is_taken[unit[members[:wanted]]] = True
     return np.flatnonzero(is_taken[unit])
+
+
+_REPEATED_SHARE = 0.05
+"""Least share of rows that are copied for equal rows to share a side of a split."""
+_DISTINCT_SHARE = 0.05
+"""Least share of distinct rows; tables with a smaller share have few possible rows."""
+_DEVIATIONS = 3
+"""Standard deviations by which the number of equal test rows must exceed the expected number."""
+
+
+def copied_rows(dataset: Dataset) -> Rows | None:
+    """Return the number of the distinct row that each row is, shape (n,).
+
+    None unless many rows were copied. Given test rows are never the same as training rows.
+    """
+    if not isinstance(dataset.X, pd.DataFrame):
+        return None
+    ids = labelled_ids(dataset, None)
+    if dataset.is_test is not None:
+        ids = ids * np.uint64(2) + dataset.is_test.astype(np.uint64)
+    _, first, number, counts = np.unique(
+        ids, return_index=True, return_inverse=True, return_counts=True
+    )
+    is_repeated = counts > 1
+    is_rare = counts[is_repeated].sum() < _REPEATED_SHARE * len(ids)
+    if is_rare or len(first) < _DISTINCT_SHARE * len(ids):
+        return None
+    hashes = [column_hashes(dataset, str(name), None)[first] for name in dataset.X]
+    hashes.append(value_bits(pd.Series(dataset.y), None)[first])
+    row = np.sum(hashes, axis=0, dtype=np.uint64)
+    is_near = np.any([_are_repeated(row - one) for one in hashes], axis=0)
+    has_own_value = ~np.all([_are_repeated(one) for one in hashes], axis=0)
+    n_honest = (is_near & ~has_own_value)[is_repeated].sum()
+    return None if 2 * n_honest > is_repeated.sum() else number
+
+
+def equal_test_rows(
+    dataset: Dataset, is_test: NDArray[np.bool_], is_training: NDArray[np.bool_]
+) -> NDArray[np.bool_] | None:
+    """Return whether each row is a test row that equals a training row to six digits, shape (n,).
+
+    None for no more rows than the repeats inside the training rows explain.
+    """
+    if not isinstance(dataset.X, pd.DataFrame) or not is_test.any():
+        return None
+    is_equal = np.zeros(len(dataset), dtype=bool)
+    for precision in (SINGLE, SIX_DIGITS):  # float32 and float64 may round to other digits
+        ids = labelled_ids(dataset, precision)
+        is_equal |= is_test & np.isin(ids, ids[is_training])
+    if not (n_equal := int(is_equal.sum())):
+        return None
+    n_repeated = _are_repeated(ids[is_training]).sum() + 1
+    expected = is_test.sum() * n_repeated / is_training.sum()
+    is_explained = n_equal <= expected + _DEVIATIONS * np.sqrt(expected)
+    return None if is_explained and copied_rows(dataset) is None else is_equal
+
+
+def _are_repeated(ids: Hashes) -> NDArray[np.bool_]:
+    """Return whether each id occurs more than once, shape (n,)."""
+    return pd.Series(ids).duplicated(keep=False).to_numpy()
 
 
 TEST = -1
@@ -216,7 +286,7 @@ def make_split(
         fold = np.full(len(dataset), LEARN, dtype=np.int16)
         fold[free] = TEST
         try:
-            training = free[~_given_test_rows(dataset)[free]]
+            training = free[~dataset.given_test_rows[free]]
             if dataset.is_test is None and test_size:
                 training = np.setdiff1d(free, _part(dataset, free, test_size, seed))
             fold[training] = _folds(dataset, training, n_folds or 1, holdout, seed + 1)
@@ -246,7 +316,7 @@ def share_held_out_once(dataset: Dataset, test_size: float | None, n_folds: int)
         test_size: Share of test rows that will be drawn; None if test rows were given.
         n_folds: Number of folds; classes too rare for so many folds do not count.
     """
-    is_learned = ~_given_test_rows(dataset)
+    is_learned = ~dataset.given_test_rows
     n_rows = float(is_learned.sum()) * (1 - (test_size or 0.0))
     share = min(max(_HELD_OUT_ROWS, n_rows / 10), 4 * _HELD_OUT_ROWS) / max(n_rows, 1.0)
     if share > _MOST_HELD_OUT:
@@ -347,14 +417,10 @@ def import_split(split: Split, store: ArtifactStore) -> str:
     digest = split.digest()
     record = split_record(digest)
     if not store.records.is_whole(record):
-        about: dict[str, Any] = {"n_folds": split.n_folds, "seed": split.seed}
-        parts = {"fold": canonical(split.fold), "about": about}
-        if split.trains is not None:
-            about["gap_seconds"] = split.gap_seconds
-            parts["trains"] = canonical(split.trains)
-        if split.equal is not None:
-            parts["equal"] = canonical(split.equal)
-        store.records.put(record, parts)
+        arrays = {"fold": split.fold, "trains": split.trains, "equal": split.equal}
+        about = {"n_folds": split.n_folds, "seed": split.seed, "gap_seconds": split.gap_seconds}
+        parts = {name: canonical(part) for name, part in arrays.items() if part is not None}
+        store.records.put(record, {**parts, "about": about})
     return digest
 
 
@@ -365,9 +431,8 @@ def load_split(store: ArtifactStore, digest: str) -> Split:
     Raises:
         RecordDamaged: If it is not in the store's records, or damaged.
     """
-    parts = store.records.get(split_record(digest))
-    trains, equal = parts.get("trains"), parts.get("equal")
-    return Split(parts["fold"], trains=trains, equal=equal, **parts["about"])
+    parts = dict(store.records.get(split_record(digest)))
+    return Split(**parts.pop("about"), **parts)
 
 
 def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, seed: int) -> Folds:
@@ -378,18 +443,18 @@ def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, se
         return fold[rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `_check_parts` reports classes too rare for the folds
-        for number, (_, held_out) in enumerate(_splitter(dataset, n_folds, seed, rows)):
-            fold[rows[held_out]] = number
+        for number, held_out in enumerate(_dealt(dataset, n_folds, seed, rows)):
+            fold[held_out] = number
     return fold[rows]
 
 
-def _splitter(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> Iterator[tuple[Rows, Rows]]:
-    y = dataset.strata[rows]
-    if dataset.groups is None:
-        yield from StratifiedKFold(n_parts, shuffle=True, random_state=seed).split(y, y)
-    else:
-        grouped = StratifiedGroupKFold(n_parts, shuffle=True, random_state=seed)
-        yield from grouped.split(y, y, dataset.groups[rows])
+def _dealt(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> list[Rows]:
+    """Deal rows, or their groups, to stratified parts; return the positions of each part's rows."""
+    kind = StratifiedKFold if dataset.groups is None else StratifiedGroupKFold
+    groups = None if dataset.groups is None else dataset.groups[rows]
+    splitter = kind(n_parts, shuffle=True, random_state=seed)
+    splits = splitter.split(rows, dataset.strata[rows], groups)
+    return [rows[held_out] for _, held_out in splits]
 
 
 def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
@@ -400,21 +465,14 @@ def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
         has_room = len(dataset.classes) <= _TWO or min(n, len(rows) - n) >= len(np.unique(y))
         stratify = y if has_room else None
         return train_test_split(rows, test_size=size, stratify=stratify, random_state=seed)[1]
-    n_parts, n_taken = group_parts(dataset, rows, size)
-    parts = [rows[held_out] for _, held_out in _splitter(dataset, n_parts, seed, rows)]
-    return np.concatenate(parts[:n_taken])
-
-
-def group_parts(dataset: Dataset, rows: Rows, size: float) -> tuple[int, int]:
-    """Return the number of parts to deal groups into, and how many of the parts make up a share."""
-    assert dataset.groups is not None  # noqa: S101 - the caller's duty
     groups, y = dataset.groups[rows], dataset.strata[rows]
     fewest = min(len(np.unique(groups[y == c])) for c in np.unique(y))
     n_parts = min(
         range(2, min(fewest, _MOST_PARTS) + 1),
         key=lambda n: (round(abs(max(1, round(size * n)) / n - size), 6), n),
     )
-    return n_parts, max(1, round(size * n_parts))
+    n_taken = max(1, round(size * n_parts))
+    return np.concatenate(_dealt(dataset, n_parts, seed, rows)[:n_taken])
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:
@@ -434,7 +492,7 @@ def _check_parts(dataset: Dataset, fold: Folds) -> None:
 def _check_enough(dataset: Dataset, free: Rows, needed: int, parts: str) -> None:
     """Raise unless enough rows or groups are left to deal, with at least two classes."""
     units, of = _units(dataset)
-    rows = free[~_given_test_rows(dataset)[free]]
+    rows = free[~dataset.given_test_rows[free]]
     n_units = len(np.unique(units[rows]))
     if not dataset.classes and n_units < needed:
         raise BadInput(f"{n_units} {of} are fewer than {parts} need ({needed})")
@@ -464,11 +522,6 @@ def _needed(dataset: Dataset, n_folds: int | None, test_size: float | None) -> t
     return (n_folds or 2) + is_drawn, parts + " and the test part" * is_drawn
 
 
-def _given_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
-    """Return whether each row was given as a test row, shape (n,)."""
-    return np.zeros(len(dataset), dtype=bool) if dataset.is_test is None else dataset.is_test
-
-
 def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
     """Return each row's unit, which stays in one part, shape (n,), and a word for units."""
     if dataset.groups is None:
@@ -478,7 +531,7 @@ def _units(dataset: Dataset) -> tuple[NDArray[np.int64], str]:
 
 def _units_of_classes(dataset: Dataset) -> NDArray[np.intp]:
     """Return the number of training rows or groups of each class, shape (c,)."""
-    is_learned = ~_given_test_rows(dataset)
+    is_learned = ~dataset.given_test_rows
     y, units = dataset.y[is_learned].astype(np.int64), _units(dataset)[0][is_learned]
     n_units = int(units.max(initial=0)) + 1
     return np.bincount(np.unique(y * n_units + units) // n_units, minlength=len(dataset.classes))
@@ -495,7 +548,7 @@ def _without_classes(dataset: Dataset, rows: Rows, classes: Strata) -> Rows:
     if not len(classes):
         return rows
     units, _ = _units(dataset)
-    is_kept_back = np.isin(dataset.y, classes) & ~_given_test_rows(dataset)
+    is_kept_back = np.isin(dataset.y, classes) & ~dataset.given_test_rows
     return rows[~np.isin(units[rows], units[is_kept_back])]
 
 
@@ -503,7 +556,7 @@ def _unlearned_classes(dataset: Dataset, fold: Folds) -> Strata:
     """Return the sorted classes without training rows in some fold; empty for two classes."""
     unlearned: Strata = np.empty(0, dtype=np.int32)
     if len(dataset.classes) > _TWO:
-        wanted = np.unique(dataset.y[~_given_test_rows(dataset)]).astype(np.int32)
+        wanted = np.unique(dataset.y[~dataset.given_test_rows]).astype(np.int32)
         for part in np.unique(fold[fold >= 0]):
             missing = np.setdiff1d(wanted, dataset.y[(fold != TEST) & (fold != part)])
             unlearned = np.union1d(unlearned, missing)

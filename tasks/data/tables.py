@@ -1,10 +1,12 @@
 """Sources with a table that has the target as a column: files, or a DataFrame in memory.
 
-A column may define groups. Rows of a group share a fold, and are all test or training rows.
+The target is classes or numbers. A column may define groups. Rows of a group share a fold, and are
+all test or training rows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from sklearn.utils.validation import column_or_1d
 from prefect_tune.storage.keys import content_digest
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput, need_column, shown_columns
-from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.dataset import Dataset, Label, value_ids
 from prefect_tune.tasks.data.files import (
     INDEX,
     NOTES,
@@ -27,8 +29,14 @@ from prefect_tune.tasks.data.files import (
 )
 from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
 from prefect_tune.tasks.data.location import Location
-from prefect_tune.tasks.data.notation import DECIMAL, decimal_mark, is_texts
-from prefect_tune.tasks.data.row_ids import value_ids
+from prefect_tune.tasks.data.notation import (
+    DECIMAL,
+    NoNumbers,
+    as_numbers,
+    decimal_mark,
+    is_texts,
+    numbers_in,
+)
 from prefect_tune.tasks.data.row_reader import (
     RowReader,
     as_pandas,
@@ -36,15 +44,23 @@ from prefect_tune.tasks.data.row_reader import (
     plain_column,
     without_gaps,
 )
-from prefect_tune.tasks.data.row_times import (
+from prefect_tune.tasks.data.schema import (
+    NUMBERS,
     RowTimes,
-    check_times_differ,
+    features_of,
+    like_training,
     row_times,
     time_text,
 )
-from prefect_tune.tasks.data.schema import NUMBERS, features_of, like_training
 from prefect_tune.tasks.data.source import GAPS, Source
-from prefect_tune.tasks.data.target import need_targets, target_of
+
+_CLASSES = 50
+CLASSES_WITH_DECIMALS = 10
+"""Most distinct numbers of a target with fractions that still counts as classes."""
+
+
+_Tables = list[tuple[str, pd.DataFrame]]
+"""The table of training rows and, if given, the one of test rows, by their names in messages."""
 
 
 def groups_of(column: pd.Series, where: str) -> NDArray[np.int64]:
@@ -105,25 +121,24 @@ def table_dataset(
         )
     if source.labels is not None:
         raise BadInput(f"{where} is a table; --labels {source.labels} goes with events")
-    _check_roles(source)
-    options = (source.target, source.group, source.time, *source.drop, *source.categorical)
-    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*options, *source.aside}]
+    roles = _roles(source)
+    index = [n for n in frame.attrs.get(INDEX, ()) if n not in {*roles, *source.aside}]
     no_features = [name for name in index if name in (source.key or ())]
     of_index = [name for name in index if name not in no_features]
     frame, notes = _with_target(frame.drop(columns=of_index), where, source)
     why = "the index of the DataFrame is left out, unless an option such as --group names it"
     notes += [f"{name}: {why}" for name in of_index]
     decimal = frame.attrs[DECIMAL] = source.decimal_mark or decimal_mark(frame)
-    target, group = frame[source.target], _group(frame, source, where)
-    times, time_notes = _times(frame, source, where)
-    roles = (source.target, source.group, source.time, *no_features)
-    features = frame.drop(columns=[name for name in roles if name])
+    for named in filter(None, (source.group, source.time)):
+        need_column(named, frame.columns, where)
+    no_features += [n for n, role in roles.items() if role in {"target", "group", "time"}]
+    features = frame.drop(columns=no_features)
     dropped = [column for column in source.drop if column not in source.aside]
     X, reader, feature_notes = features_of(
         features, dropped, source.categorical, where, source.gaps, source.aside, source.texts
     )
-    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source), *time_notes]
-    is_test, rows = None, frame
+    notes += [*frame.attrs.get(NOTES, ()), *_gap_notes(features, source)]
+    tables, is_test = [(where, frame)], None
     if source.test is not None:
         if test_frame is None:
             test_frame = read_frame(source.test, reader.texts, source.format, source.gaps, decimal)
@@ -134,31 +149,22 @@ def table_dataset(
         categories = dict.fromkeys(map(str, X.select_dtypes("category")), object)
         X = canonical(pd.concat([part.astype(categories) for part in parts], ignore_index=True))
         is_test = np.repeat([False, True], [len(frame), len(test)])
-        rows = pd.concat([frame, test], ignore_index=True) if source.key else frame
-        target = pd.concat([target, test[source.target]], ignore_index=True)
-        if group is not None:
-            group = pd.concat([group, _group(test, source, source.test)], ignore_index=True)
-        test_times, _ = _times(test, source, source.test)
-        if times is not None and test_times is not None:
-            if times.dtype.kind != test_times.dtype.kind:
-                raise BadInput(
-                    f"column {source.time!r} has dates in one of {where} and {source.test}, and "
-                    "numbers in the other",
-                    option="time",
-                    value=source.time,
-                    remedy="write both alike",
-                )
-            times = np.concatenate([times, test_times])
+        tables.append((source.test, test))
+    target = _column(source.target, tables, ())
     y, classes, more_notes = target_of(target, where, source.predicts, decimal)
     notes += more_notes
-    groups, ids = None, None
-    if group is not None:
+    groups, times, ids = None, None, None
+    if source.group is not None:
+        group = _column(source.group, tables, source.gaps)
         groups = groups_of(group, where)
         ids = value_ids(group) if source.keeps_ids else None
         if is_test is not None:
             check_apart(groups, is_test, f"values of {source.group}")
+    if source.time is not None:
+        times, note = _times(source.time, tables, source.gaps)
+        notes.append(note)
     if source.key:
-        ids, more_notes = _key_ids(rows, source, where)
+        ids, more_notes = _key_ids(source.key, tables, source.gaps)
         notes += more_notes
     X, aside = X.drop(columns=list(source.aside)), X[list(source.aside)]
     if X.shape[1] == 0:
@@ -171,40 +177,63 @@ def table_dataset(
     )  # fmt: skip
 
 
+def _column(name: str, tables: _Tables, gaps: Sequence[str]) -> pd.Series:
+    """Return a column of all tables, with texts in `gaps` as empty cells."""
+    for where, table in tables:
+        need_column(name, table.columns, where)
+    columns = [table[name] for _, table in tables]
+    columns = [without_gaps(column, gaps) for column in columns] if gaps else columns
+    return pd.concat(columns, ignore_index=True)
+
+
 def _key_ids(
-    frame: pd.DataFrame, source: Source, where: str
+    names: Sequence[str], tables: _Tables, gaps: Sequence[str]
 ) -> tuple[NDArray[np.uint64], list[str]]:
     """Return the hash of the key of each row, shape (n,), and a note if rows share a key."""
-    ids, names = np.zeros(len(frame), dtype=np.uint64), list(source.key or ())
-    for name in names:
-        need_column(name, frame.columns, where)
-        column = without_gaps(frame[name], source.gaps)
+    columns = [_column(name, tables, gaps) for name in names]
+    ids = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column in columns:
         if column.isna().any():
             row = int(column.isna().argmax()) + 1
-            raise BadInput(f"row {row} of {where} has no {name!r}, which is part of its --key")
+            where = tables[0][0]
+            raise BadInput(
+                f"row {row} of {where} has no {column.name!r}, which is part of its --key"
+            )
         ids = ids * np.uint64(31) + value_ids(column)
     shared = pd.Series(ids).duplicated(keep=False)
     if not shared.any():
         return ids, []
     rows = np.flatnonzero(ids == ids[shared.argmax()])
-    value = ", ".join(f"{name} {frame[name].iloc[rows[0]]}" for name in names)
+    value = ", ".join(f"{column.name} {column.iloc[rows[0]]}" for column in columns)
     shown = " and ".join(str(row + 1) for row in rows[:2])
     return ids, [
         f"{shared.sum():,} rows share a key and count as one row, such as {value} in rows {shown}"
     ]
 
 
-def _times(frame: pd.DataFrame, source: Source, where: str) -> tuple[RowTimes | None, list[str]]:
-    """Return the times of the rows of a table and a note on them; None without `--time`."""
-    if source.time is None:
-        return None, []
-    need_column(source.time, frame.columns, where)
-    times, how = row_times(frame[source.time], where, source.gaps)
-    if where == source.test:
-        return times, []
-    check_times_differ(times, source.time, where)
+def _times(name: str, tables: _Tables, gaps: Sequence[str]) -> tuple[RowTimes, str]:
+    """Return the times of the rows of all tables, and a note on those of the first one."""
+    read = [row_times(table[name], where, gaps) for where, table in tables]
+    (times, how), where = read[0], tables[0][0]
+    if len({one.dtype.kind for one, _ in read}) > 1:
+        raise BadInput(
+            f"column {name!r} has dates in one of {where} and {tables[1][0]}, and numbers in the "
+            "other",
+            option="time",
+            value=name,
+            remedy="write both alike",
+        )
     first, last = time_text(times.min()), time_text(times.max())
-    return times, [f"times in column {source.time}: {first} to {last}, read as {how}"]
+    if len(times) and (times == times[0]).all():
+        raise BadInput(
+            f"column {name!r} of {where} has the same time in all rows ({first}), so no row is "
+            "newer than another",
+            option="time",
+            value=name,
+            remedy="name another column, or omit the option",
+        )
+    note = f"times in column {name}: {first} to {last}, read as {how}"
+    return np.concatenate([one for one, _ in read]), note
 
 
 def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
@@ -216,22 +245,18 @@ def _gap_notes(frame: pd.DataFrame, source: Source) -> list[str]:
         texts = {cell for cell in column if isinstance(cell, str)} if is_texts(column) else set()
         if gaps := texts.intersection(source.gaps):
             found[str(name)] = gaps
-    if not found:
-        return []
     named = ", ".join(sorted({repr(text) for values in found.values() for text in values}))
-    columns = shown_columns(found)
-    return [f"{named} in column {columns} counts as missing; --na-values says what does"]
+    note = f"{named} in column {shown_columns(found)} counts as missing; --na-values says what does"
+    return [note] if found else []
 
 
 def _with_flat_names(source: Source) -> Source:
     """Return a source with the joined names of columns that have names of two levels."""
-    named = ("target", "group", "key", "time", "drop", "categorical", "aside")
-    given = {option: getattr(source, option) for option in named}
-    changed: dict[str, Any] = {
-        option: flat_name(value) if isinstance(value, str) else tuple(map(flat_name, value))
-        for option, value in given.items()
-        if value
-    }
+    changed: dict[str, Any] = {}
+    for option in ("target", "group", "key", "time", "drop", "categorical", "aside"):
+        if value := getattr(source, option):
+            is_name = isinstance(value, str)
+            changed[option] = flat_name(value) if is_name else tuple(map(flat_name, value))
     return replace(source, **changed)
 
 
@@ -253,7 +278,8 @@ def _with_target(frame: pd.DataFrame, where: str, source: Source) -> tuple[pd.Da
     return kept, [f"{n_missing} rows without {target} are left out"]
 
 
-def _check_roles(source: Source) -> None:
+def _roles(source: Source) -> dict[str, str]:
+    """Return the option that names each column; `BadInput` if options name a column twice."""
     if source.key and source.group is not None:
         raise BadInput(
             f"--key {','.join(source.key)} with --group {source.group}: rows of known groups are "
@@ -268,13 +294,7 @@ def _check_roles(source: Source) -> None:
                     f"column {column!r} is named by --{used[column]} and by --{option}; name it "
                     "once"
                 )
-
-
-def _group(frame: pd.DataFrame, source: Source, where: str) -> pd.Series | None:
-    if source.group is None:
-        return None
-    need_column(source.group, frame.columns, where)
-    return without_gaps(frame[source.group], source.gaps)
+    return used
 
 
 FRAME = "dataframe:"
@@ -344,6 +364,120 @@ def as_column(values: Any) -> pd.Series:
         return pd.Series(values)
     names = list(getattr(values, "columns", [None]))
     return pd.Series(column_or_1d(values, warn=True), name=names[0])
+
+
+def target_of(
+    target: pd.Series, where: str, predicts: str | None = None, decimal: str = ""
+) -> tuple[NDArray[Any], tuple[Label, ...], list[str]]:
+    """Encode the target: classes or numbers. Texts of many different numbers are numbers.
+
+    Args:
+        target: The values.
+        where: Name of the table in messages.
+        predicts: `classes` or `numbers`; None takes numbers with many distinct values as numbers.
+        decimal: Decimal mark in the rest of the table, if it is known.
+
+    Returns:
+        Positions in the sorted classes, and the tuple of classes; or the numbers, and an empty
+        tuple. Then notes for the user.
+
+    Raises:
+        BadInput: If a target is missing or infinite, if all targets are equal, or if a text is no
+            number as most others are.
+    """
+    need_targets(target, where)
+    if not len(target):
+        raise BadInput(f"{where} has no rows")
+    if target.nunique() < 2:
+        raise BadInput(
+            f"target {target.name!r} of {where} is {target.tolist()[0]!r} in all rows; there is "
+            "nothing to learn"
+        )
+    target, notes = number_texts(target, where, predicts, decimal)
+    is_numeric = pd.api.types.is_numeric_dtype(target) and not pd.api.types.is_bool_dtype(target)
+    if is_numeric and np.isinf(target.to_numpy(dtype=np.float64)).any():
+        raise BadInput(
+            f"target {target.name!r} of {where} has infinite values; remove or fix these rows"
+        )
+    if predicts is None and is_numeric and _are_numbers(target):
+        predicts = "numbers"
+        note = f"target {target.name} has {target.nunique()} different numbers"
+        notes.append(f"{note}, so it is predicted as one; --metric error treats them as classes")
+    if predicts != "numbers":
+        codes, values = pd.factorize(target)
+        classes, order = np.unique(_labels(pd.Series(values)), return_inverse=True)
+        seen: dict[str, str] = {}
+        for text in map(str, classes):
+            if (other := seen.setdefault(text.strip().casefold(), text)) != text:
+                notes.append(
+                    f"classes {other!r} and {text!r} of target {target.name} differ only in "
+                    "capitals or blanks; write them alike if they are one class"
+                )
+        return order[codes].astype(np.int32), tuple(label.item() for label in classes), notes
+    if not is_numeric:
+        raise BadInput(
+            f"target {target.name!r} of {where} holds {target.iloc[0]!r}, which cannot be "
+            "predicted as a number; choose a --metric and a --space for classes"
+        )
+    return target.to_numpy(dtype=np.float64), (), notes
+
+
+def number_texts(
+    target: pd.Series, where: str, predicts: str | None, decimal: str
+) -> tuple[pd.Series, list[str]]:
+    """Return a target with its texts as numbers if they are a number to predict, and a note.
+
+    Raises:
+        BadInput: If some of many different numbers are texts of another kind.
+    """
+    found = None if predicts == "classes" else numbers_in(target, decimal)
+    if found is None or (isinstance(found, NoNumbers) and target.nunique() <= _CLASSES):
+        return target, []
+    holds = f"target {target.name!r} of {where} holds"
+    remedy = "write all as numbers, or treat them as classes with --metric error"
+    if isinstance(found, NoNumbers):
+        raise BadInput(f"{holds} {found.within(target)}", remedy=remedy)
+    strays = target[target.isin(found.strays)]
+    numbers = as_numbers(target.drop(strays.index), found.notation)
+    if predicts is None and not _are_numbers(numbers):
+        return target, []
+    if len(strays):
+        raise BadInput(
+            f"{holds} numbers and {len(strays)} other values, such as {strays.iloc[0]!r} in row "
+            f"{strays.index[0] + 1}",
+            remedy=f"leave these rows out with --na-values {quote(strays.iloc[0])} "
+            f"--drop-missing-target, or {remedy}",
+        )
+    return numbers, [f"target {target.name}: {found.notation.of(target)}"]
+
+
+def _are_numbers(target: pd.Series) -> bool:
+    is_whole = (target.to_numpy(dtype=np.float64) % 1 == 0).all()
+    most = _CLASSES if is_whole else CLASSES_WITH_DECIMALS
+    return target.nunique() > most
+
+
+def need_targets(target: pd.Series, where: str) -> None:
+    """Raise `BadInput` unless every row of a file has a target."""
+    missing = int(target.isna().sum())
+    if missing:
+        raise BadInput(
+            f"{missing} of {len(target)} rows of {where} have no {target.name!r}, such as row "
+            f"{int(target.isna().argmax()) + 1}; leave them out with --drop-missing-target"
+        )
+
+
+def _labels(target: pd.Series) -> NDArray[Any]:
+    """Return labels in the user's type: whole numbers, other numbers, truth values or texts."""
+    if isinstance(target.dtype, pd.CategoricalDtype):
+        target = target.astype(target.cat.categories.dtype)
+    if pd.api.types.is_bool_dtype(target):
+        return np.asarray(target, dtype=np.bool_)
+    if pd.api.types.is_float_dtype(target):
+        return np.asarray(target, dtype=np.float64)
+    if pd.api.types.is_numeric_dtype(target) and (target <= np.iinfo(np.int64).max).all():
+        return np.asarray(target, dtype=np.int64)
+    return np.array([str(label) for label in target])
 
 
 def with_target(frame: pd.DataFrame, target: Any) -> tuple[pd.DataFrame, str | None]:

@@ -21,8 +21,7 @@ from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.files import RECORDS
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.data.dataset import Dataset, load_dataset
-from prefect_tune.tasks.data.row_ids import row_ids
+from prefect_tune.tasks.data.dataset import Dataset, load_dataset, row_ids
 from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split

@@ -29,7 +29,7 @@ from prefect_tune.tasks.data.files import (
 )
 from prefect_tune.tasks.data.formats.format import CodeTable, Format
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.row_times import Times, end_of_day, utc_times
+from prefect_tune.tasks.data.schema import Times, end_of_day, utc_times
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from prefect_tune.tasks.data.event_tables import event_frame
 from prefect_tune.tasks.data.files import columns_called, read_table
 from prefect_tune.tasks.data.formats.format import Format
 from prefect_tune.tasks.data.location import Location, shards
-from prefect_tune.tasks.data.row_times import utc_times
+from prefect_tune.tasks.data.schema import utc_times
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from sklearn.neighbors import KNeighborsClassifier
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.forward_split import study_split
-from prefect_tune.tasks.data.row_ids import copied_rows
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import (
     TEST,
+    copied_rows,
     import_split,
     load_split,
     make_split,

@@ -32,7 +32,7 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
-from prefect_tune.tasks.data.row_times import Times, utc_times
+from prefect_tune.tasks.data.schema import Times, utc_times
 from prefect_tune.tasks.data.source import Source
 
 

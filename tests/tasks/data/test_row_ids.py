@@ -15,16 +15,17 @@ from inputs import event_rows, table
 
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
-from prefect_tune.tasks.data.forward_split import study_split
-from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.row_ids import (
-    FixedTestRows,
+from prefect_tune.tasks.data.dataset import (
+    Dataset,
     identity_columns,
+    import_dataset,
+    load_dataset,
     row_ids,
     settled_columns,
     value_ids,
 )
+from prefect_tune.tasks.data.forward_split import study_split
+from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST
 from prefect_tune.tasks.data.tables import frame_dataset
@@ -56,11 +57,11 @@ def later(draw: st.DrawFn) -> pd.DataFrame:
 @settings(max_examples=30)
 def test_a_row_stays_on_its_side_whatever_is_added(frame) -> None:
     first, then = of_frame(table()), of_frame(frame)
-    fixed = FixedTestRows(identity_columns(first))
+    fixed = identity_columns(first)
     before = study_split(first, 3, 0.2, 0, fixed=fixed)
     after = study_split(then, 3, 0.2, 7, fixed=fixed)
     known = dict(zip(row_ids(first).tolist(), (before.fold == TEST).tolist(), strict=True))
-    found = zip(row_ids(then, fixed.columns).tolist(), (after.fold == TEST).tolist(), strict=True)
+    found = zip(row_ids(then, fixed).tolist(), (after.fold == TEST).tolist(), strict=True)
     sides = {one: is_test for one, is_test in found if one in known}
     assert sides == known
     assert 0 < sum(known.values()) < len(known)
@@ -87,7 +88,7 @@ def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> 
 def test_ids_are_those_of_another_process() -> None:
     script = (
         "import pandas as pd\n"
-        "from prefect_tune.tasks.data.row_ids import value_ids\n"
+        "from prefect_tune.tasks.data.dataset import value_ids\n"
         "print(value_ids(pd.Series(['x', 'y'])).tolist())"
     )
     command = [sys.executable, "-c", script]
@@ -149,11 +150,11 @@ def test_patients_are_on_one_side_and_keep_it() -> None:
     y = (np.arange(400) % 3 == 0).astype(np.int32)
     data = Dataset("e", "events", event_rows(log, rows), y, (0, 1), np.arange(400) // 2)
     assert identity_columns(data) == ()
-    is_test = study_split(data, 3, 0.2, 0, fixed=FixedTestRows()).fold == TEST
+    is_test = study_split(data, 3, 0.2, 0, fixed=()).fold == TEST
     assert (is_test[::2] == is_test[1::2]).all()
     assert is_test.mean() == pytest.approx(0.2, abs=0.08)
     half = replace(data, X=data.X.take(np.arange(200, 400)), y=y[200:], groups=data.groups[200:])
-    again = study_split(half, 3, 0.2, 5, fixed=FixedTestRows()).fold == TEST
+    again = study_split(half, 3, 0.2, 5, fixed=()).fold == TEST
     assert (again == is_test[200:]).all()
 
 
@@ -167,7 +168,7 @@ def test_groups_are_found_by_their_values_not_by_their_numbers() -> None:
 
 
 def test_a_given_or_newest_test_part_is_not_replaced_by_the_hash() -> None:
-    fixed, data = FixedTestRows(), of_frame(table())
+    fixed, data = (), of_frame(table())
     is_test = np.arange(150) < 30
     given_test = study_split(replace(data, is_test=is_test), 3, None, 0, fixed=fixed)
     assert ((given_test.fold == TEST) == is_test).all()

@@ -13,7 +13,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.event_tables import labels_table
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.row_times import row_times, time_text
+from prefect_tune.tasks.data.schema import row_times, time_text
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.problem import open_store
