@@ -62,7 +62,7 @@ _NULLABLE: Mapping[pa.DataType, Any] = {
 _REMEDIES = {
     "Length of header": "give each column a name, and delete lines above the line of names",
     "Expected ": "put quotes around fields with a separator, and delete lines above the names",
-    "EOF inside string": "close or remove the quote that opens there",
+    "EOF inside string": "close or remove the quote that opens after this row",
 }
 """Remedies for errors of pandas' parser."""
 
@@ -124,7 +124,8 @@ def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     names = pd.Index([*map(flat_name, frame.columns)]).astype(str)
     if names.has_duplicates:
         doubled = names[names.duplicated()][0]
-        raise BadInput(f"{where} has two columns called {doubled!r}; rename one")
+        both = " and ".join(str(given) for given in frame.columns if flat_name(given) == doubled)
+        raise BadInput(f"{where} has two columns called {doubled!r} ({both}); rename one")
     if any(name != str(given) for name, given in zip(names, frame.columns, strict=True)):
         note = f"{where} has column names of two levels, joined by _, such as {names[0]}"
         frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), note]
@@ -221,15 +222,12 @@ def read_pieces(
         head = as_utf8(location.head(HEAD_BYTES))[0]
         dialect = Dialect.of(head)
         is_unquoted = dialect.separator == "\t" and not head.startswith(b'"')
-        is_unnamed = bool(location.first_line)
         with location.opened() as file:
             yield from pd.read_csv(
                 file,
-                names=dialect.names if is_unnamed else None,
-                header=None if is_unnamed else "infer",
                 sep=dialect.separator,
                 quoting=csv.QUOTE_NONE if is_unquoted else csv.QUOTE_MINIMAL,
-                skiprows=[line - is_unnamed for line in dialect.skipped],
+                skiprows=dialect.skipped or None,
                 chunksize=_PIECE_ROWS,
                 usecols=lambda name: name.lower() in names,
                 dtype_backend="numpy_nullable",
@@ -245,7 +243,7 @@ def column_names(location: Location) -> list[str]:
     try:
         if location.is_parquet():
             schema = parquet_schema(location)
-            _, unnamed = _index_of(schema)
+            unnamed = [*filter(_is_unnamed, _index_of(schema))]
             return [flat_name(name) for name in schema.names if name not in unnamed]
         if location.has_suffix(CSV):
             head, _ = as_utf8(location.head(HEAD_BYTES))
@@ -260,12 +258,14 @@ def columns_called(location: Location, names: Collection[str]) -> list[str]:
     return [name for name in column_names(location) if name.lower() in names]
 
 
-def _index_of(schema: pa.Schema) -> tuple[list[str], list[str]]:
-    """Return the columns that were the index of a DataFrame, with and without a name."""
+def _index_of(schema: pa.Schema) -> list[Any]:
+    """Return the levels of the index that was saved: names of columns, descriptions of ranges."""
     about = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-    levels = [level for level in about.get("index_columns", ()) if level in schema.names]
-    unnamed = [level for level in levels if level.startswith("__index_level_")]
-    return [level for level in levels if level not in unnamed], unnamed
+    return list(about.get("index_columns", ()))
+
+
+def _is_unnamed(level: Any) -> bool:
+    return isinstance(level, str) and level.startswith("__index_level_")
 
 
 def _read_parquet(
@@ -276,9 +276,20 @@ def _read_parquet(
         names = source.schema_arrow.names
         columns = None if only is None else [n for n in names if n.lower() in only]
         table = source.read(columns=columns)
-    named, unnamed = _index_of(table.schema)
-    frame = _as_pandas(table.drop_columns(unnamed), as_times=of_rows)
-    frame.attrs[INDEX] = [*map(flat_name, named)] if of_rows else []
+    levels = _index_of(table.schema)
+    frame = _as_pandas(
+        table.drop_columns([n for n in table.schema.names if n in levels and _is_unnamed(n)]),
+        as_times=of_rows,
+    )
+    frame.attrs[INDEX] = [
+        flat_name(name) for name in levels if of_rows and isinstance(name, str) and name in frame
+    ]
+    for level in levels:
+        if of_rows and isinstance(level, dict) and level["name"] and level["name"] not in frame:
+            rows = range(level["start"], level["stop"], level["step"])
+            if len(rows) == len(frame):  # another program may have changed the rows
+                frame[level["name"]] = rows
+                frame.attrs[INDEX].append(flat_name(level["name"]))
     return frame
 
 

@@ -190,7 +190,7 @@ class Location:
 
     @contextmanager
     def opened(self) -> Iterator[IO[bytes]]:
-        """Open the file without `first_line`, decompressed if its first bytes have a known mark."""
+        """Open the file for reading, and decompress it if its first bytes have a known mark."""
         with (
             self.filesystem.open(self.path, "rb") as file,
             io.BufferedReader(file) as buffered,  # some streams cannot seek
@@ -201,12 +201,12 @@ class Location:
     def head(self, n_bytes: int) -> bytes:
         """Return the first lines, decompressed: about so many bytes, but at least one line."""
         with self.opened() as file, io.BufferedReader(file) as lines:  # type: ignore[type-var]
-            return self.first_line + lines.read(n_bytes) + lines.readline()
+            return lines.read(n_bytes) + lines.readline()
 
     def content(self) -> bytes:
         """Return all bytes of the file, decompressed, with line feeds after lines."""
         with self.opened() as file:
-            content = self.first_line + file.read()
+            content = file.read()
         return content if b"\n" in content else content.replace(b"\r", b"\n")
 
     def _child(self, path: str) -> Self:

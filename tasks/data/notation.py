@@ -24,7 +24,6 @@ LEAST_SHARE = 0.9
 """If at least this share of texts are numbers, the other texts count as slips."""
 _LEAST_OF_UNIT = 4
 """Texts with fewer values of a unit, on average, are no numbers of several units."""
-_SHOWN_UNITS = 4
 _EXACT_DIGITS = 15
 """Most digits of a whole number that a float keeps."""
 _LONGEST = 60
@@ -208,10 +207,9 @@ def written_numbers(texts: Sequence[str], decimal: str = "") -> Found:
     if not found or len(found) < n_least or is_other:
         return None
     if len(units) > 1:
-        second = [*units][1]
-        named = ", ".join(map(repr, [*units][:_SHOWN_UNITS]))
+        first, second, *_ = units
         example = next(text for text, parts in found.items() if parts.unit == second)
-        return NoNumbers(f"numbers in several units ({named})", example)
+        return NoNumbers(f"numbers in several units ({first!r}, {second!r})", example)
     bare = (text for text, parts in found.items() if not parts.unit and parts.body != "0")
     if "%" in units and (example := next(bare, "")):
         return NoNumbers("percentages and numbers without a percent sign", example)

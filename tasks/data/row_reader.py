@@ -253,11 +253,10 @@ class RowReader(TransformerMixin, BaseEstimator):
         read: dict[str, Any] = {}
         cells: list[UnreadableCell] = []
         for column in self.columns:
-            if column.name not in frame and set(column.features) <= set(frame.columns):
+            parts = [column]
+            if column.name not in frame:
                 parts = [LearnedColumn(name, "number") for name in column.features]
-            elif column.name in frame:
-                parts = [column]
-            else:
+            if not {part.name for part in parts} <= set(frame.columns):
                 raise ValueError(f"the data has no column {column.name!r}")
             for part in parts:
                 given = plain_column(frame[part.name].reset_index(drop=True))
@@ -373,15 +372,11 @@ def _numbers(column: pd.Series, learned: LearnedColumn, missing: Collection[str]
 def seconds_of(value: Any) -> float:
     """Return a duration in seconds, or a time of day since midnight; infinity if it is neither."""
     if isinstance(value, time):
-        return timedelta(
-            hours=value.hour, minutes=value.minute, seconds=value.second,
-            microseconds=value.microsecond,
-        ).total_seconds()  # fmt: skip
-    if isinstance(value, str) and re.fullmatch(_DURATION, value.strip()):
-        return float(pd.Timedelta(value.strip()).total_seconds())
-    if isinstance(value, timedelta | np.timedelta64):
-        return float(pd.Timedelta(value).total_seconds())
-    return np.inf
+        value = str(value.replace(tzinfo=None))
+    if isinstance(value, str) and not re.fullmatch(_DURATION, value := value.strip()):
+        return np.inf
+    is_duration = isinstance(value, str | timedelta | np.timedelta64)
+    return float(pd.Timedelta(value).total_seconds()) if is_duration else np.inf
 
 
 def _categories(column: pd.Series, learned: LearnedColumn, missing: Collection[str]) -> Read:

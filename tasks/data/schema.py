@@ -378,8 +378,8 @@ _SHOWN = 3
 """Most bad values that a message names."""
 _YEARS, _DAYS = (1000, 2999), (1000_01_01, 2999_12_31)
 """Whole numbers that are years, and dates such as 20240501."""
-_SINCE_1970 = {"s": 1e8, "ms": 1e11, "us": 1e14, "ns": 1e17}
-"""Least of the largest number in a column that counts since 1970, by unit."""
+_SINCE_1970 = {"s": (1e8, 1e-6), "ms": (1e11, 1e-3), "us": (1e14, 1.0), "ns": (1e17, 1e3)}
+"""Units of numbers since 1970: least of the largest number in a column, and the microseconds."""
 
 
 def row_times(column: pd.Series, where: str, missing: Sequence[str] = GAPS) -> tuple[RowTimes, str]:
@@ -432,11 +432,11 @@ def _of_numbers(
         dates = pd.to_datetime(texts, format="%Y%m%d", errors="coerce")
         if dates.notna().all():
             return dates.to_numpy().astype("datetime64[us]"), "dates"
-    units = [unit for unit, from_here in _SINCE_1970.items() if least > 0 and most >= from_here]
+    units = [unit for unit, (fewest, _) in _SINCE_1970.items() if least > 0 and most >= fewest]
     if not units:
         return numbers, "numbers without a unit"
-    per_second = {"s": 1e-6, "ms": 1e-3, "us": 1.0, "ns": 1e3}[units[-1]]
-    since = np.round(numbers / per_second).astype(np.int64).astype("datetime64[us]")
+    micros = np.round(numbers / _SINCE_1970[units[-1]][1]).astype(np.int64)
+    since = micros.astype("datetime64[us]")
     return since, f"{units[-1]} since 1970"
 
 

@@ -208,8 +208,10 @@ class Split:
         """Return the sorted classes of `y`, shape (n,), that are trained on but never held out."""
         return np.setdiff1d(y[self.fold == LEARN], y[(self.fold >= 0) | (self.fold == TEST)])
 
-    def judged(self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None) -> Rows:
-        """Return the rows that a fold is judged on, in order: all its held-out rows, or a subset.
+    def evaluated_rows(
+        self, fold: int, y: Strata, share: float = 1.0, groups: Groups = None
+    ) -> Rows:
+        """Return the rows that evaluate a fold, in order: all its held-out rows, or a subset.
 
         Args:
             fold: Number of the fold.
@@ -443,12 +445,12 @@ def _folds(dataset: Dataset, rows: Rows, n_folds: int, holdout: float | None, se
         return fold[rows]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # `_check_parts` reports classes too rare for the folds
-        for number, held_out in enumerate(_dealt(dataset, n_folds, seed, rows)):
+        for number, held_out in enumerate(_stratified_parts(dataset, n_folds, seed, rows)):
             fold[held_out] = number
     return fold[rows]
 
 
-def _dealt(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> list[Rows]:
+def _stratified_parts(dataset: Dataset, n_parts: int, seed: int, rows: Rows) -> list[Rows]:
     """Deal rows, or their groups, to stratified parts; return the positions of each part's rows."""
     kind = StratifiedKFold if dataset.groups is None else StratifiedGroupKFold
     groups = None if dataset.groups is None else dataset.groups[rows]
@@ -472,7 +474,7 @@ def _part(dataset: Dataset, rows: Rows, size: float, seed: int) -> Rows:
         key=lambda n: (round(abs(max(1, round(size * n)) / n - size), 6), n),
     )
     n_taken = max(1, round(size * n_parts))
-    return np.concatenate(_dealt(dataset, n_parts, seed, rows)[:n_taken])
+    return np.concatenate(_stratified_parts(dataset, n_parts, seed, rows)[:n_taken])
 
 
 def _check_parts(dataset: Dataset, fold: Folds) -> None:

@@ -190,7 +190,7 @@ class PathRun:
         strata, groups = self.dataset.strata, self.dataset.groups
         judged = np.empty(0, dtype=np.intp)
         if self._holds_out:
-            judged = split.judged(number, strata, query.held_out, groups)
+            judged = split.evaluated_rows(number, strata, query.held_out, groups)
         return Fold(
             number=number,
             dataset=self.dataset,

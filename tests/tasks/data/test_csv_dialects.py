@@ -253,9 +253,9 @@ def test_names_and_rows_are_no_titles_and_remarks(tmp_path, text, n_rows) -> Non
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (PLAIN + "1,2,3,4\n", "line 32 has 4"),
-        ("Patient,12\nDate,2024\n" + PLAIN, "line 3 has 3"),
-        (PLAIN + '1,"2,3\n', "after line 31"),
+        (PLAIN + "1,2,3,4\n", "line 32, saw"),
+        ("Patient,12\nDate,2024\n" + PLAIN, "line 3, saw"),
+        (PLAIN + '1,"2,3\n', "at row 31"),
     ],
 )
 def test_a_table_that_cannot_be_parsed_is_refused_with_its_line(tmp_path, text, reason) -> None:

@@ -55,15 +55,15 @@ def test_rows_to_judge_on_are_a_part_of_those_held_out_that_grows_with_its_share
     data = dataset(1_000)
     split = make_split(data, 3, 0.2, 0)
     held_out = split.held_out(1)
-    half, quarter = (split.judged(1, data.y, share) for share in (0.5, 0.25))
+    half, quarter = (split.evaluated_rows(1, data.y, share) for share in (0.5, 0.25))
     assert set(quarter) < set(half) < set(held_out)
     assert len(quarter) == pytest.approx(len(held_out) / 4, abs=1)
     assert data.y[quarter].mean() == pytest.approx(data.y[held_out].mean(), abs=0.01)
-    assert list(split.judged(1, data.y)) == list(held_out)
+    assert list(split.evaluated_rows(1, data.y)) == list(held_out)
     grouped = dataset(1_000, per_group=4)
     groups = grouped.groups
     assert groups is not None
-    rows = make_split(grouped, 3, 0.2, 0).judged(1, grouped.y, 0.5, groups)
+    rows = make_split(grouped, 3, 0.2, 0).evaluated_rows(1, grouped.y, 0.5, groups)
     assert len(rows) == 4 * len(set(groups[rows]))
 
 
