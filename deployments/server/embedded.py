@@ -8,8 +8,8 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -133,12 +133,11 @@ def _embedded(*, keep: bool, with_events: bool) -> Iterator["Launched"]:
             server = server or start_server(folder, with_events=with_events)
             if keep:
                 kept_file(folder).touch(mode=0o600)
-        restart = partial(_restart_if_killed, folder)
-        guard = Heartbeat("server", restart, _LOOK_SECONDS, "the Prefect server is not restarted")
+        guard = ExitStack()
         try:
-            yield Launched(server.url, folder, has_events=server.has_events)
+            yield Launched(server.url, folder, guard, has_events=server.has_events)
         finally:
-            guard.stop()
+            guard.close()
             with exclusive(folder):
                 fcntl.flock(users, fcntl.LOCK_UN)
                 if not keep and is_unused(users):
@@ -190,6 +189,7 @@ class Launched:
 
     url: str
     folder: Path | None = None
+    guard: ExitStack = field(default_factory=ExitStack)
     has_events: bool = True  # what other servers do is not known here
 
     @property
@@ -210,11 +210,18 @@ class Launched:
         return f'{named} PREFECT_API_AUTH_STRING="$(cat {file})"'
 
     def wait(self) -> None:
-        """Wait until the server answers; raises ServerFailed if it died or needs over 3 minutes."""
+        """Wait until the server answers, then restart it whenever it is killed.
+
+        Raises ServerFailed if it died or needs over 3 minutes.
+        """
         until = monotonic() + _START_SECONDS
         while self.folder is not None:
             server = running_server(self.folder)
             if server is not None and server.answers():
+                # Not earlier, as only a process with one thread can start the zygote as its copy.
+                restart = partial(_restart_if_killed, self.folder)
+                outage = "the Prefect server is not restarted"
+                self.guard.callback(Heartbeat("server", restart, _LOOK_SECONDS, outage).stop)
                 return
             if server is None or monotonic() > until:
                 log = self.folder / "server.log"

@@ -171,7 +171,9 @@ def test_one_that_was_left_up_is_shared_and_one_that_was_killed_is_replaced(no_a
 def test_a_server_gets_event_services_unless_others_use_it(no_address) -> None:
     with local_server(keep=True):
         without = server_of(no_address)
+    n_threads = threading.active_count()
     with launched_server(with_events=True) as server:
+        assert threading.active_count() == n_threads  # the zygote is a copy of one thread
         server.wait()
         assert server.has_events
         assert server_of(no_address)["pid"] != without["pid"]
