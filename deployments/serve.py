@@ -5,7 +5,7 @@ A restart keeps each schedule active or paused, as set in Prefect.
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
@@ -40,7 +40,19 @@ def serve_deployments(*, limit: int, say: Callable[[str], None]) -> None:
             say(_WITHOUT_EVENTS)
         runner = Runner(name="prefect-tune", limit=limit, pause_on_shutdown=False)
         for flow, declared in declared_deployments():
-            deployment = _deployment(flow, declared)
+            active = dict[str, bool]()  # the state of its schedules, by slug
+            with suppress(ObjectNotFound), get_client(sync_client=True) as client:
+                found = client.read_deployment_by_name(f"{flow.name}/{declared['name']}")
+                active = {s.slug: s.active for s in found.schedules if s.slug}
+            schedules = [Schedule(**schedule) for schedule in declared["schedules"]]
+            kept = [replace(s, active=active.get(s.slug or "", s.active)) for s in schedules]
+            deployment = flow.to_deployment(
+                **{key: declared[key] for key in ("name", "description", "tags", "parameters")},
+                entrypoint_type=EntrypointType.MODULE_PATH,
+                schedules=kept,
+                concurrency_limit=ConcurrencyLimitConfig(**declared["concurrency_limit"]),
+            )
+            assert isinstance(deployment, RunnerDeployment)  # noqa: S101 - no coroutine here
             runner.add_deployment(deployment)
             say(f"serving {deployment.full_name}")
         say(
@@ -89,26 +101,3 @@ def declared_deployments() -> list[tuple[Flow[..., Any], dict[str, Any]]]:
         module, _, name = declared["entrypoint"].partition(":")
         found.append((getattr(import_module(module), name), declared))
     return found
-
-
-def _deployment(flow: Flow[..., Any], declared: Mapping[str, Any]) -> RunnerDeployment:
-    active = _active_schedules(f"{flow.name}/{declared['name']}")
-    schedules = [Schedule(**schedule) for schedule in declared["schedules"]]
-    deployment = flow.to_deployment(
-        **{key: declared[key] for key in ("name", "description", "tags", "parameters")},
-        entrypoint_type=EntrypointType.MODULE_PATH,
-        schedules=[replace(s, active=active.get(s.slug or "", s.active)) for s in schedules],
-        concurrency_limit=ConcurrencyLimitConfig(**declared["concurrency_limit"]),
-    )
-    assert isinstance(deployment, RunnerDeployment)  # noqa: S101 - a coroutine only in async code
-    return deployment
-
-
-def _active_schedules(deployment: str) -> dict[str, bool]:
-    """Return the state of a deployment's schedules by slug; empty for a new deployment."""
-    with get_client(sync_client=True) as client:
-        try:
-            found = client.read_deployment_by_name(deployment)
-        except ObjectNotFound:
-            return {}
-    return {s.slug: s.active for s in found.schedules if s.slug}

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from hashlib import sha256
-from textwrap import wrap
 from threading import Thread
 from time import monotonic
 from typing import Any, Literal
@@ -24,8 +23,7 @@ from prefect_tune.flows.reading.study_lines import study_lines
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.wording.markdown import block, escaped
-from prefect_tune.flows.wording.text import bracketed
+from prefect_tune.flows.wording.text import block, bracketed, escaped
 from prefect_tune.flows.workers.server_pace import OutageNote
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked_values
@@ -34,14 +32,12 @@ _LEAST_SECONDS = 5.0
 """Shortest interval between updates."""
 _SHARE = 0.01
 """Share of the time that updates may take, as each reads the study."""
-_LAST_SECONDS, _CUT_SECONDS, _AWAY_SECONDS = 10.0, 2.0, 1.0
-"""Longest wait for the last update: after an end, an interrupt, and an update that failed."""
+_LAST_SECONDS, _CUT_SECONDS = 10.0, 2.0
+"""Longest wait for the last update: after an end, and after an interrupt."""
 _DIGEST = 6
 _LONGEST = 2_000
 """Maximum characters of a text in the payload of an event."""
 _LOGGER = logging.getLogger(__name__)
-_WIDTH = 84
-"""Characters in a line of a code block, which Prefect's page does not wrap."""
 
 
 def artifact_key(name: str, part: str) -> str:
@@ -143,8 +139,6 @@ class FlowRunPage:
 
     def update(self, *, wait_seconds: float = 0.0) -> None:
         """Update the page in a thread, because servers may be slow; wait at most some seconds."""
-        if self._error is not None:
-            wait_seconds = min(wait_seconds, _AWAY_SECONDS)
         if self._thread is not None:
             self._thread.join(wait_seconds)
             if self._thread.is_alive():
@@ -176,26 +170,15 @@ class FlowRunPage:
 
 
 def summary(view: StudyView) -> str:
-    """Return the lines of `show` as Markdown; a code block shows texts of users literally."""
+    """Return the lines of `show` as Markdown, which shows texts of users literally."""
     title, best = "No trial leads yet", view.incumbent
     if best is not None:
         part = bracketed(escaped(best.fidelity))
         title = f"Best {escaped(view.losses.name)}: {view.losses.of(best.loss)}{part}"
     commands = next_commands(view, has_failed=view.n_failed > 0)
-    lines = [f"{view.study} ({view.method} in {view.space}, {view.state})"]
-    for line in study_lines(view):
-        indent = "  " * (1 + line.depth)
-        lines += wrap(
-            line.text,
-            _WIDTH,
-            initial_indent=indent,
-            subsequent_indent=f"{indent}    ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    return "\n".join(
-        [f"## {title}", "", *block(lines, "text"), "", "### Next", "", *block(commands, "sh")]
-    )
+    lines = [escaped(f"{view.study} ({view.method} in {view.space}, {view.state})"), ""]
+    lines += [f"{'  ' * line.depth}- {escaped(line.text)}" for line in study_lines(view)]
+    return "\n".join([f"## {title}", "", *lines, "", "### Next", "", *block(commands, "sh")])
 
 
 def send_event(kind: Literal["study", "series"], name: str, event: str, **payload: Any) -> None:

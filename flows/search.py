@@ -133,7 +133,6 @@ def progress_of(
         n_begun=study.n_begun,
         running=running,
         phase=phase,
-        curve=study.curve.points,
         whole=study.plan.whole,
     )
 
@@ -177,32 +176,29 @@ class StudySearch:
         next session of the study. Raises `NoWorkers` if no usable worker is left, or none could be
         started for a long time.
         """
+        reason = ""
         try:
-            return self._run()
+            while True:
+                if self.requests.is_ended or not self.running.n_running:
+                    self._obey()
+                reason = reason or self._start_trials()
+                if reason and not self.running.n_running:
+                    break
+                for ended in self.running.collect(_TICK_SECONDS):
+                    self._settle(ended)
+                if reason and self.study.next_waiting(self.only) is not None:
+                    reason = ""  # a worker died, and its trial was requeued
+                self.observer.tick(self._progress())
+                if self._is_spent():
+                    for trial in self.running.cut():
+                        self.study.set_trial(trial.waiting())
+                    reason = _TIME_USED
+                    break
+            self._obey()
         except BaseException:
             self.running.cut()
             self.study.requeue_running()
             raise
-
-    def _run(self) -> str:
-        reason = ""
-        while True:
-            if self.requests.is_ended or not self.running.n_running:
-                self._obey()
-            reason = reason or self._start_trials()
-            if reason and not self.running.n_running:
-                break
-            for ended in self.running.collect(_TICK_SECONDS):
-                self._settle(ended)
-            if reason and self.study.next_waiting(self.only) is not None:
-                reason = ""  # a worker died, and its trial was requeued
-            self.observer.tick(self._progress())
-            if self._is_spent():
-                for trial in self.running.cut():
-                    self.study.set_trial(trial.waiting())
-                reason = _TIME_USED
-                break
-        self._obey()
         return reason
 
     def _obey(self) -> None:
@@ -252,9 +248,8 @@ class StudySearch:
             return waiting, ""
         if self.only is not None:
             return None, "all trials were rerun"
-        return (None, "") if self.waits else self._ask()
-
-    def _ask(self) -> tuple[Trial | None, str]:
+        if self.waits:
+            return None, ""
         is_begun = self.stop_rule.trials is not None and self._trials_left() == 0
         if is_begun and not self.study.optimizer.resumes_configurations:
             return None, "all trials are done"
@@ -358,10 +353,14 @@ class StudySearch:
         """
         if self.only is not None or self.time_limit.lifted is not None or self._has_result:
             return
-        seconds = {trial.number: self._seconds_to_end(trial) for trial in self._unended()}
+        seconds, costs = dict[int, float](), self.study.optimizer.costs
+        for trial in self._unended():
+            seconds[trial.number] = costs.seconds(trial.query)
+            if trial.failure is not None and not trial.failure.is_unstarted:
+                took = _CUT_TIMES * trial.failure.cost_seconds
+                seconds[trial.number] = max(seconds[trial.number], took)
         if not seconds:
             return
-        costs = self.study.optimizer.costs
         cheapest = min(seconds, key=lambda number: (seconds[number], number))
         is_last = self._trials_left() == 0 or self._seconds_left() <= 0
         is_over = is_last and not self.running.n_running
@@ -375,12 +374,6 @@ class StudySearch:
         )
         self.time_limit.lifted = cheapest
         self.study.retry(cheapest)
-
-    def _seconds_to_end(self, trial: Trial) -> float:
-        """Return the predicted seconds of a trial that exceeded its limit."""
-        outcome = trial.failure
-        took = 0.0 if outcome is None or outcome.is_unstarted else _CUT_TIMES * outcome.cost_seconds
-        return max(self.study.optimizer.costs.seconds(trial.query), took)
 
     @property
     def _has_result(self) -> bool:

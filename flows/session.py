@@ -1,5 +1,6 @@
 """One session of a study inside a flow run: workers, search, final model and summary."""
 
+import shlex
 from collections.abc import Callable, Collection
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -15,7 +16,9 @@ from prefect.settings import get_current_settings
 from prefect_tune.flows.ending.final_model import ending_seconds, fit_final_model
 from prefect_tune.flows.ending.reevaluation import recheck_finalists
 from prefect_tune.flows.flow_run_page import send_event, shown_on_page
+from prefect_tune.flows.options.store_location import store_options
 from prefect_tune.flows.options.values import StopRule
+from prefect_tune.flows.reading.commands import continue_command
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch, progress_of
@@ -23,7 +26,6 @@ from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.series.promotion import decide_promotion
 from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.notices import StudyNotices
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.progress import Observer, current_observer
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.workers.dask_trials import DaskTrials
@@ -33,7 +35,8 @@ from prefect_tune.flows.workers.server_pace import (
     close_previous_flow_run,
     finish_task_runs,
 )
-from prefect_tune.storage.notices import warn
+from prefect_tune.optimizers.trials.outcome import TrialState
+from prefect_tune.storage.notices import noticed_by, warn
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import drain_events
@@ -64,12 +67,17 @@ def run_study(
         observer.note(_NO_SERVER)
     plan = replace(prepared.plan, flow_run_id=str(flow_run_id))
     opened = Study.opened(prepared.store, prepared.name, prepared.plan)
-    with observer.listening(), opened as study:
+    with noticed_by(observer.take), opened as study:
         observer.attach(study)
         close_previous_flow_run(study.former_flow_run, flow_run_id)
         study.set_plan(plan)
         at_start(study)
-        _name_flow_run(flow_run_id, study)
+        method, series = study.optimizer.name, plan.options.series
+        tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]
+        tags += [f"series:{series}"] * (series is not None)
+        with get_client(sync_client=True) as client:
+            title = f"{study.name} ({method})"
+            client.update_flow_run(flow_run_id, name=title, tags=list(dict.fromkeys(tags)))
         outage = OutageNote(observer)
         pace = ServerPace(plan.options.task_runs, flow_run_id, observer, outage)
         study.set_state("running")
@@ -127,16 +135,6 @@ def _send(study: Study, event: str, **payload: Any) -> None:
     )
 
 
-def _name_flow_run(flow_run_id: UUID, study: Study) -> None:
-    method = study.optimizer.name
-    series = study.plan.options.series
-    tags = [*flow_run.tags, f"study:{study.name}", f"method:{method}"]
-    tags += [f"series:{series}"] * (series is not None)
-    with get_client(sync_client=True) as client:
-        name = f"{study.name} ({method})"
-        client.update_flow_run(flow_run_id, name=name, tags=list(dict.fromkeys(tags)))
-
-
 def _run(  # noqa: PLR0917
     prepared: PreparedStudy,
     study: Study,
@@ -179,7 +177,25 @@ def _run(  # noqa: PLR0917
             if only is None:
                 observer.tick(progress_of(study, rule, phase="re-evaluation"))
                 recheck_finalists(study, running, context, observer)
-        _record_decisions(study, observer, study.optimizer.notes if only is None else ())
+        decisions, seconds = study.optimizer.decisions, study.optimizer.costs.portable()
+        study.record(replace(study.facts, decisions=decisions, algorithm_seconds=tuple(seconds)))
+        for note in decisions.get("notes", ()):
+            if only is not None or note not in study.optimizer.notes:  # else reported before
+                observer.note(f"{study.optimizer.name}: {note}")
+        bounded = [bound.quantity for bound in plan.options.bounds]
+        texts = [(plan.space.partition(":")[0], plan.problem.space_code, plan.problem.behind)]
+        texts += [(q.name.rpartition(":")[0], q.code, q.behind) for q in bounded if q.code]
+        if changed := dict.fromkeys(file for text in texts for file in changed_files(*text)):
+            warn(
+                "code",
+                f"changed since the study started: {', '.join(changed)}; the study keeps the "
+                "earlier modules, and data files as each step found them; start a new study to "
+                "use the changes",
+            )
+        if only is not None and any(study.trials[n].state == TrialState.STOPPED for n in only):
+            address = store_options(study.store.address)
+            again = shlex.join([*continue_command(plan, study.name), *address])
+            observer.note(f"some reruns are partial; this evaluates the best in full: {again}")
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If nothing was left to search, the session serves the model only.
         is_for_model = was_spent or study.trials.totals.told == n_told
@@ -189,29 +205,3 @@ def _run(  # noqa: PLR0917
             held = prepared.held if isinstance(prepared, SeriesStudy) else None
             decide_promotion(study, running, context, observer, held)
         return running.n_task_runs
-
-
-def _record_decisions(study: Study, observer: Observer, reported: Collection[str]) -> None:
-    """Record the decisions of the method; show its notes that are not `reported`, and warnings."""
-    decisions = study.optimizer.decisions
-    seconds = tuple(study.optimizer.costs.portable())
-    study.record(replace(study.facts, decisions=decisions, algorithm_seconds=seconds))
-    for note in decisions.get("notes", ()):
-        if note not in reported:
-            observer.note(f"{study.optimizer.name}: {note}")
-    if changed := changed_code(study.plan):
-        warn("code", changed)
-
-
-def changed_code(plan: StudyPlan) -> str:
-    """Return a note on files that changed since the study read them; empty if none did."""
-    problem, quantities = plan.problem, [bounded.quantity for bounded in plan.options.bounds]
-    texts = [(problem.space.partition(":")[0], problem.space_code, problem.behind)]
-    texts += [(q.name.rpartition(":")[0], q.code, q.behind) for q in quantities if q.code]
-    changed = dict.fromkeys(file for text in texts for file in changed_files(*text))
-    if not changed:
-        return ""
-    return (
-        f"changed since the study started: {', '.join(changed)}; the study keeps the earlier "
-        "modules, and data files as each step found them; start a new study to use the changes"
-    )

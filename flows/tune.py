@@ -3,7 +3,7 @@
 A DataFrame is replaced by its name in a flow's parameters, and prepared like a file.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -194,11 +194,8 @@ def tune(  # noqa: PLR0917 - flat parameters make the form of a deployment
         prepared.release()
 
 
-_RETRIED = replace(
-    OPTIONS["study"],
-    text="Name of the study, or of a series, whose newest study is meant.",
-    default_text="",
-)
+_STUDY_OR_SERIES = "Name of the study, or of a series, whose newest study is meant."
+_RETRIED = replace(OPTIONS["study"], text=_STUDY_OR_SERIES, default_text="")
 _TRIALS = Field(json_schema_extra={"description": "Numbers of failed trials; all by default."})
 
 
@@ -234,10 +231,10 @@ def retry(  # noqa: PLR0917 - flat parameters make the form of a deployment
     if not numbers:
         current_observer().note(f"study {prepared.name} has no failed trials")
         return read_study(prepared.store, prepared.name).to_json()
-    return run_study(prepared, numbers, lambda opened: _requeue_failed(opened, numbers))
 
+    def requeue(opened: Study) -> None:
+        for number in sorted(numbers):
+            if opened.trials[number].state == TrialState.FAILED:
+                opened.retry(number)
 
-def _requeue_failed(study: Study, numbers: Collection[int]) -> None:
-    for trial in list(study.trials.values()):
-        if trial.state == TrialState.FAILED and trial.number in numbers:
-            study.retry(trial.number)
+    return run_study(prepared, numbers, requeue)

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cachetools import LRUCache
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from prefect_tune.storage.codec import decode
 from prefect_tune.storage.database import upsert
@@ -47,6 +47,7 @@ DEFAULT_BUDGET_BYTES = 10 * 1000**3
 """Byte budget of a new store's cache."""
 DEFAULT_MEMORY_BYTES = 256 * 1000**2
 """Byte budget of a worker's memory tier."""
+_BUDGET = select(store_table.c.budget_bytes)
 _PROVENANCE_FILE = "provenance.json"
 """File with the lineage of an artifact's key, in the folder of its parts."""
 
@@ -299,10 +300,13 @@ class ArtifactStore:
             encoded = self.files.encode(folder, made.parts, about, mappable=made.mappable)
             sizes = [len(data) for _, data in encoded.values()]
             size_bytes = sum(sizes) + sum(map(len, extra_files.values()))
-            entry = replace(entry, size_bytes=size_bytes)
-            if self.files.free_bytes() < FREE_BYTES_KEPT + size_bytes:
+            entry, why = replace(entry, size_bytes=size_bytes), ""
+            if size_bytes > self.database.scalar(_BUDGET):
+                why = "larger than the whole cache budget"
+            elif self.files.free_bytes() < FREE_BYTES_KEPT + size_bytes:
                 why = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
-                self._warn_once(f"artifacts are not kept in {self.files.url}: {why}", "disk")
+            if why:
+                self._warn_once(f"artifacts are not kept in {self.files.url}: {why}", why)
                 return entry, None
             parts = self.files.publish(folder, entry.place, encoded, extra_files)
         except RAISED:
@@ -347,9 +351,6 @@ class ArtifactStore:
                 entry = replace(entry, place="", parts={})
             row = replace(entry, created=(now := time()), last_used=now, is_present=is_present)
             upsert(connection, artifact_table, {**row.to_row(), "is_costly": is_costly})
-        if is_published and entry.size_bytes > store.budget_bytes:
-            why = "larger than the whole cache budget"
-            self._warn_once(f"artifacts are not kept in {self.files.url}: {why}", "budget")
         return is_present, gone
 
     def set_budget(self, budget_bytes: int) -> None:

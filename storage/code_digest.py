@@ -16,7 +16,16 @@ def code_digest(tag: str, texts: Iterable[str]) -> str:
 
     A text that Python cannot parse, or that reads docstrings or sources, is hashed unchanged.
     """
-    return content_digest(tag, (_meaning(text).encode() for text in texts))
+
+    def meaning(text: str) -> str:
+        if _READS_TEXT.search(text):
+            return text
+        try:
+            return " ".join(_tokens(parsed(text)))
+        except (SyntaxError, ValueError, RecursionError):
+            return text
+
+    return content_digest(tag, (meaning(text).encode() for text in texts))
 
 
 def parsed(text: str) -> ast.Module:
@@ -28,15 +37,6 @@ def parsed(text: str) -> ast.Module:
         with suppress(SystemError):
             return ast.parse(text)
     return ast.parse(text)
-
-
-def _meaning(text: str) -> str:
-    if _READS_TEXT.search(text):
-        return text
-    try:
-        return " ".join(_tokens(parsed(text)))
-    except (SyntaxError, ValueError, RecursionError):
-        return text
 
 
 def _tokens(tree: ast.AST) -> Iterator[str]:

@@ -70,7 +70,21 @@ def encode(
     if codec == "json":
         return Encoded(codec, ".json", json.dumps(value, allow_nan=False).encode())
     if codec == "pickle":
-        return Encoded(codec, ".pkl", _pickled(value))
+        buffers: list[pickle.PickleBuffer] = []
+        try:
+            stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        except Exception:  # any class: objects define their own reduction
+            import cloudpickle
+
+            buffers.clear()
+            try:  # functions by value
+                stem = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
+                raise NotPicklable(f"{type(value).__name__} cannot be pickled: {reason}") from error
+        pieces = [memoryview(stem), *(buffer.raw() for buffer in buffers)]
+        head = struct.pack(f"<{1 + len(pieces)}Q", len(pieces), *map(len, pieces))
+        return Encoded(codec, ".pkl", b"".join([head, *pieces]))
     if mappable and codec in ("frame", "vector", "sparse"):
         from prefect_tune.storage.matrices import to_arrow
 
@@ -84,7 +98,13 @@ def decode(codec: str, data: bytes | memoryview) -> Any:
     Check the digest of the bytes first, because the codec may unpickle them.
     """
     if codec == "pickle":
-        return _unpickled(memoryview(data))
+        data = memoryview(data)
+        (count,) = struct.unpack_from("<Q", data)
+        pieces, start = [], 8 * (1 + count)
+        for length in struct.unpack_from(f"<{count}Q", data, 8):
+            pieces.append(data[start : start + length])
+            start += length
+        return pickle.loads(pieces[0], buffers=pieces[1:])
     if codec == "json":
         return json.loads(bytes(data))
     if is_mapped(codec):
@@ -106,34 +126,6 @@ def _is_document(value: Any) -> bool:
         or type(value) in {str, int, bool}
         or (type(value) is float and math.isfinite(value))
     )
-
-
-def _pickled(value: Any) -> bytes:
-    buffers: list[pickle.PickleBuffer] = []
-    try:
-        stem = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-    except Exception:  # any class: objects define their own reduction
-        import cloudpickle
-
-        buffers.clear()
-        try:  # functions by value
-            stem = cloudpickle.dumps(value, protocol=5, buffer_callback=buffers.append)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-            raise NotPicklable(f"{type(value).__name__} cannot be pickled: {reason}") from error
-    pieces = [memoryview(stem), *(buffer.raw() for buffer in buffers)]
-    lengths = [len(piece) for piece in pieces]
-    return b"".join([struct.pack(f"<{1 + len(pieces)}Q", len(pieces), *lengths), *pieces])
-
-
-def _unpickled(data: memoryview) -> Any:
-    (count,) = struct.unpack_from("<Q", data)
-    lengths = struct.unpack_from(f"<{count}Q", data, 8)
-    pieces, start = [], 8 * (1 + count)
-    for length in lengths:
-        pieces.append(data[start : start + length])
-        start += length
-    return pickle.loads(pieces[0], buffers=pieces[1:])
 
 
 KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"

@@ -221,8 +221,22 @@ class Database:
         self.url = str(url)
         self._was_reached = False
         self._file: _SqliteFile | None = None
+        to_json = partial(json.dumps, separators=(",", ":"))
+        options: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": _from_json}
         try:
-            self.engine: Engine = create_engine(url, **_engine_options(make_url(url)))
+            given = make_url(url)
+            if given.get_backend_name() == "sqlite":
+                if not given.database:
+                    raise ArgumentError("it names no file")  # noqa: TRY301 - as SQLAlchemy does
+                options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
+            else:
+                # A server has about a hundred connections for all processes: threads share one.
+                options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
+                options["pool_pre_ping"] = True
+            if given.get_driver_name() in {"psycopg", "psycopg2"}:
+                limits = {name: n for name, n in _LIBPQ.items() if name not in given.query}
+                options["connect_args"] = limits
+            self.engine: Engine = create_engine(url, **options)
         except (ArgumentError, ValueError) as error:  # the port is not a number
             raise StoreRefused(
                 f"the database {url!r} is not a SQLAlchemy URL; write a URL such as "
@@ -355,22 +369,6 @@ class Database:
         self.engine.dispose()
 
 
-def _engine_options(url: URL) -> dict[str, Any]:
-    to_json = partial(json.dumps, separators=(",", ":"))
-    options: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": _from_json}
-    if url.get_backend_name() == "sqlite":
-        if not url.database:
-            raise ArgumentError("it names no file")
-        options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
-    else:
-        # A server has about a hundred connections for all processes, so threads share one.
-        options |= {"pool_size": 1, "max_overflow": 0, "pool_timeout": BUSY_SECONDS}
-        options["pool_pre_ping"] = True
-    if url.get_driver_name() in {"psycopg", "psycopg2"}:
-        options["connect_args"] = {k: v for k, v in _LIBPQ.items() if k not in url.query}
-    return options
-
-
 def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
     """Yield values in lists short enough for one statement."""
     for first in range(0, len(values), _KEYS_PER_QUERY):
@@ -387,7 +385,7 @@ def without_password(url: str) -> str:
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
     """Insert rows whose primary key is new; return whether a single row was inserted."""
-    statement = _insert_new(connection.dialect.name, table, **computed)
+    statement = _new_row(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}
     return connection.execute(statement, rows, execution_options=counting).rowcount == 1
 
@@ -401,23 +399,18 @@ def upsert(connection: Connection, table: Table, values: dict[str, Any]) -> None
 
 
 @cache
-def _insert_new(dialect: str, table: Table, **computed: Any) -> Insert:
-    statement = _dialect(dialect).insert(table).values(**computed)
+def _new_row(dialect: str, table: Table, **computed: Any) -> Insert:
+    statement = import_module(f"sqlalchemy.dialects.{dialect}").insert(table).values(**computed)
     return statement.on_conflict_do_nothing()
 
 
 @cache
 def _upsert(dialect: str, table: Table) -> Insert:
-    statement = _dialect(dialect).insert(table)
+    statement = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
     names = {column.name for column in table.columns}
     keys = [column.name for column in table.primary_key]
     changed = {name: statement.excluded[name] for name in sorted(names - set(keys))}
     return statement.on_conflict_do_update(index_elements=keys, set_=changed)
-
-
-def _dialect(name: str) -> Any:
-    """Import SQLAlchemy's module for the dialect in use only."""
-    return import_module(f"sqlalchemy.dialects.{name}")
 
 
 def _from_json(text: str) -> Any:

@@ -75,15 +75,12 @@ def preview(value: Any) -> dict[str, Any]:
         matrix = value.reshape(len(value), prod(value.shape[1:]))
         frame = pd.DataFrame(matrix[:, :_COLUMNS])
     else:
-        fitted = sorted(getattr(value, "__dict__", {}).items())
-        return {
-            "type": f"{type(value).__module__}.{type(value).__qualname__}",
-            "fitted": {
-                name: _short(attribute)
-                for name, attribute in fitted
-                if name.endswith("_") and not name.startswith("_")
-            },
-        }
+        fitted: dict[str, str] = {}
+        for name, attribute in sorted(getattr(value, "__dict__", {}).items()):
+            if name.endswith("_") and not name.startswith("_"):
+                text = " ".join(repr(attribute).split())
+                fitted[name] = text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
+        return {"type": type(value).__qualname__, "fitted": fitted}
     described = frame.describe(include="all") if len(frame.columns) else frame
     return {
         "shape": list(value.shape),
@@ -92,13 +89,6 @@ def preview(value: Any) -> dict[str, Any]:
         "columns": json.loads(described.to_json(date_format="iso")),
         "columns_not_shown": max(prod(value.shape[1:]) - _COLUMNS, 0),
     }
-
-
-def _short(value: Any) -> str:
-    shape, text = getattr(value, "shape", None), " ".join(repr(value).split())
-    if len(text) <= _TEXT:
-        return text
-    return f"{type(value).__name__} of shape {tuple(shape)}" if shape else f"{text[:_TEXT]}..."
 
 
 @dataclass

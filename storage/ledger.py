@@ -158,19 +158,6 @@ class Ledger:
         query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
         return float(self._database.scalar(query) or 0.0)
 
-    def event_values(
-        self, study: str, kind: str, *places: tuple[str, ...]
-    ) -> list[tuple[Any, ...]]:
-        """Return values from the bodies of all events of one kind, in order.
-
-        Each of the `places` is a path of names from the body to a value. Returns one tuple per
-        event. Numbers have 15 digits; missing values are None.
-        """
-        table = event_table.c
-        query = select(*(table.body[place] for place in places))
-        query = query.where(table.study == study, table.kind == kind).order_by(table.sequence)
-        return [tuple(row) for row in self._database.rows(query)]
-
     def each_event(self, study: str, number: int | None = None) -> Iterator[LedgerEvent]:
         """Yield the events of a study, or of one trial, in order and in bounded memory."""
         table = event_table.c

@@ -56,20 +56,18 @@ def canonical(value: Any) -> Any:
         array.flags.writeable = False
         return array
     if isinstance(value, pd.DataFrame):
-        columns = {str(name): _canonical_column(value[name]) for name in value.columns}
+        columns: dict[str, NDArray[Any] | pd.Categorical] = {}
+        for name, column in value.items():  # canonical ones are not copied, as they may be long
+            if _is_plain(column):
+                values = np.ascontiguousarray(column.to_numpy()).view()
+                values.flags.writeable = False
+                columns[str(name)] = values
+            elif isinstance(column.dtype, pd.CategoricalDtype) and _has_sorted_categories(column):
+                columns[str(name)] = column.array
+            else:
+                columns[str(name)] = _sorted_categorical(_texts(column))
         return pd.DataFrame(columns, pd.RangeIndex(len(value) if columns else 0), copy=False)
     return value
-
-
-def _canonical_column(column: pd.Series) -> NDArray[Any] | pd.Categorical:
-    """Return a canonical column; a canonical one is not copied, because it may be long."""
-    if _is_plain(column):
-        values = np.ascontiguousarray(column.to_numpy()).view()
-        values.flags.writeable = False
-        return values
-    if isinstance(column.dtype, pd.CategoricalDtype) and _has_sorted_categories(column):
-        return column.array
-    return _sorted_categorical(_texts(column))
 
 
 def _is_plain(column: pd.Series) -> bool:
@@ -117,7 +115,11 @@ def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
         case "sparse":
             table = pa.table(dict(zip(("indices", "values"), _sparse_columns(value), strict=True)))
         case _:
-            table = _frame_to_table(value)
+            columns = {
+                str(name): pa.array(column.to_numpy()) if _is_plain(column) else _texts(column)
+                for name, column in value.items()
+            }
+            table = pa.table(columns)
     sink = pa.BufferOutputStream()
     pq.write_table(
         table.replace_schema_metadata(_metadata(value, layout, about)),
@@ -164,7 +166,13 @@ def from_parquet(layout: str, data: bytes | memoryview) -> Any:
     """Return the canonical value that `to_parquet` was given; ValueError for a bad layout."""
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     if layout == "frame":
-        return _frame_from_table(table)
+        frame: dict[str, Any] = {}
+        for name in table.column_names:
+            column = table.column(name).unify_dictionaries().combine_chunks()
+            is_text = pa.types.is_dictionary(column.type)
+            plain = None if is_text else column.to_numpy(zero_copy_only=False)
+            frame[name] = _sorted_categorical(column) if is_text else plain
+        return pd.DataFrame(frame, index=pd.RangeIndex(table.num_rows), copy=False)
     description = json.loads(table.schema.metadata[METADATA])
     columns = [column.combine_chunks() for column in table.columns]
     match layout:
@@ -184,15 +192,6 @@ def _read_only(array: pa.Array, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     return values
 
 
-def _frame_to_table(frame: pd.DataFrame) -> pa.Table:
-    return pa.table(
-        {
-            str(name): pa.array(column.to_numpy()) if _is_plain(column) else _texts(column)
-            for name, column in frame.items()
-        }
-    )
-
-
 def _texts(column: pd.Series) -> pa.DictionaryArray:
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
         # Each distinct value is converted once. In other columns, 1, 1.0 and True would be equal.
@@ -202,17 +201,6 @@ def _texts(column: pd.Series) -> pa.DictionaryArray:
         return pa.DictionaryArray.from_arrays(texts.indices.take(order), texts.dictionary)
     every = [None if pd.isna(text) else str(text) for text in column]
     return pa.array(every, pa.string()).dictionary_encode()
-
-
-def _frame_from_table(table: pa.Table) -> pd.DataFrame:
-    columns: dict[str, Any] = {}
-    for name in table.column_names:
-        column = table.column(name).unify_dictionaries().combine_chunks()
-        if pa.types.is_dictionary(column.type):
-            columns[name] = _sorted_categorical(column)
-        else:
-            columns[name] = column.to_numpy(zero_copy_only=False)
-    return pd.DataFrame(columns, index=pd.RangeIndex(table.num_rows), copy=False)
 
 
 def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
@@ -275,7 +263,17 @@ def from_arrow(layout: str, data: bytes | memoryview) -> Any:
 
     for _, group in groupby(range(len(columns)), block_of):
         positions = list(group)
-        blocks.append((_block([columns[i] for i in positions], data), order[positions]))
+        of_type, first = [columns[i] for i in positions], columns[positions[0]]
+        block: Any
+        if pa.types.is_dictionary(first.type):
+            (codes,) = _matrix([first.indices], data)
+            dtype = pd.CategoricalDtype(pd.Index(first.dictionary.to_pylist(), dtype=object))
+            block = pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
+        elif pa.types.is_boolean(first.type):
+            block = np.array([column.to_numpy(zero_copy_only=False) for column in of_type])
+        else:
+            block = _matrix(of_type, data)
+        blocks.append((block, order[positions]))
     in_order = [name for _, name in sorted(zip(order, names, strict=True))]
     index = pd.RangeIndex(description["shape"][0])
     return create_dataframe_from_blocks(blocks, index=index, columns=pd.Index(in_order))
@@ -298,18 +296,6 @@ def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.
     validity = pa.array(~is_gap).buffers()[1] if is_gap is not None and has_gap else None
     raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [validity, raw])
-
-
-def _block(columns: Sequence[pa.Array], data: memoryview) -> Any:
-    """Return columns of one type as a pandas block: shape (columns, n), or a categorical."""
-    first = columns[0]
-    if pa.types.is_dictionary(first.type):
-        (codes,) = _matrix([first.indices], data)
-        dtype = pd.CategoricalDtype(pd.Index(first.dictionary.to_pylist(), dtype=object))
-        return pd.Categorical.from_codes(codes, dtype=dtype, validate=False)
-    if pa.types.is_boolean(first.type):
-        return np.array([column.to_numpy(zero_copy_only=False) for column in columns])
-    return _matrix(columns, data)
 
 
 def _matrix(

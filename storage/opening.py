@@ -132,7 +132,23 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
             has_contents = any(disk.exists(area) and disk.ls(area) for area in areas)
             # A claim without contents and without a row: the commit of the first start failed.
             if row is None and (claimed is None or not has_contents):
-                return _claim(address, files, connection, budget_bytes, claimed or uuid4().hex)
+                store_id = claimed or uuid4().hex
+                metadata.create_all(connection)
+                new = {"id": store_id, "schema": SCHEMA, "url": masked(address.url)}
+                new |= {"cache_bytes": 0, "budget_bytes": budget_bytes}
+                connection.execute(insert(store_table).values(**new))
+                claim = canonical_json({"index": store_id})
+                try:
+                    if files.is_local:  # others read the claim without waiting for the lock
+                        Path(files.path(RECORDS)).mkdir(exist_ok=True)
+                        with atomic_file(Path(files.path(CLAIM_FILE))) as temporary:
+                            temporary.write_text(claim)
+                    else:
+                        disk.pipe_file(files.path(CLAIM_FILE), claim.encode())
+                except OSError as error:
+                    text = f"the store {address.url} cannot be written: {error}"
+                    raise StoreAway(text) from error
+                return store_id
     if row is not None:
         with as_written(f"the schema of {database.url}"):
             schema = int(row.schema)
@@ -190,26 +206,6 @@ def _upgrade(database: Database) -> None:
         for later in range(schema + 1, SCHEMA + 1):
             _UPGRADES[later](operations)
         connection.execute(update(store_table).values(schema=SCHEMA))
-
-
-def _claim(
-    address: StoreAddress, files: Files, connection: Connection, budget_bytes: int, store_id: str
-) -> str:
-    """Create the tables, enter the store, and write its claim."""
-    metadata.create_all(connection)
-    row = {"id": store_id, "schema": SCHEMA, "url": masked(address.url), "cache_bytes": 0}
-    connection.execute(insert(store_table).values(**row, budget_bytes=budget_bytes))
-    claim = canonical_json({"index": store_id})
-    try:
-        if files.is_local:  # other processes read the claim without waiting for the lock
-            Path(files.path(RECORDS)).mkdir(exist_ok=True)
-            with atomic_file(Path(files.path(CLAIM_FILE))) as temporary:
-                temporary.write_text(claim)
-        else:
-            files.filesystem.pipe_file(files.path(CLAIM_FILE), claim.encode())
-    except OSError as error:
-        raise StoreAway(f"the store {address.url} cannot be written: {error}") from error
-    return store_id
 
 
 def _read_claim(files: Files) -> str | None:

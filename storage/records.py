@@ -113,7 +113,28 @@ class Records:
             raise
         except Exception as error:
             raise StoreLost(f"{self._files.path(folder)} cannot be written: {error}") from error
-        if former := self._database.transact(partial(_enter, record, place, published, study)):
+        values = {
+            "size_bytes": size_bytes,
+            "created": time(),
+            "parts": {name: asdict(part) for name, part in published.items()},
+        }
+        here = record_table.c.id == record
+
+        def enter(connection: Connection) -> dict[str, Part]:
+            """Enter the publication; return the replaced parts, none if repeated."""
+            insert_new(connection, record_table, [{"id": record, **values}])
+            query = select(record_table.c.parts).where(here).with_for_update()
+            former = _parts(record, connection.execute(query).scalar_one())
+            end_publications(connection, [place])
+            if study is not None:
+                insert_new(connection, record_user_table, [{"record": record, "study": study}])
+            if place_of(former) == place:
+                return {}
+            connection.execute(update(record_table).where(here).values(values))
+            note_publications(connection, [(folder, place_of(former))])
+            return former
+
+        if former := self._database.transact(enter):
             self._delete({folder: former})
 
     def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
@@ -131,9 +152,13 @@ class Records:
         parts, read = self.parts(record), dict[str, Any]()
         try:
             for name in parts if names is None else names:
-                part = parts[name]
-                if is_mapped(part.codec):
-                    self._sweep_copies()
+                part, copies = parts[name], self._files.copies
+                if is_mapped(part.codec) and copies is not None and not self._has_swept:
+                    self._has_swept = True  # of copies of data that the store no longer has
+                    is_data = record_table.c.id.startswith(DATA, autoescape=True)
+                    query = select(record_table.c.id, record_table.c.parts).where(is_data)
+                    known = [_parts(row.id, row.parts) for row in self._database.rows(query)]
+                    copies.sweep({one.digest for some in known for one in some.values()})
                 data = self._files.read(_folder(record), name, part, from_copy=True)
                 read[name] = decode(part.codec, data)
         except (Damaged, KeyError, OSError) as error:
@@ -141,15 +166,6 @@ class Records:
                 return self.get(record, names)
             raise RecordDamaged(f"record {record}: {error}") from error
         return read
-
-    def _sweep_copies(self) -> None:
-        """Remove copies of data that the store no longer has, once per process."""
-        if self._files.copies is not None and not self._has_swept:
-            self._has_swept = True
-            is_data = record_table.c.id.startswith(DATA, autoescape=True)
-            query = select(record_table.c.id, record_table.c.parts).where(is_data)
-            parts = [_parts(row.id, row.parts) for row in self._database.rows(query)]
-            self._files.copies.sweep({part.digest for some in parts for part in some.values()})
 
     def is_whole(self, record: str) -> bool:
         """Return whether a record exists and every part is undamaged.
@@ -214,33 +230,6 @@ class Records:
         for (parts,) in self._database.rows(query):
             return _parts(record, parts)
         raise RecordDamaged(f"record {record} is not in the store")
-
-
-def _enter(
-    record: str,
-    place: str,
-    published: Mapping[str, Part],
-    study: str | None,
-    connection: Connection,
-) -> dict[str, Part]:
-    """Enter a publication as a record of a study; return the replaced parts (none if repeated)."""
-    values = {
-        "size_bytes": sum(part.size_bytes for part in published.values()),
-        "created": time(),
-        "parts": {name: asdict(part) for name, part in published.items()},
-    }
-    here = record_table.c.id == record
-    insert_new(connection, record_table, [{"id": record, **values}])
-    query = select(record_table.c.parts).where(here).with_for_update()
-    former = _parts(record, connection.execute(query).scalar_one())
-    end_publications(connection, [place])
-    if study is not None:
-        insert_new(connection, record_user_table, [{"record": record, "study": study}])
-    if place_of(former) == place:
-        return {}
-    connection.execute(update(record_table).where(here).values(values))
-    note_publications(connection, [(_folder(record), place_of(former))])
-    return former
 
 
 def _linked(records: Sequence[str], study: str, connection: Connection) -> None:

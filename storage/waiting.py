@@ -158,21 +158,18 @@ _CODES_FULL = {
 def cause_of(error: BaseException) -> Cause | None:
     """Return the cause of a storage error; None for others, such as a missing file."""
     error = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
-    if any(map(_says_full, _chain(error))):
-        return Cause.FULL
+    for one in _chain(error):
+        names = ("code", "error_code", "status", "status_code", "sqlstate")
+        codes = [getattr(one, name, None) for name in names]
+        response = getattr(one, "response", None)
+        if isinstance(response, dict):  # from botocore
+            codes.append(response.get("Error", {}).get("Code"))
+            codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+        if not _CODES_FULL.isdisjoint(map(str, codes)):
+            return Cause.FULL
     if isinstance(error, sqlite3.Error):
         return _BY_SQLITE_CODE.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     return _BY_ERRNO.get(error.errno or 0) if isinstance(error, OSError) else None
-
-
-def _says_full(error: BaseException) -> bool:
-    names = ("code", "error_code", "status", "status_code", "sqlstate")
-    codes = [getattr(error, name, None) for name in names]
-    response = getattr(error, "response", None)
-    if isinstance(response, dict):  # from botocore
-        codes.append(response.get("Error", {}).get("Code"))
-        codes.append(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
-    return not _CODES_FULL.isdisjoint(map(str, codes))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -1,6 +1,6 @@
 """Catalogues of spaces and methods: `prefect-tune spaces` and `prefect-tune methods`."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +70,12 @@ def methods(name: str | None) -> None:
 
 def _print_method(method: "Method", *, is_explained: bool) -> None:
     echo(f"{method.name:<12}{method.purpose}")
-    for line in _properties(method) if is_explained else ():
-        echo(f"{'':<12}{line}")
+    if is_explained and method.honours_constraints:
+        echo(f"{'':<12}searches within constraints")
+    if is_explained and method.fidelities:
+        echo(f"{'':<12}evaluates at less than all {', '.join(sorted(method.fidelities))}")
+    if is_explained and method.draws_on_cost:
+        echo(f"{'':<12}uses the costs of trials, so two runs may differ in their trials")
     indent = " " * 16
     for one in method_options(method.options):
         assigned = f"{'':<12}--option {one.name}={option_text(one.default)}"
@@ -107,15 +111,6 @@ def _method(method: "Method") -> dict[str, Any]:
     }
 
 
-def _properties(method: "Method") -> Iterator[str]:
-    if method.honours_constraints:
-        yield "searches within constraints"
-    if method.fidelities:
-        yield f"evaluates at less than all {', '.join(sorted(method.fidelities))}"
-    if method.draws_on_cost:
-        yield "uses the costs of trials, so two runs may differ in their trials"
-
-
 def _space(space: "Space") -> dict[str, Any]:
     """Return a space restricted to the installed libraries, and the packages it lacks, as JSON."""
     from prefect_tune.tasks.catalogue.spaces import (
@@ -139,30 +134,26 @@ def _space(space: "Space") -> dict[str, Any]:
 
 
 def _step(step: "Step") -> dict[str, Any]:
-    from ConfigSpace.hyperparameters import Constant
+    from ConfigSpace.hyperparameters import Constant, NumericalHyperparameter
 
-    algorithms = step.algorithms
+    algorithms, hyperparameters = step.algorithms, dict[str, list[dict[str, Any]]]()
+    for a in algorithms:
+        documents = hyperparameters[a.id] = []
+        for h in a.hyperparameters.values():
+            document: dict[str, Any] = {"name": h.name, "default": value_document(h.default_value)}
+            if isinstance(h, NumericalHyperparameter):
+                document |= {"range": [plain_value(h.lower), plain_value(h.upper)], "log": h.log}
+            elif not isinstance(h, Constant):
+                document["choices"] = [*map(value_document, choices_of(h) or ())]
+            if len(document) > 2:
+                documents.append(document)
     return {
         "name": step.name,
         "algorithms": [a.id for a in algorithms],
-        "hyperparameters": {
-            a.id: [
-                _hyperparameter(h)
-                for h in a.hyperparameters.values()
-                if not isinstance(h, Constant)
-            ]
-            for a in algorithms
-        },
+        "hyperparameters": hyperparameters,
         "ignores": {a.id: list(a.ignores) for a in algorithms if a.ignores},
         "only_ignored": [a.id for a in algorithms if a.only_ignored],
     }
-
-
-def _hyperparameter(h: Any) -> dict[str, Any]:
-    document = {"name": h.name, "default": value_document(h.default_value)}
-    if hasattr(h, "lower"):
-        return {**document, "range": [plain_value(h.lower), plain_value(h.upper)], "log": h.log}
-    return {**document, "choices": [*map(value_document, choices_of(h) or ())]}
 
 
 def _print_spaces(listed: Sequence[dict[str, Any]]) -> None:

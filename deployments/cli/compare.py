@@ -13,6 +13,7 @@ from prefect_tune.deployments.cli.options import (
     KEEP_SERVER,
     QUIET,
     add_options,
+    check_data,
     grouped_by,
 )
 from prefect_tune.deployments.cli.output import print_json, write_page
@@ -63,7 +64,9 @@ def compare(
         for name in (name for name, one in COMPARE_OPTIONS.items() if one.kind == "texts"):
             parameters[name] = list(parameters[name]) or None
         CompareOptions.parse(parameters)
-        StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
+        options = StudyOptions.parse({name: parameters.get(name) for name in OPTIONS})
+        if parameters["name"] is None:
+            check_data(options)
 
     def prepare() -> "Comparison":
         from prefect_tune.flows.comparison.comparison import prepare_comparison

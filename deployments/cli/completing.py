@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 from prefect_tune.deployments.views.console import echo_as_is
 from prefect_tune.flows.options.store_location import BLOCK, default_store
 from prefect_tune.optimizers.options import Option, options_of
-from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
+from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
@@ -74,32 +74,10 @@ def complete_files(_: Context, __: Parameter, incomplete: str) -> list[Completio
     return _files(incomplete)
 
 
-def _data(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    cohorts = _beginning(("cohort:demo", "cohort:paper"), incomplete) if incomplete else []
-    return cohorts or _files(incomplete)
-
-
-def _compared(_: Context, __: Parameter, incomplete: str) -> list[CompletionItem]:
-    before, comma, last = incomplete.rpartition(",")
-    named = (f"{before}{comma}{name}" for name in METHODS)
-    return _beginning(named, before + comma + last)
-
-
-def _options_of_method(ctx: Context, _: Parameter, incomplete: str) -> list[CompletionItem]:
-    method = METHODS.get(ctx.params.get("method") or DEFAULT_METHOD)
-    options = method_options(method.options) if method else []
-    return [
-        CompletionItem(assigned, help=one.help)
-        for one in options
-        if (assigned := f"{one.name}={option_text(one.default)}").startswith(incomplete)
-    ]
-
-
 _BY_NAME: Mapping[str, Completed] = {
-    "data": _data,
+    "data": complete_files,
     "method": complete_methods,
-    "methods": _compared,
-    "option": _options_of_method,
+    "methods": complete_methods,
     "series": complete_series,
     "space": complete_spaces,
     "store": complete_files,
@@ -148,7 +126,7 @@ def completion(shell: str) -> None:
     """Print the script that adds completion of `prefect-tune` to SHELL.
 
     The script completes commands and options, and the values of options: studies in the default
-    store, methods and their options, spaces, metrics and files. To enable it in new shells:
+    store, methods, spaces, metrics and files. To enable it in new shells:
 
     \b
     prefect-tune completion bash >> ~/.bashrc

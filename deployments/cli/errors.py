@@ -27,12 +27,15 @@ def reported_errors() -> Iterator[None]:
         if interrupt := interrupt_behind(error):  # an outage may have hindered its handling
             echo("interrupted", err=True)
             sys.exit(getattr(interrupt, "exit_code", 130))
-        if _is_mistake(error):
-            echo(f"Error: {error}", err=True)
-            sys.exit(2)
-        if _is_failure(error):
+        from prefect_tune.tasks.objective.predictions import InvalidPredictions
+
+        is_ours = type(error).__module__.startswith("prefect_tune.")
+        if is_ours and isinstance(error, RuntimeError | InvalidPredictions):
             echo(f"Failed: {error}", err=True)
             sys.exit(1)
+        if is_ours and isinstance(error, ValueError):
+            echo(f"Error: {error}", err=True)
+            sys.exit(2)
         if is_of_server(error):
             is_refused = getattr(getattr(error, "response", None), "status_code", None) == 401
             why = (
@@ -63,26 +66,6 @@ def is_of_server(error: BaseException) -> bool:
     return False
 
 
-def _is_mistake(error: BaseException) -> bool:
-    from prefect_tune.optimizers.space.wording import UnknownName
-    from prefect_tune.storage.artifacts import StoreRefused
-    from prefect_tune.tasks.bad_input import BadInput
-
-    return isinstance(error, BadInput | UnknownName | StoreRefused)
-
-
-def _is_failure(error: BaseException) -> bool:
-    from prefect_tune.deployments.server.embedded import ServerFailed
-    from prefect_tune.flows.study.study import StudyFailed
-    from prefect_tune.storage.lease import LeaseLost
-    from prefect_tune.storage.waiting import ProcessExhausted, StoreLost
-    from prefect_tune.tasks.final_model import RefitFailed
-    from prefect_tune.tasks.objective.predictions import InvalidPredictions
-
-    failures = StudyFailed | RefitFailed | InvalidPredictions | ServerFailed
-    return isinstance(error, failures | StoreLost | LeaseLost | ProcessExhausted)
-
-
 class Commands(click.Group):
     """Commands that report usage errors like all other errors, with passwords masked."""
 
@@ -93,10 +76,8 @@ class Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the words of a command, which must be UTF-8."""
+        """Parse the words of a command."""
         with _mistakes_shown():
-            for word in args:
-                _check_utf8(word)
             return super().make_context(info_name, list(args), parent, **extra)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
@@ -136,10 +117,3 @@ def _mistakes_shown() -> Iterator[None]:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # from click 8.2
             raise  # shows the help alone
         raise click.UsageError(printable(error.format_message()), error.ctx) from error
-
-
-def _check_utf8(word: str) -> None:
-    try:
-        word.encode()
-    except UnicodeEncodeError as error:
-        raise click.UsageError(f"{word} is not valid UTF-8; rename the file or folder") from error

@@ -4,14 +4,13 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prefect_tune.deployments.cli.errors import is_of_server
 
 if TYPE_CHECKING:
-    from prefect_tune.flows.options.declared import StudyOptions
-    from prefect_tune.flows.starting.study_input import Note
-    from prefect_tune.flows.study.progress import Observer
+    from prefect_tune.flows.comparison.comparison import Comparison
+    from prefect_tune.flows.starting.prepare import PreparedStudy
 
 from prefect_tune.deployments.views.console import echo
 
@@ -29,30 +28,8 @@ def quick_imports() -> Iterator[None]:
             gc.enable()
 
 
-class Preparation(Protocol):
-    """A checked study or comparison, ready to run."""
-
-    @property
-    def options(self) -> "StudyOptions":
-        """Options of the study and the session."""
-
-    @property
-    def title(self) -> str:
-        """Display name."""
-
-    @property
-    def again(self) -> str:
-        """Option that resumes it."""
-
-    @property
-    def notes(self) -> tuple["Note", ...]:
-        """Notes on the data and on automatic decisions."""
-
-    def finished(self) -> dict[str, Any] | None:
-        """Return the summary if nothing is left to do."""
-
-
-Prepared = TypeVar("Prepared", bound=Preparation)
+Prepared = TypeVar("Prepared", "PreparedStudy", "Comparison")
+"""A checked study or comparison, ready to run."""
 
 
 def run_flow(
@@ -79,6 +56,7 @@ def run_flow(
                 import fastapi.encoders  # noqa: F401
                 import prefect.flow_engine
                 import prefect.utilities.visualization  # noqa: F401
+                from prefect.exceptions import PrefectSignal
 
                 import prefect_tune.flows.tune  # noqa: F401
                 from prefect_tune.deployments.views.live import observer_for
@@ -95,25 +73,16 @@ def run_flow(
                 if keep_server:
                     observer.note(f"in another shell: {server.exports}")
                 server.wait()
-                return _run_to_end(run, preparation, observer)
-
-
-def _run_to_end(
-    run: Callable[[Prepared], dict[str, Any]], preparation: Prepared, observer: "Observer"
-) -> dict[str, Any]:
-    """Run a flow, and note how an interrupted study is resumed."""
-    from prefect.exceptions import PrefectSignal
-
-    try:
-        return run(preparation)
-    except (KeyboardInterrupt, PrefectSignal) as ended:
-        observer.note(f"the same command with {preparation.again} resumes it")
-        if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
-            raise KeyboardInterrupt from ended
-        raise
-    except Exception as error:
-        summary = preparation.finished() if is_of_server(error) else None
-        if summary is None:
-            raise
-        observer.note(f"the Prefect server stopped; {preparation.title} is complete")
-        return summary
+                try:
+                    return run(preparation)
+                except (KeyboardInterrupt, PrefectSignal) as ended:
+                    observer.note(f"the same command with {preparation.again} resumes it")
+                    if isinstance(ended, PrefectSignal):  # suspended or cancelled in the UI
+                        raise KeyboardInterrupt from ended
+                    raise
+                except Exception as error:
+                    summary = preparation.finished() if is_of_server(error) else None
+                    if summary is None:
+                        raise
+                    observer.note(f"the Prefect server stopped; {preparation.title} is complete")
+                    return summary

@@ -4,12 +4,13 @@ import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from prefect_tune.deployments.cli.completing import complete_files, values_of
-from prefect_tune.flows.options.declared import OPTIONS
+from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.optimizers.options import Option
 
 if TYPE_CHECKING:
@@ -77,47 +78,44 @@ def add_options(
 
     def added(command: Callable[..., None]) -> Callable[..., None]:
         for option in reversed(tuple(options.values())):
-            if option.is_argument:
-                command = click.argument(
-                    option.name,
-                    metavar=option.metavar,
-                    shell_complete=values_of(option),
-                )(command)
+            flag, more = option.flag, dict[str, Any](help=option.help)
+            if option.kind == "switch":
+                more |= {"is_flag": True}
+            elif option.kind == "choice":
+                flag, more["default"] = f"{flag}/--no-{flag.removeprefix('--')}", None
             else:
-                command = _click_option(option)(command)
+                more |= {"metavar": option.metavar, "shell_complete": values_of(option)}
+                more["type"] = _TYPES.get(option.kind, str)
+                more["multiple"] = option.kind in ("texts", "assignments")
+            if option.is_argument:
+                del more["help"], more["multiple"]
+                command = click.argument(option.name, **more)(command)
+            else:
+                command = click.option(flag, option.name, **more)(command)
         return command
 
     return added
 
 
-def _click_option(option: Option) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    if option.kind == "switch":
-        return click.option(option.flag, option.name, is_flag=True, help=option.help)
-    if option.kind == "choice":
-        either = f"{option.flag}/--no-{option.flag.removeprefix('--')}"
-        return click.option(either, option.name, default=None, help=option.help)
-    return click.option(
-        option.flag,
-        option.name,
-        type=_TYPES.get(option.kind, str),
-        multiple=option.kind in ("texts", "assignments"),
-        metavar=option.metavar,
-        help=option.help,
-        shell_complete=values_of(option),
-    )
+def check_data(options: StudyOptions) -> None:
+    """Raise BadInput if the local file or folder of a new study is missing.
+
+    The same check follows when the data is read, seconds after the imports for it.
+    """
+    from prefect_tune.tasks.bad_input import BadInput
+
+    for file in options.source.files[:1]:
+        if "://" not in file and "::" not in file and not Path(file).expanduser().exists():
+            raise BadInput(f"there is no file or folder {file}")
 
 
 @contextmanager
 def existing_store(store: str | None, database: str | None) -> Iterator["ArtifactStore"]:
     """Open an existing store; raises BadInput rather than create one."""
-    from prefect_tune.flows.options.store_location import store_address
+    from prefect_tune.flows.options.store_location import existing_store as address_of
     from prefect_tune.storage.artifacts import ArtifactStore
-    from prefect_tune.tasks.bad_input import BadInput
 
-    address = store_address(store, database)
-    if not ArtifactStore.exists(address):
-        raise BadInput(f"no store at {address.url}; `prefect-tune run` creates one")
-    opened = ArtifactStore(address, is_read=True)
+    opened = ArtifactStore(address_of(store, database), is_read=True)
     gc.freeze()  # excludes imported objects: reading many trials is a fifth faster
     try:
         yield opened

@@ -15,6 +15,7 @@ from prefect_tune.deployments.cli.options import (
     QUIET,
     STORE,
     add_options,
+    check_data,
     existing_store,
     grouped_by,
     printing,
@@ -60,10 +61,18 @@ def run(
     to resume the study.
     """  # noqa: D301 - click reads the backspace
     since = monotonic()
-    parameters["option"] = _method_options(parameters["option"])
+    from prefect_tune.flows.options.values import parse_assignment
+    from prefect_tune.tasks.bad_input import BadInput
+
+    try:
+        parameters["option"] = dict(map(parse_assignment, parameters["option"]))
+    except ValueError as error:
+        raise BadInput(f"--option {error}") from None
     for name in (name for name, one in OPTIONS.items() if one.kind == "texts"):
         parameters[name] = list(parameters[name]) or None
     options = StudyOptions.parse(parameters)
+    if options.study is None and options.series is None:  # else the study has a copy
+        check_data(options)
     if explain_labels:
         from prefect_tune.tasks.data.reading import explained_labels
 
@@ -160,16 +169,6 @@ def retry(
         prepare_study, retry_study, quiet=quiet, json_lines=False, keep_server=keep_server
     )
     print_result(summary)
-
-
-def _method_options(texts: tuple[str, ...]) -> dict[str, Any]:
-    from prefect_tune.flows.options.values import parse_assignment
-    from prefect_tune.tasks.bad_input import BadInput
-
-    try:
-        return dict(map(parse_assignment, texts))
-    except ValueError as error:
-        raise BadInput(f"--option {error}") from None
 
 
 @click.command()

@@ -30,7 +30,7 @@ def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
     prefect-tune series
     prefect-tune series nightly
     """  # noqa: D301 - click reads the backspace
-    from prefect_tune.deployments.views.series import print_all_series, print_series
+    from prefect_tune.deployments.views.study import print_all_series, print_series
     from prefect_tune.flows.series.view import read_series, series_json
     from prefect_tune.storage.series import SeriesTable
     from prefect_tune.tasks.bad_input import BadInput

@@ -20,8 +20,6 @@ from prefect_tune.deployments.views.console import echo, echo_as_is
 from prefect_tune.flows.wording.text import counted, printable
 
 if TYPE_CHECKING:
-    from prefect_tune.flows.reading.opened_study import OpenedStudy
-    from prefect_tune.flows.results.built_pipeline import TrialOutput
     from prefect_tune.storage.artifacts import ArtifactStore
 
 
@@ -36,11 +34,16 @@ def show(
 ) -> None:
     """Show the best pipeline, the trials and the cache savings of STUDY; or explain one trial.
 
+    STUDY may be the name of a series, whose newest study is meant.
+
     \b
     prefect-tune show responders --trial 12
     prefect-tune show responders --trial 12 --code > pipeline.py
     prefect-tune show responders --trial 12 --output
     """  # noqa: D301 - click reads the backspace
+    from prefect_tune.flows.reading.opened_study import explained_trial, study_or_newest
+
+    study = study_or_newest(store, study).name
     if trial is None:
         from prefect_tune.flows.reading.study_view import read_study
         from prefect_tune.tasks.bad_input import BadInput
@@ -60,33 +63,25 @@ def show(
         from prefect_tune.optimizers.converter import to_document
 
         found = trial_output(store, study, trial)
-        emit(lambda: to_document(found), lambda: _print_output(found))
+        if wants_json():
+            print_json(to_document(found))
+            return
+        if found.missing:
+            echo(found.missing, err=True)
+        if found.is_cut:
+            echo("earlier output was dropped", err=True)
+        if found.output:  # each state of a progress bar on its own line
+            lines = found.output.replace("\r\n", "\n").replace("\r", "\n")
+            echo_as_is(printable(lines), nl=not lines.endswith("\n"))
     else:
-        _explain(store, study, trial)
+        from prefect_tune.deployments.server.embedded import task_run_page
+        from prefect_tune.deployments.views.trial import print_trial
 
-
-def _print_output(found: "TrialOutput") -> None:
-    """Print the output of a trial, with each state of a progress bar on its own line."""
-    if found.missing:
-        echo(found.missing, err=True)
-    if found.is_cut:
-        echo("earlier output was dropped", err=True)
-    if found.output:
-        lines = found.output.replace("\r\n", "\n").replace("\r", "\n")
-        echo_as_is(printable(lines), nl=not lines.endswith("\n"))
-
-
-def _explain(store: "ArtifactStore", study: str, number: int) -> None:
-    from prefect_tune.deployments.server.embedded import task_run_page
-    from prefect_tune.deployments.views.trial import print_trial
-    from prefect_tune.flows.reading.opened_study import explained_trial
-
-    found = explained_trial(store, study, number)
-    page = task_run_page(found.moments.task_run_id if found.moments else None)
-    emit(
-        lambda: {**found.to_json(), "task_run_url": page},
-        lambda: print_trial(found, task_run=page),
-    )
+        explained = explained_trial(store, study, trial)
+        moments = explained.moments
+        page = task_run_page(moments.task_run_id if moments else None)
+        document = {**explained.to_json(), "task_run_url": page}
+        emit(lambda: document, lambda: print_trial(explained, task_run=page))
 
 
 @click.command()
@@ -100,14 +95,26 @@ def _explain(store: "ArtifactStore", study: str, number: int) -> None:
 )
 @reading_store
 def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None) -> None:
-    """List the trials of STUDY, or write them as a table.
+    """List the trials of STUDY, or of the newest study of a series, or write them as a table.
 
     The table has one row per trial and the columns of Optuna's `trials_dataframe`.
     """
-    from prefect_tune.flows.reading.opened_study import open_study
+    from prefect_tune.flows.reading.opened_study import study_or_newest
 
+    opened = study_or_newest(store, study)
+    study = opened.name
     if out is None:
-        _print_trials(open_study(store, study), failed=failed)
+        from prefect_tune.deployments.views.trial import first_trials, print_trials
+        from prefect_tune.flows.study.plan import documents_of
+
+        with documents_of(study):
+            every = list(opened.trials())
+            listed = [trial for trial in every if trial.state == "failed"] if failed else every
+            empty = "no failed trials" if failed else "no trials"
+            emit(
+                lambda: [trial.to_json() for trial in listed],
+                lambda: print_trials(listed, opened.plan.whole, first_trials(every), empty=empty),
+            )
         return
     from prefect_tune.flows.results.trial_table import trial_table, writable
     from prefect_tune.flows.starting.output_files import check_output
@@ -122,28 +129,6 @@ def trials(store: "ArtifactStore", study: str, *, failed: bool, out: str | None)
         lambda: {"study": study, "out": out, "rows": len(table), "columns": list(table)},
         f"{len(table)} trials of {study} in {out}",
     )
-
-
-def _print_trials(study: "OpenedStudy", *, failed: bool) -> None:
-    from prefect_tune.deployments.server.embedded import task_run_page
-    from prefect_tune.deployments.views.trial import first_trials, print_trials
-    from prefect_tune.flows.study.plan import documents_of
-
-    with documents_of(study.name):
-        trials = list(study.trials())
-        listed = [trial for trial in trials if trial.state == "failed"] if failed else trials
-        moments = study.moments() if failed and listed and not wants_json() else {}
-        pages = {number: task_run_page(one.task_run_id) for number, one in moments.items()}
-        emit(
-            lambda: [trial.to_json() for trial in listed],
-            lambda: print_trials(
-                listed,
-                study.plan.whole,
-                first=first_trials(trials),
-                links={number: page for number, page in pages.items() if page},
-                empty="no failed trials" if failed else "no trials",
-            ),
-        )
 
 
 @click.group()
@@ -193,7 +178,7 @@ def study_rm(store: "ArtifactStore", name: str) -> None:
 )
 @reading_store
 def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
-    """Write a report of STUDY: one HTML file that needs no network.
+    """Write a report of STUDY, or of the newest study of a series: one file without a network.
 
     The first screen shows the lines of `show` and the next commands. The sections below show the
     loss over time, the quality of the model on the test rows, the model's codes, tried combinations
@@ -202,10 +187,10 @@ def report(store: "ArtifactStore", study: str, *, out: str | None) -> None:
 
     --json prints the same tables as JSON. A file is then written only with --out.
     """
-    from prefect_tune.flows.reading.opened_study import open_study
+    from prefect_tune.flows.reading.opened_study import study_or_newest
     from prefect_tune.flows.starting.output_files import check_output
 
-    open_study(store, study)
+    study = study_or_newest(store, study).name
     file = out or (None if wants_json() else f"{study}.html")
     if file is not None:
         check_output(file, store=store, studies=[study])

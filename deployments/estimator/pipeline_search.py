@@ -1,7 +1,7 @@
 """`PipelineSearch`: a study of a DataFrame or array, as a scikit-learn estimator."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -27,7 +27,6 @@ from prefect_tune.flows.reading.opened_study import params_of
 from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.running.event_loop import apart_from_loop
-from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.study.progress import Observer, observed_by
 from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers.converter import from_document
@@ -167,7 +166,9 @@ class PipelineSearch(BaseEstimator):
             BadInput, UnknownName, ValueError: If the input cannot be used, before any work.
             StudyFailed: If no trial was evaluated, or no trial can be the model.
         """
-        metric = self._metric()
+        metric, seed = self._metric(), self.random_state
+        if seed is not None and not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         frame = frame_of(self, X, is_new=True)
         target = target_of(self, y, frame, self._known_target())
         frame, group = with_groups(frame, groups, self.group, target)
@@ -177,7 +178,7 @@ class PipelineSearch(BaseEstimator):
             "group": group,
             "target": target,
             "metric": metric,
-            "seed": self._seed(),
+            "seed": None if seed is None else int(seed),
         }
         apart_from_loop(lambda: self._run(given))
         return self
@@ -222,30 +223,27 @@ class PipelineSearch(BaseEstimator):
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         tags.target_tags.required = True
         tags.input_tags.allow_nan = True
-        tags.non_deterministic = not self._repeats()
+        method = METHODS.get(self.method or DEFAULT_METHOD)
+        in_turn = self.workers == 1 and self.trials is not None and self.budget is None
+        repeats = in_turn and method is not None and not method.draws_on_cost
+        tags.non_deterministic = not repeats
         return tags
 
     def _run(self, given: dict[str, Any]) -> None:
-        with (
-            without_widget_warning(),
-            tune.frame_taken(given) as (plain, prepared),
-            self._followed(),
-        ):
-            summary = tune(**plain)
-        self._take(prepared, summary)
-
-    @contextmanager
-    def _followed(self) -> Iterator[None]:
-        """Provide a server to the flow in the body, and show the progress."""
         following: AbstractContextManager[Observer] = (
             nullcontext(NotebookLine())
             if self.verbose and is_notebook()
             else observer_for(quiet=not self.verbose, json_lines=False)
         )
-        with mute_prefect_console(), local_server(), following as observer, observed_by(observer):
-            yield
-
-    def _take(self, prepared: PreparedStudy, summary: dict[str, Any]) -> None:
+        with (
+            without_widget_warning(),
+            tune.frame_taken(given) as (plain, prepared),
+            mute_prefect_console(),
+            local_server(),
+            following as observer,
+            observed_by(observer),
+        ):
+            summary = tune(**plain)
         store, problem = prepared.store, prepared.plan.problem
         dataset = load_dataset(store, problem.dataset)
         self.best_estimator_, _ = exported_model(store, prepared.name)
@@ -276,11 +274,6 @@ class PipelineSearch(BaseEstimator):
         rows = self._rows(X)
         return predicted_scores(self.best_estimator_, rows, self._classes(), method)
 
-    def _seed(self) -> int | None:
-        if self.random_state is None or isinstance(self.random_state, int | np.integer):
-            return None if self.random_state is None else int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
     def _metric(self) -> str | None:
         """Return the metric's name, None if the target decides; raises for a wrong metric."""
         if self.predicts is None:
@@ -307,8 +300,3 @@ class PipelineSearch(BaseEstimator):
         if hasattr(self, "best_estimator_"):
             return "classes" if hasattr(self, "classes_") else "numbers"
         return self._known_target() or "classes"
-
-    def _repeats(self) -> bool:
-        method = METHODS.get(self.method or DEFAULT_METHOD)
-        in_turn = self.workers == 1 and self.trials is not None and self.budget is None
-        return in_turn and method is not None and not method.draws_on_cost

@@ -38,7 +38,12 @@ def frame_of(estimator: BaseEstimator, X: Any, *, is_new: bool) -> pd.DataFrame:
     X, least = as_pandas(X), 2 if is_new else 1
     if isinstance(X, pd.DataFrame):
         frame = checked_frame(X, "X")
-        _check_shape(frame, least)
+        for count, what, needed in ((len(frame), "sample", least), (frame.shape[1], "feature", 1)):
+            if count < needed:  # in scikit-learn's words
+                raise BadInput(
+                    f"X has {count} {what}(s) (shape={frame.shape}) while a minimum of {needed} is "
+                    "required"
+                )
         validate_data(estimator, X=X, reset=is_new, skip_check_array=True)
         return frame
     checked = validate_data(
@@ -103,16 +108,6 @@ def with_groups(
         raise BadInput(f"{n_missing} of {len(labels)} groups are missing; give each row a group")
     name = unused_name("group", [*X.columns, target.name])
     return X.assign(**{name: labels}), name
-
-
-def _check_shape(frame: pd.DataFrame, least: int) -> None:
-    """Raise BadInput if rows or columns are too few, in scikit-learn's words."""
-    for count, what, needed in ((len(frame), "sample", least), (frame.shape[1], "feature", 1)):
-        if count < needed:
-            raise BadInput(
-                f"X has {count} {what}(s) (shape={frame.shape}) while a minimum of {needed} is "
-                "required"
-            )
 
 
 def _has_texts(X: Any) -> bool:

@@ -1,17 +1,15 @@
 """The trials of a study as columns of scikit-learn's `cv_results_`."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from prefect_tune.flows.reading.opened_study import open_study, params_of
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.storage.artifacts import ArtifactStore
-from prefect_tune.tasks.objective.metric import Metric
 
 
 def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
@@ -27,47 +25,35 @@ def trial_columns(store: ArtifactStore, study: str) -> dict[str, Any]:
     with documents_of(study):
         trials = [trial for trial in opened.trials() if trial.state.is_told]
         n_folds = plan.options.folds or 1
-        scores = np.array([_scores(trial, metric, n_folds) for trial in trials]).reshape(
-            -1, n_folds
-        )
+        of_folds = [[*map(metric.score, t.fold_losses), *[np.nan] * n_folds] for t in trials]
+        scores = np.array([scores[:n_folds] for scores in of_folds]).reshape(-1, n_folds)
         means = np.array([metric.score(t.loss) if t.has_loss else np.nan for t in trials])
         space = plan.problem.find_space()
-        params = [params_of(trial.configuration, space) for trial in trials]
+        params, columns = [params_of(t.configuration, space) for t in trials], dict[str, Any]()
+        for name in dict.fromkeys(name for given in params for name in given):
+            column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
+            for position, given in enumerate(params):
+                if name in given:
+                    column[position] = given[name]
+            columns[f"param_{name}"] = column
         seconds = np.array([_fit_seconds(trial) for trial in trials]).reshape(-1, 2)
+        order = [
+            (not trial.is_full, -mean) if trial.has_loss else (True, np.inf)
+            for trial, mean in zip(trials, means, strict=True)
+        ]
+        ordered = sorted(order)
         return {
             "trial": np.array([trial.number for trial in trials]),
             "mean_fit_time": seconds[:, 0],
             "std_fit_time": seconds[:, 1],
             "params": params,
-            **_param_columns(params),
+            **columns,
             "fidelity": [plan.whole.part(trial.query) for trial in trials],
             **{f"split{fold}_test_score": scores[:, fold] for fold in range(n_folds)},
             "mean_test_score": means,
-            "std_test_score": np.array([_spread(row) for row in scores]),
-            "rank_test_score": _ranks(trials, means),
+            "std_test_score": pd.DataFrame(scores).std(axis=1, ddof=0).to_numpy(),
+            "rank_test_score": np.array([1 + bisect_left(ordered, o) for o in order], np.int32),
         }
-
-
-def _param_columns(params: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns = {}
-    for name in dict.fromkeys(name for given in params for name in given):
-        column = np.ma.MaskedArray(np.empty(len(params), dtype=object), mask=True)
-        for position, given in enumerate(params):
-            if name in given:
-                column[position] = given[name]
-        columns[f"param_{name}"] = column
-    return columns
-
-
-def _scores(trial: TrialView, metric: Metric, n_folds: int) -> list[float]:
-    """Return the score of each fold; nan if missing."""
-    scores = [metric.score(loss) for loss in trial.fold_losses]
-    return [*scores, *[np.nan] * n_folds][:n_folds]
-
-
-def _spread(scores: NDArray[np.float64]) -> float:
-    known = scores[~np.isnan(scores)]
-    return float(known.std()) if len(known) else np.nan
 
 
 def _fit_seconds(trial: TrialView) -> tuple[float, float]:
@@ -77,12 +63,3 @@ def _fit_seconds(trial: TrialView) -> tuple[float, float]:
         of_folds[step["fold"]] = of_folds.get(step["fold"], 0.0) + step["seconds"]
     seconds = list(of_folds.values())
     return (float(np.mean(seconds)), float(np.std(seconds))) if seconds else (np.nan, np.nan)
-
-
-def _ranks(trials: Sequence[TrialView], means: NDArray[np.float64]) -> NDArray[np.int32]:
-    order = [
-        (not trial.is_full, -mean) if trial.has_loss else (True, np.inf)
-        for trial, mean in zip(trials, means, strict=True)
-    ]
-    ordered = sorted(order)
-    return np.array([1 + bisect_left(ordered, mine) for mine in order], dtype=np.int32)

@@ -4,5 +4,5 @@
   test rows.
 - `study_page`: the page of a study, with the sections of `figures`.
 - `comparison_page`: the page of a comparison.
-- `page`: plain texts, tables and figures; `plots`: their style; `html`: the file.
+- `page`: plain texts, tables and figures, and their style; `html`: the file.
 """

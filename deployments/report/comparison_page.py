@@ -6,8 +6,15 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 import plotly.express as px
 
-from prefect_tune.deployments.report.page import Command, Figure, ReportPage, Section, Table
-from prefect_tune.deployments.report.plots import STYLE, visible_losses
+from prefect_tune.deployments.report.page import (
+    STYLE,
+    Command,
+    Figure,
+    ReportPage,
+    Section,
+    Table,
+    visible_losses,
+)
 from prefect_tune.deployments.views.comparison import HOW_RANKED, facts, ranking
 from prefect_tune.flows.comparison.standings import Standings
 from prefect_tune.flows.reading.study_lines import StudyLine

@@ -68,7 +68,8 @@ def _environment() -> Environment:
         loader=FunctionLoader(_text),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        # Control characters are escaped in texts; templates are trusted markup.
+        finalize=lambda one: printable(one) if type(one) is str else one,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -76,11 +77,6 @@ def _environment() -> Environment:
     environment.tests["strong"] = lambda part: isinstance(part, Strong)
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
     return environment
-
-
-def _shown(value: Any) -> Any:
-    """Return a text with control characters escaped; templates are trusted markup."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _values(value: Any, name: str = "") -> Any:

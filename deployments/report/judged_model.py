@@ -151,7 +151,11 @@ class _TestRows:
         while isinstance(pipeline, ClassEnsemble | NumberEnsemble):  # models of folds
             pipeline = pipeline.members_[0]
         by_class, n_classes = report.auroc is not None, len(dataset.classes)
-        sample = self._sample(2 if by_class else 1)
+        rng, rows = np.random.default_rng(self._seed), self._rows
+        # Up to half of the sample is from each of two classes.
+        sides = [rows[dataset.y[rows] == i] for i in range(2)] if by_class else [rows]
+        n_of_side = _SAMPLE // len(sides)
+        sample = np.sort(np.concatenate([rng.permutation(side)[:n_of_side] for side in sides]))
         y = dataset.y[sample]
         is_positive, once = y == metric.positive, np.ones((1, len(y)))
 
@@ -182,12 +186,6 @@ class _TestRows:
             measure="auroc" if by_class else metric.name,
             descriptions={code: known[name] for code, name in names.items() if name in known},
         )
-
-    def _sample(self, n_sides: int) -> NDArray[np.intp]:
-        """Return sampled rows in order, up to half from each of two classes."""
-        rng, rows = np.random.default_rng(self._seed), self._rows
-        sides = [rows] if n_sides == 1 else [rows[self._dataset.y[rows] == i] for i in range(2)]
-        return np.sort(np.concatenate([rng.permutation(s)[: _SAMPLE // n_sides] for s in sides]))
 
 
 def _reason(error: Exception) -> str:

@@ -3,17 +3,18 @@
 All texts are plain, without markup. Long tables and texts are cut here, so that pages stay small.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, Self
 
 import pandas as pd
+import plotly.express as px
 from pandas.api.types import is_numeric_dtype
 
 from prefect_tune.flows.reading.study_lines import StudyLine
-from prefect_tune.flows.wording.text import number_text
+from prefect_tune.flows.wording.text import counted, number_text
 
 Texts = Mapping[str, Callable[..., str]]
 """Functions that format the values of a column, by its name."""
@@ -69,22 +70,18 @@ class Table:
         """Return the table of a frame; `texts` has functions that format columns."""
         shown = frame.head(_MOST_ROWS)
         columns = [values.map(texts.get(str(name), _text)) for name, values in shown.items()]
-        headings = [
-            f"{'#' * is_numeric_dtype(values)}{_heading(str(name))}"
-            for name, values in frame.items()
-        ]
+        headings = []
+        for name, values in frame.items():
+            heading = str(name)  # a user chose the name of a step
+            is_words = heading.isidentifier() and not heading.startswith("params_")
+            plain = heading.replace("_", " ") if is_words else heading.removeprefix("params_")
+            headings.append(f"{'#' * is_numeric_dtype(values)}{plain}")
         note = f"The first {_MOST_ROWS} of {len(frame):,} rows." if len(frame) > len(shown) else ""
         return cls(caption, headings, [*zip(*columns, strict=True)], is_open, note)
 
     def __post_init__(self) -> None:
         rows = [[clipped(cell, _LONGEST_CELL) for cell in row] for row in self.rows[:_MOST_ROWS]]
         object.__setattr__(self, "rows", rows)
-
-
-def _heading(name: str) -> str:
-    if name.startswith("params_"):  # a step, with a name that a user chose
-        return name.removeprefix("params_")
-    return name.replace("_", " ") if name.isidentifier() else name
 
 
 def _text(cell: Any) -> str:
@@ -151,3 +148,55 @@ class ReportPage:
     commands: Sequence[Command]
     sections: Sequence[Section]
     made: str = field(default_factory=_made_now)
+
+
+_STYLE: dict[str, Any] = {
+    "template": "none",
+    "color_discrete_sequence": [f"var(--c{k})" for k in range(7)],  # Okabe and Ito 2008
+}
+STYLE = {**_STYLE, "render_mode": "svg"}  # a browser may lack WebGL, and paper does
+"""Arguments of points and lines of Plotly Express."""
+_LONGEST_LABEL, _KEPT = 42, 20
+"""Longest label on an axis, and the characters kept at both ends of a longer label."""
+
+
+def sampled(frame: pd.DataFrame, column: str, most: int = 2_000) -> pd.DataFrame:
+    """Return all rows, or an even sample of about `most` with both extremes of a column."""
+    if len(frame) <= most:
+        return frame
+    always = {frame[column].idxmin(), frame[column].idxmax(), frame.index[-1]}
+    return frame.loc[frame.index[:: -(-len(frame) // most)].union(list(always))]
+
+
+def sample_note(shown: pd.DataFrame, frame: pd.DataFrame, noun: str) -> str:
+    """Return how many rows a figure shows; empty if all."""
+    total = counted(len(frame), noun)
+    return f"{len(shown):,} of {total} are shown. " if len(shown) < len(frame) else ""
+
+
+def visible_losses(losses: pd.Series) -> tuple[float, float]:
+    """Return an axis range that spreads the better losses and clips the worst."""
+    low, high = float(losses.min()), float(losses.quantile(0.85))
+    margin = 0.08 * (high - low) or abs(low) * 0.1 or 1.0
+    return low - margin, high + margin
+
+
+def bars(frame: pd.DataFrame, y: str, **options: Any) -> Any:
+    """Return horizontal bars of Plotly Express, the first row on top."""
+    drawn = px.bar(frame, y=y, orientation="h", **_STYLE, **options)
+    return with_labels(drawn, frame[y])
+
+
+def with_labels(drawn: Any, labels: Iterable[str]) -> Any:
+    """Put labels on the vertical axis, the first on top; long ones are cut in the middle."""
+    names = list(dict.fromkeys(labels))
+    short = [n if len(n) <= _LONGEST_LABEL else f"{n[:_KEPT]}…{n[-_KEPT:]}" for n in names]
+    return drawn.update_yaxes(
+        title="",
+        type="category",
+        autorange="reversed",
+        categoryorder="array",
+        categoryarray=names,
+        tickvals=names,
+        ticktext=short,
+    )

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from prefect_tune.deployments.report.judged_model import ModelReport, model_report
-from prefect_tune.flows.reading.commands import continue_command, removed_option, run_command
+from prefect_tune.flows.reading.commands import continue_command, run_command
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
 from prefect_tune.flows.reading.study_view import StudyView, read_study
 from prefect_tune.flows.reading.trial_view import TrialView
@@ -108,11 +108,16 @@ class StudyReport:
 def study_report(store: ArtifactStore, name: str) -> StudyReport:
     """Collect the report of a study; raises UnknownName if the study does not exist."""
     study, views = open_study(store, name), list[TrialView]()
-    plan, ledger = study.plan, study.ledger
+    plan = study.plan
     summary = read_study(store, name, views.append)
-    phases = dict(ledger.event_values(name, Asked.kind, ("number",), ("reason", "phase")))
+    phases, told = dict[int, str | None](), list[tuple[Any, ...]]()
+    for event in study.ledger.each_event(name):
+        body = event.body
+        if event.kind == Asked.kind:
+            phases[body["number"]] = (body.get("reason") or {}).get("phase")
+        elif event.kind == Told.kind:
+            told.append((body["number"], body["elapsed_seconds"], body["incumbent"]))
     trials = trials_of(views, plan, phases)
-    told = ledger.event_values(name, Told.kind, ("number",), ("elapsed_seconds",), ("incumbent",))
     progress, incumbents = progress_of(trials, told)
     algorithms, paths = paths_of(trials, [*views[0].configuration] if views else [])
     failures = FailureGroups()
@@ -267,17 +272,14 @@ def step_times_of(
         for view in views
         for cost in view.all_steps
     ]
-    order = [*views[0].configuration] if views else []
-    for steps in {tuple(cost["step"] for cost in view.all_steps): view for view in views}:
-        for before, step in zip((None, *steps), steps, strict=False):
-            if step not in order:  # a fixed step is in no configuration
-                order.insert(0 if before is None else order.index(before) + 1, step)
     costs = _frame(rows, step="str", served="bool", seconds="float64", load_seconds="float64")
     costs["made"] = ~costs["served"]
     costs["made_seconds"] = costs["seconds"].where(costs["made"], 0.0)
     costs["saved_seconds"] = (costs["seconds"] - costs["load_seconds"]).where(costs["served"], 0.0)
-    times = costs.drop(columns="seconds").groupby("step").sum()
-    times = times.loc[[step for step in order if step in times.index]]
+    times = costs.drop(columns="seconds").groupby("step", sort=False).sum()
+    order = [*views[0].configuration] if views else []  # fixed steps are in no configuration
+    fixed = [step for step in times.index if step not in order]
+    times = times.loc[[*fixed, *(step for step in order if step in times.index)]]
     found = _frame(artifacts, step="str", place="str", n="int64", size="int64").set_index("step")
     for name, place in (("kept", "present"), ("evicted", "evicted"), ("refused", "refused")):
         of_place = found.loc[found["place"] == place, ["n", "size"]]
@@ -326,12 +328,7 @@ def reproduction_of(study: OpenedStudy) -> Reproduction:
     doubled = None if options.trials is None else 2 * options.trials
     longer = replace(plan, options=replace(options, trials=doubled, budget=seconds))
     obstacle = ""
-    if removed := removed_option(plan):
-        obstacle = (
-            f"The study uses {removed}, an option that this version no longer has: it can be "
-            "neither extended nor repeated by a command."
-        )
-    elif plan.source.data.startswith(FRAME):
+    if plan.source.data.startswith(FRAME):
         obstacle = "The data was a DataFrame: pass it to `tune` or PipelineSearch again."
     return Reproduction(
         command=run_command(plan, study.name),

@@ -4,6 +4,5 @@
 - `process`: The process of the server.
 - `guarded`: The program of that process: Prefect's application behind a secret.
 - `empty_database`: The database of a new home.
-- `locks`: The secret, and the count of users.
 - `prefect_settings`: Settings that point Prefect to the server.
 """

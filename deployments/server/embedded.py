@@ -15,19 +15,17 @@ from pathlib import Path
 from shlex import quote
 from time import monotonic, sleep
 
-from prefect_tune.deployments.server.locks import (
+from prefect_tune.deployments.server.process import (
     exclusive,
     is_unused,
     kept_file,
-    read_secret,
-    secret_file,
-    users_file,
-)
-from prefect_tune.deployments.server.process import (
     noted_server,
+    read_secret,
     running_server,
+    secret_file,
     start_server,
     stop_server,
+    users_file,
 )
 from prefect_tune.flows.options.store_location import home
 from prefect_tune.storage.local_files import make_private
@@ -97,8 +95,16 @@ def launched_server(*, keep: bool = False, with_events: bool = False) -> Iterato
         with temporary_settings(ours):
             try:
                 yield server
-            finally:
-                _drain()
+            finally:  # sends pending events of this process, if it has made any
+                if "prefect_tune.tasks.sandbox.dask_runner" in sys.modules:
+                    from prefect_tune.flows.running.event_loop import (  # noqa: PLC0415 - heavy
+                        apart_from_loop,
+                    )
+                    from prefect_tune.tasks.sandbox.dask_runner import (  # noqa: PLC0415 - heavy
+                        drain_events,
+                    )
+
+                    apart_from_loop(drain_events)
 
 
 @contextmanager
@@ -232,15 +238,6 @@ class Launched:
             sleep(0.1)
 
 
-def _drain() -> None:
-    """Send pending events of this process, if it has sent any."""
-    if "prefect_tune.tasks.sandbox.dask_runner" in sys.modules:
-        from prefect_tune.flows.running.event_loop import apart_from_loop  # noqa: PLC0415 - heavy
-        from prefect_tune.tasks.sandbox.dask_runner import drain_events  # noqa: PLC0415 - heavy
-
-        apart_from_loop(drain_events)
-
-
 def task_run_page(task_run_id: str | None) -> str | None:
     """Return a task run's page, as far as known without a request; None if unknown."""
     if not task_run_id:
@@ -253,6 +250,5 @@ def task_run_page(task_run_id: str | None) -> str | None:
         pages = settings.ui_url or settings.api.url
     if not pages and (server := running_server(home() / "server")):
         pages = server.url
-    return (
-        f"{pages.rstrip('/').removesuffix('/api')}/runs/task-run/{task_run_id}" if pages else None
-    )
+    pages = pages and pages.rstrip("/").removesuffix("/api")
+    return f"{pages}/runs/task-run/{task_run_id}" if pages else None

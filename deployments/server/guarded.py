@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from time import sleep
 
-from prefect_tune.deployments.server.locks import exclusive, is_unused, kept_file, users_file
+from prefect_tune.deployments.server.process import exclusive, is_unused, kept_file, users_file
 
 _LOOK_SECONDS = 1.0
 _STOP_SECONDS = 20.0

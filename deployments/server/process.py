@@ -1,15 +1,20 @@
 """The process of the embedded server: start it, find it in the next run, and stop it."""
 
+import fcntl
 import json
 import os
+import secrets
 import signal
 import socket
+import stat
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic, sleep
+from typing import IO
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
@@ -20,10 +25,64 @@ from prefect_tune.deployments.server.empty_database import (
     note_block_types,
     seed_database,
 )
-from prefect_tune.deployments.server.locks import kept_file, made_secret, private_file
 from prefect_tune.deployments.server.prefect_settings import server_environment
 from prefect_tune.storage.local_files import atomic_file
 from prefect_tune.storage.processes import is_running, process_start
+
+
+def users_file(folder: Path) -> IO[str]:
+    """Open the file for the users' lock (`fcntl.flock`)."""
+    return private_file(folder / "users.lock")
+
+
+@contextmanager
+def exclusive(folder: Path) -> Iterator[None]:
+    """Lock starting and stopping the server."""
+    with private_file(folder / "start.lock") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def is_unused(users: IO[str]) -> bool:
+    """Return whether no other process uses the server; if so, acquire the lock."""
+    try:
+        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def kept_file(folder: Path) -> Path:
+    """Return the path of a file that keeps the server running when it is unused."""
+    return folder / "kept"
+
+
+def private_file(path: Path) -> IO[str]:
+    """Open a new file for writing that only its owner can read."""
+    descriptor = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "w")
+
+
+def secret_file(folder: Path) -> Path:
+    """Return the path of the secret."""
+    return folder / "auth"
+
+
+def made_secret(folder: Path) -> str:
+    """Return the secret for a new server; replace it if others could read its file."""
+    file = secret_file(folder)
+    if not file.exists() or file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        file.unlink(missing_ok=True)
+        with private_file(file) as new:
+            new.write(f"prefect-tune:{secrets.token_urlsafe(32)}\n")
+    return read_secret(folder)
+
+
+def read_secret(folder: Path) -> str:
+    """Return the secret of the running server, as `user:password`."""
+    return secret_file(folder).read_text().strip()
+
 
 _STOP_SECONDS = 30.0
 _TICK_SECONDS = 0.02
@@ -64,7 +123,12 @@ class ServerProcess:
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(self.pid).net_connections("tcp4")
         listens = any(c.status == psutil.CONN_LISTEN and c.laddr.port == self.port for c in found)
-        return self.runs() and listens and _is_healthy(self.url)
+        if not (self.runs() and listens):
+            return False
+        opened = build_opener(ProxyHandler({})).open
+        with suppress(OSError), opened(f"{self.url}/health", timeout=10) as response:
+            return bool(response.status == 200)
+        return False
 
 
 def noted_server(folder: Path) -> ServerProcess | None:
@@ -84,7 +148,10 @@ def start_server(
     folder: Path, port: int | None = None, *, with_events: bool = False
 ) -> ServerProcess:
     """Start a server in a folder, on a given or free port, without waiting for an answer."""
-    port = port or _free_port()
+    if port is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))  # to a free port
+            port = int(probe.getsockname()[1])
     url = f"http://127.0.0.1:{port}/api"
     seed_database(folder)
     environment = {
@@ -129,18 +196,3 @@ def stop_server(folder: Path) -> None:
             started.wait()
     (folder / _NOTE).unlink(missing_ok=True)
     kept_file(folder).unlink(missing_ok=True)
-
-
-_WITHOUT_PROXY = build_opener(ProxyHandler({}))
-
-
-def _is_healthy(url: str) -> bool:
-    with suppress(OSError), _WITHOUT_PROXY.open(f"{url}/health", timeout=10) as response:
-        return bool(response.status == 200)
-    return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -41,17 +41,10 @@ def bold(text: str) -> tuple[str, str]:
     return text, "bold"
 
 
-def line(*parts: str | Text | tuple[str, str]) -> Text:
+def line(*parts: str | tuple[str, str]) -> Text:
     """Return a text from parts with optional styles."""
-    clean: list[str | Text | tuple[str, str]] = []
-    for part in parts:
-        if isinstance(part, Text):
-            clean.append(part)
-        elif isinstance(part, str):
-            clean.append(printable(part))
-        else:
-            clean.append((printable(part[0]), part[1]))
-    return Text.assemble(*clean)
+    styled = [(part, "") if isinstance(part, str) else part for part in parts]
+    return Text.assemble(*((printable(text), style) for text, style in styled))
 
 
 def uncut_column(header: str) -> Column:

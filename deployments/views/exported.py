@@ -1,6 +1,5 @@
 """Exported models: their properties, requirements, and the code to load them."""
 
-from collections.abc import Iterator, Mapping
 from platform import python_version
 
 from prefect_tune.deployments.views.console import echo
@@ -14,40 +13,34 @@ def print_exported(exported: Exported, file: str, card: str | None) -> None:
     """Print an exported model, its file, and the file of its model card, if any."""
     loss, losses = exported.test_loss, LossWords(exported.metric)
     tested = "" if loss is None else f", {losses.name} on the test rows {losses.of(loss)}"
-    echo(f"{file}: {_model(exported.weights)}{tested}")
+    weights = exported.weights
+    heaviest = sorted(weights, key=lambda trial: (-weights[trial], trial))
+    model = f"the pipeline of trial {heaviest[0]}"
+    if len(heaviest) > 1:
+        named = ", ".join(f"{trial} {weights[trial]:.1%}" for trial in heaviest[:_MOST_MEMBERS])
+        n_more = len(heaviest) - _MOST_MEMBERS
+        more = f" and {n_more} more" if n_more > 0 else ""
+        model = f"an ensemble of {len(heaviest)} pipelines (trials {named}{more})"
+    echo(f"{file}: {model}{tested}")
     if exported.test_undefined:
         echo(f"  {losses.name} on the test rows is undefined: {exported.test_undefined}")
-    for line in _needs(exported):
-        echo(f"  {line}".rstrip())
+    python = ".".join(python_version().split(".")[:2])
+    packages = ", ".join(f"{name} {version}" for name, version in exported.packages.items())
+    own = ", ".join(exported.own_classes)
+    if own and exported.carries_code:
+        echo(f"  needs Python {python} and {packages}; not prefect-tune,")
+        echo(f"  whose classes it carries as code: {own}")
+    elif own:
+        echo(f"  needs {packages}; it has classes of prefect-tune: {own}")
+    else:
+        echo(f"  needs {packages}; not prefect-tune, as all its classes are scikit-learn's")
+    if exported.reads_rows:
+        echo("  its first step reads rows by the schema of the training data; --matrix omits it")
+    if exported.predicts_events:
+        echo("  predicts patient events, which prefect-tune reads: prefect-tune predict")
     if exported.format == "skops":  # loading needs the types to trust
         echo("  to load it:")
         for line in exported.loading_code(file):
             echo(f"      {line}".rstrip())
     if card is not None:
         echo(f"{card}: its model card")
-
-
-def _needs(exported: Exported) -> Iterator[str]:
-    python = ".".join(python_version().split(".")[:2])
-    packages = ", ".join(f"{name} {version}" for name, version in exported.packages.items())
-    own = ", ".join(exported.own_classes)
-    if own and exported.carries_code:
-        yield f"needs Python {python} and {packages}; not prefect-tune,"
-        yield f"whose classes it carries as code: {own}"
-    elif own:
-        yield f"needs {packages}; it has classes of prefect-tune: {own}"
-    else:
-        yield f"needs {packages}; not prefect-tune, as all its classes are scikit-learn's"
-    if exported.reads_rows:
-        yield "its first step reads rows by the schema of the training data; --matrix omits it"
-    if exported.predicts_events:
-        yield "predicts patient events, which prefect-tune reads: prefect-tune predict"
-
-
-def _model(weights: Mapping[int, float]) -> str:
-    heaviest = sorted(weights, key=lambda trial: (-weights[trial], trial))
-    if len(heaviest) == 1:
-        return f"the pipeline of trial {heaviest[0]}"
-    named = ", ".join(f"{trial} {weights[trial]:.1%}" for trial in heaviest[:_MOST_MEMBERS])
-    more = f" and {len(heaviest) - _MOST_MEMBERS} more" if len(heaviest) > _MOST_MEMBERS else ""
-    return f"an ensemble of {len(heaviest)} pipelines (trials {named}{more})"

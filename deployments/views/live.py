@@ -4,22 +4,19 @@ import json
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from itertools import pairwise
-from math import log
 from typing import Any
 
-from rich.console import Console, ConsoleOptions, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
 from prefect_tune.deployments.views.console import PlainConsole, bold, echo, echo_as_is, line
-from prefect_tune.flows.study.progress import CurvePoint, Observer, Progress
-from prefect_tune.flows.wording.text import format_seconds, number_text, printable
+from prefect_tune.flows.study.progress import Observer, Progress
+from prefect_tune.flows.wording.text import format_seconds, printable
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked, masked_values
 
@@ -80,8 +77,7 @@ class _JsonLines(_Silent):
 
 
 _LAST_FAILURES = 2
-_BAR_WIDTH, _CURVE_WIDTH = 8, 24
-_BLOCKS = "▁▂▃▄▅▆▇█"
+_BAR_WIDTH = 8
 
 
 class LiveLines:
@@ -100,81 +96,29 @@ class LiveLines:
         progress = self.progress
         if progress is None:
             return Group()
-        status = [line(text) for text in (_status(progress),) if text]
+        left, total = progress.seconds_left, progress.seconds_total
+        parts = [progress.phase]
+        if left is not None and (total is None or left < total - progress.seconds - 1):
+            parts.insert(0, f"done in about {format_seconds(left)}")
+        status = [line(" · ".join(filter(None, parts)))] if any(parts) else []
         failures = [line((" ".join(text.split()), "yellow")) for text in self._failures]
         for text in (*status, *failures):
             text.no_wrap, text.overflow = True, "ellipsis"
-        return Group(line(bold(progress.status_line())), *status, _running(progress), *failures)
-
-
-def _status(progress: Progress) -> str:
-    """Return the curve of incumbents, the expected end and the phase."""
-    parts = [progress.phase]
-    left, total = progress.seconds_left, progress.seconds_total
-    if left is not None and (total is None or left < total - progress.seconds - 1):
-        parts.insert(0, f"done in about {format_seconds(left)}")
-    if len(progress.curve) > 1:
-        first, last = (number_text(p.loss) for p in (progress.curve[0], progress.curve[-1]))
-        blocks = block_curve(progress.curve, progress.seconds, _CURVE_WIDTH)
-        parts.insert(0, f"{first} {blocks} {last}")
-    return " · ".join(filter(None, parts))
-
-
-def _running(progress: Progress) -> Table:
-    """Return a row for each running trial, the longest first."""
-    grid = Table.grid(padding=(0, 2), expand=True)
-    for _ in range(4):
-        grid.add_column(no_wrap=True)
-    # Only this column gives way on a narrow terminal.
-    grid.add_column(no_wrap=True, style="dim", ratio=1)
-    for trial in sorted(progress.running, key=lambda trial: -trial.seconds):
-        step = f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
-        grid.add_row(
-            f"trial {trial.number:>3}",
-            step,
-            f"{format_seconds(trial.seconds)} of {format_seconds(trial.limit_seconds)}",
-            ProgressBar(trial.limit_seconds, trial.seconds, _BAR_WIDTH),
-            _Path([algorithm for algorithm in trial.path if algorithm != "none"]),
-        )
-    return grid
-
-
-class _Path:
-    """The algorithms of a path; if room is short, the last ones, because the model is the last."""
-
-    def __init__(self, algorithms: Sequence[str]) -> None:
-        self._algorithms = algorithms
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        """Yield one line."""
-        text = printable(" > ".join(self._algorithms))
-        first = len(text) - options.max_width
-        yield Text(text if first <= 0 else f"…{text[first + 1 :]}", no_wrap=True)
-
-
-def block_curve(points: Sequence[CurvePoint], seconds: float, width: int) -> str:
-    """Return the incumbents over time as bars, each for an equal share of the time.
-
-    Heights are logarithmic if all losses are positive, because the first incumbents are much worse.
-    `seconds` is the study time at the end of the curve, and `width` the maximum number of bars.
-
-    >>> block_curve([CurvePoint(0, 40), CurvePoint(2, 20), CurvePoint(3, 10)], 4, 8)
-    '████▄▄▁▁'
-    """
-    is_positive = min(point.loss for point in points) > 0
-    heights = [log(point.loss) if is_positive else point.loss for point in points]
-    low, high = min(heights), max(heights)
-    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
-    shown = [_BLOCKS[round((h - low) * scale)] for h in heights]
-    start = points[0].seconds
-    end = max(seconds, points[-1].seconds)
-    borders = [*(point.seconds for point in points), end]
-    if end <= start:
-        return shown[-1]
-    columns = [round((at - start) / (end - start) * width) for at in borders]
-    drawn = "".join(block * (b - a) for block, (a, b) in zip(shown, pairwise(columns), strict=True))
-    # An incumbent of a moment ago has no bar of its own.
-    return drawn if columns[-1] > columns[-2] else drawn[:-1] + shown[-1]
+        grid = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(4):
+            grid.add_column(no_wrap=True)
+        # Only this column gives way on a narrow terminal.
+        grid.add_column(no_wrap=True, style="dim", ratio=1)
+        for trial in sorted(progress.running, key=lambda trial: -trial.seconds):
+            step = f"{trial.step}, fold {trial.fold}" if trial.step else "starting"
+            grid.add_row(
+                f"trial {trial.number:>3}",
+                step,
+                f"{format_seconds(trial.seconds)} of {format_seconds(trial.limit_seconds)}",
+                ProgressBar(trial.limit_seconds, trial.seconds, _BAR_WIDTH),
+                printable(trial.path[-1]),
+            )
+        return Group(line(bold(progress.status_line())), *status, grid, *failures)
 
 
 class _Terminal(_Silent):

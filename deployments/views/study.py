@@ -7,9 +7,11 @@ from rich.text import Text
 
 from prefect_tune.deployments.views.console import CONSOLE, bold, line, uncut_column
 from prefect_tune.flows.reading.commands import next_commands
-from prefect_tune.flows.reading.study_lines import Strong, StudyLine, study_lines
+from prefect_tune.flows.reading.study_lines import Strong, study_lines
 from prefect_tune.flows.reading.study_view import StudyView
-from prefect_tune.flows.wording.text import bracketed, printable
+from prefect_tune.flows.series.view import losses_of, run_cells
+from prefect_tune.flows.wording.text import bracketed, counted, printable
+from prefect_tune.storage.series import Series
 
 _STYLES = {"plain": "", "warning": "yellow", "alert": "bold yellow"}
 """Styles of lines by tone."""
@@ -19,17 +21,13 @@ def print_summary(view: StudyView, *, notes: bool = False) -> None:
     """Print a study: best pipeline, trials, decisions, cache, and optionally the method's notes."""
     CONSOLE.print(line(bold(view.study), f" ({view.method}, {view.state})"))
     for of_study in study_lines(view, notes=notes):
-        CONSOLE.print(_styled(of_study))
+        text = Text("  " * (1 + of_study.depth), _STYLES[of_study.tone])
+        for part in of_study.parts:
+            text.append(printable(part), "bold" if isinstance(part, Strong) else "")
+        CONSOLE.print(text)
     commands = next_commands(view, "show" if notes else "", has_failed=view.n_failed > 0)
     for k, command in enumerate(commands):
         CONSOLE.print(line("        " if k else "  next: ", command))
-
-
-def _styled(of_study: StudyLine) -> Text:
-    text = Text("  " * (1 + of_study.depth), _STYLES[of_study.tone])
-    for part in of_study.parts:
-        text.append(printable(part), "bold" if isinstance(part, Strong) else "")
-    return text
 
 
 def print_studies(views: Sequence[StudyView]) -> None:
@@ -51,3 +49,45 @@ def print_studies(views: Sequence[StudyView]) -> None:
             view.data,
         )
     CONSOLE.print(table if views else "no studies")
+
+
+def print_all_series(found: Sequence[Series]) -> None:
+    """Print series, one per line."""
+    table = Table(
+        uncut_column("series"), "metric", "runs", "last study", "state", "champion", box=None
+    )
+    for series in found:
+        last, champion = series.runs[-1], series.champion
+        table.add_row(
+            series.name,
+            losses_of(series).name,
+            str(len(series.runs)),
+            last.study,
+            last.state,
+            champion.study if champion else "",
+        )
+    CONSOLE.print(table if found else "no series")
+
+
+def print_series(series: Series) -> None:
+    """Print a series with its runs, one per line."""
+    target = series.question.get("target")
+    of_target = f" of {target}" if target else ""
+    runs = counted(len(series.runs), "run")
+    CONSOLE.print(line(bold(series.name), f" ({losses_of(series).name}{of_target}, {runs})"))
+    cells = [run_cells(series, run) for run in series.runs]
+    first, *others = cells[0]
+    table = Table(uncut_column(first), *others, box=None)
+    for run, texts in zip(series.runs, cells, strict=True):
+        table.add_row(*texts.values())
+        if run.skipped:
+            later = f"nothing changed in {counted(run.skipped, 'later run')}, skipped"
+            table.add_row("", "", "", "", later)
+    CONSOLE.print(table)
+    for run in series.runs:
+        if run.decision is not None:
+            CONSOLE.print(line(f"  {run.study}: {run.decision.reason}"))
+    if series.champions:
+        champion, *former = [kept.study for kept in series.champions]
+        kept = f"; kept for a rollback: {', '.join(former)}" if former else ""
+        CONSOLE.print(line("  champion: ", bold(champion), kept))

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
 
 from rich.table import Table
 from rich.text import Text
@@ -28,16 +27,18 @@ _MOST_FOLDS = 6
 """Number of folds shown one by one."""
 _MOST_CHOICES = 4
 """Number of alternative algorithms named for a step."""
-_CURVE_WIDTH = 48
-_BARS = "▁▂▃▄▅▆▇█"
 
 
 def print_trial(found: ExplainedTrial, *, task_run: str | None = None) -> None:
     """Print a trial; `task_run` is the address of its task run in the Prefect UI, if known."""
     trial, evaluation = found.trial, found.trial.evaluation
     CONSOLE.print(_title(found))
-    for text in (*_asked(found, task_run), *_failure(found)):
+    for text in _asked(found, task_run):
         CONSOLE.print(line("  ", text))
+    if (failure := trial.failure) is not None:
+        kind = "" if failure.kind == "error" else f" ({failure.kind})"
+        CONSOLE.print(line("  ", bold(f"failed{kind}: "), failure_text(failure)))
+        CONSOLE.print(line(f"  retry it: {_command(found, verb='retry')}"))
     if evaluation is not None:
         _print("losses", _losses(found, evaluation))
     _print("pipeline", *_pipeline(found))
@@ -46,11 +47,22 @@ def print_trial(found: ExplainedTrial, *, task_run: str | None = None) -> None:
         _print("time", _times(trial), note)
     if found.study.plan.options.bounds:
         _print("constraints", _constraints(found))
-    if len(found.same) > 1:
-        _print("the same configuration", _same_configuration(found))
-    if evaluation is not None and evaluation.curve:
-        _print("learning", *_curve(evaluation, LossWords(found.study.plan.metric)))
-    if (failure := trial.failure) is not None and failure.traceback:
+    if others := [str(t.number) for t in found.same if t.number != trial.number]:
+        _print("the same configuration", f"  trial {', '.join(others)}")
+    if evaluation is not None and (losses := evaluation.curve):
+        words, best = LossWords(found.study.plan.metric), evaluation.best_epoch
+        at_best = f"; {words.of(losses[best - 1])} after epoch {best}, the best one" if best else ""
+        _print(
+            "learning",
+            f"  {words.named(losses[0])} after epoch 1, {words.of(losses[-1])} after epoch "
+            f"{len(losses)}{at_best}",
+        )
+        if evaluation.resumed_from:
+            epoch = evaluation.resumed_from
+            CONSOLE.print(f"  resumed from epoch {epoch}, where an earlier trial stopped")
+        if evaluation.trouble:
+            CONSOLE.print(f"  {evaluation.trouble}")
+    if failure is not None and failure.traceback:
         _print("traceback", *(f"  {text}" for text in failure.traceback.rstrip().splitlines()))
     if size := found.moments and found.moments.output_bytes:
         CONSOLE.print()
@@ -112,13 +124,6 @@ def _asked(found: ExplainedTrial, task_run: str | None) -> Iterator[str]:
     yield ", ".join(parts)
     if task_run or moments.task_run_id:
         yield f"in Prefect: {task_run or f'task run {moments.task_run_id}'}"
-
-
-def _failure(found: ExplainedTrial) -> Iterator[str | Text]:
-    if (failure := found.trial.failure) is not None:
-        kind = "" if failure.kind == "error" else f" ({failure.kind})"
-        yield line(bold(f"failed{kind}: "), failure_text(failure))
-        yield f"retry it: {_command(found, verb='retry')}"
 
 
 def _losses(found: ExplainedTrial, evaluation: Evaluation) -> Table:
@@ -191,34 +196,6 @@ def _constraints(found: ExplainedTrial) -> Table:
     return table
 
 
-def _same_configuration(found: ExplainedTrial) -> Table:
-    table = _table("trial", "state", "of", "loss")
-    for trial in found.same:
-        this = " (this one)" if trial.number == found.trial.number else ""
-        loss = number_text(trial.loss) if trial.has_loss else ""
-        state = _STATES.get(trial.state, trial.state)
-        part = found.study.plan.whole.part(trial.query) or "all"
-        table.add_row(f"{trial.number}{this}", state, part, loss)
-    return table
-
-
-def _curve(evaluation: Evaluation, words: LossWords) -> Iterator[str]:
-    losses, best = evaluation.curve, evaluation.best_epoch
-    edges = [round(i * len(losses) / _CURVE_WIDTH) for i in range(_CURVE_WIDTH + 1)]
-    heights = [max(losses[a:b]) for a, b in pairwise(edges) if a < b]
-    low, span = min(heights), (max(heights) - min(heights)) or 1.0
-    yield "  " + "".join(_BARS[round((h - low) / span * (len(_BARS) - 1))] for h in heights)
-    at_best = f"; {words.of(losses[best - 1])} after epoch {best}, the best one" if best else ""
-    yield (
-        f"  {words.named(losses[0])} after epoch 1, {words.of(losses[-1])} after "
-        f"epoch {len(losses)}{at_best}"
-    )
-    if evaluation.resumed_from:
-        yield f"  resumed from epoch {evaluation.resumed_from}, where an earlier trial stopped"
-    if evaluation.trouble:
-        yield f"  {evaluation.trouble}"
-
-
 _STATES = {"stopped": "in part"}
 """Displayed names of states, if different."""
 
@@ -233,17 +210,15 @@ def first_trials(trials: Iterable[TrialView]) -> dict[int, int]:
 def print_trials(
     trials: Sequence[TrialView],
     whole: Whole,
+    first: Mapping[int, int],
     *,
-    first: Mapping[int, int] | None = None,
-    links: Mapping[int, str] | None = None,
     empty: str = "no trials",
 ) -> None:
     """Print trials, one per line, with the reasons of failures and the fidelities of others.
 
-    `whole` is the full evaluation, `first` has the first trial of each resumed trial, `links` has
-    addresses of task runs by trial number, and `empty` is printed if there are no trials.
+    `whole` is the full evaluation, `first` has the first trial of each resumed trial, and `empty`
+    is printed if there are no trials.
     """
-    first, links = first or {}, links or {}
     parts = [whole.part(trial.query) for trial in trials]
     fidelity = ("of",) if any(parts) else ()
     on = ("continues",) if any(trial.number in first for trial in trials) else ()
@@ -261,18 +236,16 @@ def print_trials(
             number_text(trial.loss) if trial.has_loss else "",
             f"{trial.cost_seconds:.1f}" if trial.state.is_told else "",
             f"{sum(step['hit'] for step in steps)}/{len(steps)}" if steps else "",
-            "\n".join(_about(trial, links.get(trial.number))),
+            "\n".join(_about(trial)),
         )
     CONSOLE.print(table if trials else empty)
 
 
-def _about(trial: TrialView, link: str | None) -> Iterator[str]:
+def _about(trial: TrialView) -> Iterator[str]:
     yield " > ".join(trial.path)
     if (failure := trial.failure) is not None:
         yield failure_text(failure)
         yield from (f"| {text}" for text in failure.output.splitlines())
-    if link is not None:
-        yield link
     if trial.trouble:
         yield trial.trouble
     if trial.quantities:

@@ -4,7 +4,7 @@ Only the ledger records how far each of these studies has come.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -66,7 +66,17 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
     Raises `UnknownName` if a method does not exist, and `BadInput` if an option is not written
     NAME=VALUE, a method occurs twice, or fewer than two methods are given.
     """
-    entrants = tuple(_entrant(part.strip()) for part in text.split(",") if part.strip())
+    entrants = []
+    for part in filter(None, map(str.strip, text.split(","))):
+        method, *assignments = part.split(":")
+        defaults = method_named(method).options()
+        try:
+            options = dict(map(parse_assignment, assignments))
+        except ValueError:
+            raise BadInput("write METHOD:NAME=VALUE", option="methods", value=part) from None
+        chosen = sorted(n for n, value in options.items() if getattr(defaults, n, ...) != value)
+        named = (f"{name}={ASSIGNED.write(options[name])}" for name in chosen)
+        entrants.append(Entrant(":".join([method, *named]), method, options))
     if len({entrant.study("", 0) for entrant in entrants}) < max(len(entrants), 2):
         raise BadInput(
             "a comparison needs at least two different methods, separated by commas; known "
@@ -74,19 +84,7 @@ def parse_methods(text: str) -> tuple[Entrant, ...]:
             option="methods",
             value=text,
         )
-    return entrants
-
-
-def _entrant(label: str) -> Entrant:
-    method, *assignments = label.split(":")
-    defaults = method_named(method).options()
-    try:
-        options = dict(map(parse_assignment, assignments))
-    except ValueError:
-        raise BadInput("write METHOD:NAME=VALUE", option="methods", value=label) from None
-    chosen = sorted(n for n, value in options.items() if getattr(defaults, n, ...) != value)
-    named = (f"{name}={ASSIGNED.write(options[name])}" for name in chosen)
-    return Entrant(":".join([method, *named]), method, options)
+    return tuple(entrants)
 
 
 @dataclass(frozen=True)
@@ -182,7 +180,7 @@ def prepare_comparison(
     given["ensemble"] = "single"
     request = StudyRequest.parse(given)
     store, name = request.open_store(), own.name or default_name
-    reader: InputReader = cache(read_source)
+    read: InputReader = cache(read_source)
     ledger, notes = Ledger(store.database), list[Note]()
     design = list(product(range(own.repeats or COMPARE_OPTIONS["repeats"].standard), entrants))
     studies = [entrant.study(name, repeat) for repeat, entrant in design] if name else []
@@ -190,12 +188,35 @@ def prepare_comparison(
     plans = {study: StudyPlan.from_stored(stored) for study, stored in former.items()}
     if plans:
         first = next(iter(plans.values()))
-        request = _completed(request, first)
+        asked = request.options
+        shared = [option.name for option in OPTIONS.values() if option.is_shared]
+        chosen = [option for option in shared if asked.is_given(option)]
+        check_unchanged("the comparison", first, request, [*chosen, "no_cache"], _ANOTHER)
+        kept = {one: getattr(first.options, one) for one in shared if one not in chosen}
+        if asked.seed is None:
+            kept["seed"] = first.seed
+        if asked.stop_rule.is_open:
+            kept |= {"trials": first.options.trials, "budget": first.options.budget}
+        request = StudyRequest.of(replace(asked, **kept))
         is_same_run = len(plans) == len(design) and any(
             is_continued(former[study], plan, request.options, flow_run_id)
             for study, plan in plans.items()
         )
-        reader, notes = _stored_reader(request, store, first, is_same_run=is_same_run)
+        notes = check_same_data(
+            "the comparison",
+            first,
+            request,
+            store,
+            read_source,
+            is_same_run=is_same_run,
+            another=_ANOTHER,
+        )
+
+        def read_copy(_: Source) -> Dataset:
+            data = load_dataset(store, first.problem.dataset)
+            return replace(data, name=first.data_name, format=first.options.format or data.kind)
+
+        read = cache(read_copy)
         request = request.with_options(input=None)
     if (request.options.trials is None) == (request.options.budget is None):
         raise BadInput(
@@ -206,7 +227,14 @@ def prepare_comparison(
         reason = "methods are compared on test rows"
         raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")
     if name is None or len(plans) < len(design):
-        data_name = _check_entrants(request, entrants, store, reader)
+        for entrant in entrants:  # all of them, before any study is entered
+            changed = request.with_options(method=entrant.method, option=entrant.options)
+            try:
+                data_name = resolve(changed, store, read).plan.data_name
+            except BadInput as error:
+                if error.option != "option":
+                    raise
+                raise BadInput(error.reason, option="methods", value=entrant.label) from error
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
         name = name or f"{study_name_from(data_name)}-compare-{now}"
     slots = {entrant.study(name, repeat): (repeat, entrant) for repeat, entrant in design}
@@ -230,7 +258,7 @@ def prepare_comparison(
         }
         try:
             prepared = prepare(
-                request.with_options(**changes), store, reader=reader, is_compared=True
+                request.with_options(**changes), store, reader=read, is_compared=True
             )
         except (CannotContinue, StudyBusy) as error:  # their remedies are written for studies
             raise error.with_remedy(_ANOTHER) from error
@@ -244,49 +272,3 @@ def prepare_comparison(
         notes.append(Note(text, "name", name))
     notes = list(dict.fromkeys(notes))
     return Comparison(name, request.options, store, tuple(replicates), out, tuple(notes))
-
-
-def _completed(request: StudyRequest, plan: StudyPlan) -> StudyRequest:
-    """Complete the request with shared options; raise `BadInput` if a given one cannot change."""
-    given = request.options
-    shared = [name for name, option in OPTIONS.items() if option.is_shared]
-    named = [name for name in shared if given.is_given(name)]
-    check_unchanged("the comparison", plan, request, [*named, "no_cache"], _ANOTHER)
-    changes = {name: getattr(plan.options, name) for name in shared if name not in named}
-    if given.seed is None:
-        changes["seed"] = plan.seed
-    if given.stop_rule.is_open:
-        changes |= {"trials": plan.options.trials, "budget": plan.options.budget}
-    return StudyRequest.of(replace(given, **changes))
-
-
-def _stored_reader(
-    request: StudyRequest, store: ArtifactStore, plan: StudyPlan, *, is_same_run: bool
-) -> tuple[InputReader, list[Note]]:
-    """Return a reader of the imported copy, after checking it against the files, and notes."""
-    subject, files = "the comparison", read_source
-    notes = check_same_data(
-        subject, plan, request, store, files, is_same_run=is_same_run, another=_ANOTHER
-    )
-
-    def read(_: Source) -> Dataset:
-        dataset = load_dataset(store, plan.problem.dataset)
-        return replace(dataset, name=plan.data_name, format=plan.options.format or dataset.kind)
-
-    return cache(read), notes
-
-
-def _check_entrants(
-    request: StudyRequest, entrants: Sequence[Entrant], store: ArtifactStore, reader: InputReader
-) -> str:
-    """Check all methods before any study is entered; return the name of the data."""
-    name = ""
-    for entrant in entrants:
-        changed = request.with_options(method=entrant.method, option=entrant.options)
-        try:
-            name = resolve(changed, store, reader).plan.data_name
-        except BadInput as error:
-            if error.option != "option":
-                raise
-            raise BadInput(error.reason, option="methods", value=entrant.label) from error
-    return name

@@ -76,23 +76,20 @@ def curve_of(
 
 def read_curves(files: Sequence[str]) -> pd.DataFrame:
     """Return the curves of all files; raise `BadInput` if a file is invalid or repeats another."""
-    tables = [_read(file) for file in files]
+    tables = []
+    for file in files:
+        try:
+            table = pd.read_parquet(file)
+        except FileNotFoundError as error:
+            raise BadInput(f"there is no file {file}") from error
+        except (ArrowInvalid, OSError) as error:
+            raise BadInput(f"{file} cannot be read as a Parquet file: {error}") from error
+        for column in CURVE_COLUMNS:
+            if column not in table:
+                remedy = "name a file written by `prefect-tune compare`"
+                raise BadInput(f"{file} has no column {column!r}", remedy=remedy)
+        tables.append(table)
     studies = [one[["comparison", "dataset", "study"]].drop_duplicates() for one in tables]
     if pd.concat(studies).duplicated().any():
         raise BadInput("two files contain the same comparison; name each comparison once")
     return pd.concat(tables, ignore_index=True)
-
-
-def _read(file: str) -> pd.DataFrame:
-    try:
-        curves = pd.read_parquet(file)
-    except FileNotFoundError as error:
-        raise BadInput(f"there is no file {file}") from error
-    except (ArrowInvalid, OSError) as error:
-        raise BadInput(f"{file} cannot be read as a Parquet file: {error}") from error
-    missing = [column for column in CURVE_COLUMNS if column not in curves]
-    if missing:
-        raise BadInput(
-            f"{file} has no column {missing[0]!r}; name a file written by `prefect-tune compare`"
-        )
-    return curves

@@ -97,22 +97,26 @@ def standings(curves: pd.DataFrame, seed: int = 0) -> Standings:
     methods = by_method[["trials", "seconds", "ask_seconds"]].median().astype(float)
     for name, column in (("loss", "incumbent_loss"), ("test_loss", "test_loss")):
         quartiles = by_method[column].apply(_quartiles)
-        methods[f"median_{name}"], methods[f"quartiles_{name}"] = (
-            quartiles.str[1],
-            quartiles.str[::2],
-        )
+        methods[f"median_{name}"] = quartiles.str[1]
+        methods[f"quartiles_{name}"] = quartiles.str[::2]
     methods = methods.assign(average_rank=ranks, p_value=p_values[ranks.argmin()])
     methods["is_tied_with_best"] = methods.p_value > SIGNIFICANCE
     facts: dict[str, Any] = {
         name: values[0] if len(values := ends[name].dropna().unique().tolist()) == 1 else None
         for name in ("comparison", "data", "space", "metric", "budget_seconds", "budget_trials")
     }
+    names, table = losses.columns, losses.to_numpy()
+    won = (table[:, :, None] < table[:, None, :]).sum(axis=0)
+    pairs = [
+        (names[a], names[b], won[a, b], won[b, a], p_values[a, b])
+        for a, b in permutations(np.argsort(ranks, kind="stable"), 2)
+    ]
     return Standings(
         **{**facts, "metric": facts["metric"] or "loss"},
         repeats=ends.repeat.nunique(),
         n_blocks=len(losses),
         methods=methods.sort_values("average_rank", kind="stable").reset_index(),
-        pairs=_pairs(losses, p_values, np.argsort(ranks, kind="stable")),
+        pairs=pd.DataFrame(pairs, columns=["method", "other", "n_won", "n_lost", "p_value"]),
         untested=ends.study[ends.test_loss.isna()].tolist(),
     )
 
@@ -137,18 +141,6 @@ def permutation_test(
     distances = np.abs(average[:, None] - average)
     as_far = (spread[:, None, None] >= distances - 1e-9).sum(axis=0)
     return average, (1 + as_far) / (1 + n_draws)
-
-
-def _pairs(
-    losses: pd.DataFrame, p_values: NDArray[np.float64], order: NDArray[np.intp]
-) -> pd.DataFrame:
-    names, values = losses.columns, losses.to_numpy()
-    won = (values[:, :, None] < values[:, None, :]).sum(axis=0)
-    rows = [
-        (names[a], names[b], won[a, b], won[b, a], p_values[a, b])
-        for a, b in permutations(order, 2)
-    ]
-    return pd.DataFrame(rows, columns=["method", "other", "n_won", "n_lost", "p_value"])
 
 
 def _test_losses(ends: pd.DataFrame) -> pd.DataFrame:

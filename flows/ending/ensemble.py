@@ -43,8 +43,6 @@ MOST_REFITS = 3
 _LITTLE_SECONDS = 1.0
 """Longest fit time of the members of an `auto` ensemble: this multiple of the best trial's time, or
 a negligible time if that is longer."""
-_FEW_ROWS = 30
-"""Minimum number of held-out rows; with fewer, the winners of bootstraps mean little."""
 
 Members = Sequence[tuple[Trial, float]]
 """Trials of a model, and their weights."""
@@ -143,12 +141,6 @@ def choose_ensemble(
         notes.append(
             f"{counted(n_gone, 'trial')} excluded from the ensemble: held-out predictions are "
             "missing or damaged"
-        )
-    n_rows = sum(map(len, held_out.rows))
-    if kind != "greedy" and n_rows < _FEW_ROWS:
-        notes.append(
-            f"only {counted(n_rows, 'row')} held out: bootstraps need at least {_FEW_ROWS} to "
-            "tell which trial is the best"
         )
     if not trials:
         return ChosenEnsemble.alone(best, *notes)

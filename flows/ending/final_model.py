@@ -52,7 +52,6 @@ from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.final_model import RefitFailed
 from prefect_tune.tasks.objective.comparison import is_useless, over_folds, rare_class, usefulness
-from prefect_tune.tasks.objective.metric import Usefulness
 from prefect_tune.tasks.problem import StudyContext
 
 _AFTER_SECONDS = 2.0
@@ -90,7 +89,15 @@ def fit_final_model(
     leaves the stored model in place. Raises `StudyFailed` if nothing was evaluated, or no trial can
     be refitted, and `StoreLost` if the store becomes unusable.
     """
-    best, left = _incumbent(study), seconds_left()
+    best, left = study.incumbent, seconds_left()
+    if best is None:
+        if missed := nearest_miss(study):
+            study.record(replace(study.facts, model=ModelFacts()))
+            raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
+        raise StudyFailed(
+            f"study {study.name!r} ended without a model because no trial was evaluated: "
+            f"{most_frequent_failure(study)}"
+        )
     for_fit = (1 - _CHOICE_SHARE) * left  # a longer refit must not leave the choice without time
     after = 0.0 if left == inf else _fitting_seconds(study, running.n_slots, for_fit)
     choice = choose_members(study, best, seconds=max(left - after, _LEAST_CHOICE_SECONDS))
@@ -136,19 +143,6 @@ def _fitting_seconds(study: Study, n_slots: int, most_seconds: float) -> float:
     return around + min(needed, room)
 
 
-def _incumbent(study: Study) -> Trial:
-    """Return the incumbent; raise `StudyFailed` with the reason if there is none."""
-    if study.incumbent is not None:
-        return study.incumbent
-    if missed := nearest_miss(study):
-        study.record(replace(study.facts, model=ModelFacts()))
-        raise StudyFailed(f"study {study.name!r} ended without a model: {missed}")
-    raise StudyFailed(
-        f"study {study.name!r} ended without a model because no trial was evaluated: "
-        f"{most_frequent_failure(study)}"
-    )
-
-
 def _is_fitted(study: Study, choice: ChosenEnsemble) -> bool:
     """Return whether the stored model is this choice, or has replaced it under the same limits."""
     model, trials = study.facts.model, tuple(trial.number for trial, _ in choice.members)
@@ -180,7 +174,15 @@ class _Ending:
 
     def model(self, choice: ChosenEnsemble) -> ModelFacts:
         """Fit and store the choice, or the first of the next best trials that can be the model."""
-        self._note(choice)
+        study, trial = self.study, choice.members[0][0]
+        notes = list(choice.notes)
+        if not trial.query.is_full and study.optimizer.history.incumbent is None:
+            part = f"trial {trial.number} ({study.plan.whole.part(trial.query.to_json())})"
+            notes.append(f"no full evaluation qualifies; the best partial one is {part}")
+        n = len(choice.members)
+        what = counted(n, "member") if n > 1 else f"trial {trial.number}"
+        for text in (*notes, f"fitting {what} on all training rows"):
+            self.observer.note(text)
         failures: list[Replaced] = []
         for candidate in (choice, *map(ChosenEnsemble.alone, _others(self.study, choice))):
             numbers = tuple(trial.number for trial, _ in candidate.members)
@@ -210,18 +212,6 @@ class _Ending:
             f"{counted(len(failures), 'refit')} failed; {failures[0].reason}. Its trials are kept, "
             "and the same command tries again"
         )
-
-    def _note(self, choice: ChosenEnsemble) -> None:
-        """Report the choice, and why it is not what the user may expect."""
-        study, is_ensemble = self.study, len(choice.members) > 1
-        trial, _ = choice.members[0]
-        notes = list(choice.notes)
-        if not trial.query.is_full and study.optimizer.history.incumbent is None:
-            part = f"trial {trial.number} ({study.plan.whole.part(trial.query.to_json())})"
-            notes.append(f"no full evaluation qualifies; the best partial one is {part}")
-        what = counted(len(choice.members), "member") if is_ensemble else f"trial {trial.number}"
-        for text in (*notes, f"fitting {what} on all training rows"):
-            self.observer.note(text)
 
     def _fit(self, members: Members) -> tuple[float, bool]:
         """Fit and store a model, or the mean of the fold models if the time is too short.
@@ -270,6 +260,22 @@ class _Ending:
         if len(facts.members) > 1 and best is not None and is_tested:
             member = folds_of(study, best) if facts.model_of_folds else member_of(study, best)
             alone = score_model(self.running, self.context, member)
+        # The incumbent's predictions of the held-out rows add to the evidence of the test rows.
+        _, held_out = stored_predictions(study, [] if best is None else [best])
+        dataset, split, check = held_out.dataset, held_out.split, None
+        folds = [
+            usefulness(dataset, split, held_out.metric, rows, predictions)
+            for of_trial in held_out.predictions
+            for rows, predictions in zip(held_out.rows, of_trial, strict=True)
+        ]
+        over, rare = over_folds(folds, study.n_begun), rare_class(dataset, split)
+        if (known := model.usefulness or over) is not None:
+            check = ModelCheck(
+                **to_document(known),
+                rows="held-out" if model.usefulness is None else "test",
+                is_useless=is_useless(model.usefulness, over),
+                rare_class=None if rare is None else str(dataset.classes[rare]),
+            )
         losses = LossWords(study.plan.metric)
         if is_tested:
             undefined = f"is undefined: {model.undefined}"
@@ -278,7 +284,7 @@ class _Ending:
         return replace(
             facts,
             is_scored=model.is_final and alone.is_final,
-            usefulness=_usefulness(study, model.usefulness),
+            usefulness=check,
             test_loss=model.loss,
             equal_rows=model.equal,
             test_loss_undefined=model.undefined or None,
@@ -299,31 +305,6 @@ def _others(study: Study, choice: ChosenEnsemble) -> list[Trial]:
     others = [*ranked.values()][is_single:]
     others.sort(key=lambda trial: firsts[trial.query.configuration.path] is not trial)
     return others[:_MOST_OTHERS]
-
-
-def _usefulness(study: Study, test: Usefulness | None) -> ModelCheck | None:
-    """Return the comparison of the model with a constant.
-
-    The incumbent's predictions of the held-out rows add to the evidence of the test rows.
-    """
-    incumbent = [] if study.incumbent is None else [study.incumbent]
-    _, held_out = stored_predictions(study, incumbent)
-    dataset, split = held_out.dataset, held_out.split
-    folds = [
-        usefulness(dataset, split, held_out.metric, rows, predictions)
-        for of_trial in held_out.predictions
-        for rows, predictions in zip(held_out.rows, of_trial, strict=True)
-    ]
-    over = over_folds(folds, study.n_begun)
-    check, rare = test or over, rare_class(dataset, split)
-    if check is None:
-        return None
-    return ModelCheck(
-        **to_document(check),
-        rows="held-out" if test is None else "test",
-        is_useless=is_useless(test, over),
-        rare_class=None if rare is None else str(dataset.classes[rare]),
-    )
 
 
 def most_frequent_failure(study: Study) -> str:

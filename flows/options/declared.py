@@ -45,29 +45,9 @@ def _format_help() -> str:
     return f"Format of DATA: {', '.join(others)} or {last}. Detected from DATA by default."
 
 
-def _gap_texts() -> str:
-    return ", ".join(filter(None, GAPS))
-
-
 def _method_help() -> str:
     *others, last = METHODS.own
     return f"Search method: {', '.join(others)} or {last}; `prefect-tune methods` describes each."
-
-
-def _compared_methods() -> str:
-    return ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default)
-
-
-def _declared_ensembles() -> str:
-    by_kind: dict[str, list[str]] = {}
-    for method in METHODS.without_plugins():
-        if method.ensemble:
-            by_kind.setdefault(method.ensemble, []).append(method.name)
-    of_kinds = [
-        f"{kind} for {', '.join(names)}{' without constraints' if kind == 'auto' else ''}"
-        for kind, names in by_kind.items()
-    ]
-    return "; ".join([*of_kinds, "single otherwise"])
 
 
 def _raced_methods() -> str:
@@ -95,7 +75,7 @@ class StudyOptions:
     drop: tuple[str, ...] = declare("Column to exclude from the features (repeatable).", default=(), group="Data", metavar="COLUMN")
     categorical: tuple[str, ...] = declare("Column to treat as categorical, whatever its values (repeatable).", default=(), group="Data", metavar="COLUMN")
     drop_missing_target: bool = declare("Drop rows without a target.", default=False, group="Data")
-    na_values: tuple[str, ...] | None = declare("Text that counts as missing, instead of the defaults (repeatable). Empty cells always count as missing. To count only empty cells, give an empty text.", group="Data", metavar="TEXT", default_text=_gap_texts)
+    na_values: tuple[str, ...] | None = declare("Text that counts as missing, instead of the defaults (repeatable). Empty cells always count as missing. To count only empty cells, give an empty text.", group="Data", metavar="TEXT", default_text=lambda: ", ".join(filter(None, GAPS)))
     decimal: Literal["point", "comma"] | None = declare("Decimal mark of numbers in texts, if no text of the table decides it, as in 1,234.", group="Data", metavar="MARK", default_text="found in the texts")
     input: Literal["stored"] | None = declare("`stored` resumes a study on its imported copy of the data, labels and test rows, even if the files have changed.", group="Data", metavar="stored", default_text="a study is not resumed if its files have changed", on_resume="anew", is_stored=False, in_compare="`stored` resumes a comparison on its imported copy of the data, labels and test rows, even if the files have changed.")
     space: str | None = declare("Space of pipelines to search: a name from `prefect-tune spaces`, or FILE.py:NAME for your own.", group="Search", metavar="NAME", default_text="depends on the data", choices=lambda: SPACES, is_open=True, examples=("my_space.py:space",), on_resume="same", is_shared=True)
@@ -103,7 +83,7 @@ class StudyOptions:
     metric: str | None = declare("Metric to optimize: error (percent), auroc or any scikit-learn scorer. The loss is 1 - score; for neg_ scorers, the error itself.", group="Search", metavar="METRIC", default_text="error for classes, r2 for numbers", choices=lambda: METRICS, is_open=True, examples=("recall",), on_resume="same", is_shared=True)
     positive: str | None = declare("Class that counts as positive in precision, recall, f1 and similar metrics, if the target has two classes.", group="Search", metavar="LABEL", default_text="the rarer class", on_resume="same", is_shared=True)
     constraint: tuple[QuantityBound, ...] | None = declare("Bound that a pipeline must meet, QUANTITY<=VALUE (repeatable): latency_us, batch_latency_us, model_size_bytes, false_positive_rate, disparate_impact(COLUMN, bins=20:40:60, metric=auroc), or FILE.py:FUNCTION.", group="Search", metavar="CONSTRAINT", examples=("latency_us<=5000",), on_resume="same", written=CONSTRAINTS, in_compare=False)
-    ensemble: EnsembleRule | None = declare("Kind of the final model. `single` is the best trial. N is a greedy ensemble of up to N trials, selected with replacement by their held-out predictions. `greedy` allows up to 32 trials. `agnostic` weights trials by how often they are best in bootstraps of the held-out rows. `auto` is the best of these kinds on held-out rows. Fitting its members takes at most three times as long as fitting the best trial, or at most one second, whichever is longer.", group="Search", metavar="N|KIND", default_text=_declared_ensembles, choices=lambda: ENSEMBLE_KINDS, or_whole=True, at_least=1, on_resume="changed", written=ENSEMBLE, in_compare=False)
+    ensemble: EnsembleRule | None = declare("Kind of the final model. `single` is the best trial. N is a greedy ensemble of up to N trials, selected with replacement by their held-out predictions. `greedy` allows up to 32 trials. `agnostic` weights trials by how often they are best in bootstraps of the held-out rows. `auto` is the best of these kinds on held-out rows. Fitting its members takes at most three times as long as fitting the best trial, or at most one second, whichever is longer.", group="Search", metavar="N|KIND", default_text="the kind that the method declares", choices=lambda: ENSEMBLE_KINDS, or_whole=True, at_least=1, on_resume="changed", written=ENSEMBLE, in_compare=False)
     epochs: int | None = declare("Epochs of a full training. Iterative models train epoch by epoch with checkpoints, and the loss of the best epoch counts.", group="Search", metavar="N", default_text="models are fitted at once", at_least=5, at_most=1000, why="shorter learning curves are not informative", on_resume="same", is_shared=True)
     race: bool | None = declare("Stop a configuration after its first fold if it is clearly behind the best one. On more than 20,000 training rows, the first check uses a part of that fold.", group="Search", default_text=_raced_methods, on_resume="same")
     start: str | None = declare("Initial configurations: a JSON file (a list of configurations, or the output of `prefect-tune trials --json`), the name of a study (its ten best trials within its constraints), `portfolio` (configurations that did well on many tables) or `none`.", group="Search", metavar="FILE|STUDY|portfolio|none", choices=lambda: ("portfolio", "none"), is_open=True, examples=("responders",), on_resume="same", in_compare=False)
@@ -202,7 +182,7 @@ class CompareOptions:
     """Parsed options of a comparison that a study does not have."""
 
     # fmt: off
-    methods: str | None = declare("Methods to compare, separated by commas. Options follow a colon, as in flash:variant=paper:r=5.", group="Search", metavar="METHODS", default_text=_compared_methods)
+    methods: str | None = declare("Methods to compare, separated by commas. Options follow a colon, as in flash:variant=paper:r=5.", group="Search", metavar="METHODS", default_text=lambda: ",".join(m.name for m in METHODS.without_plugins() if m.compared_by_default))
     repeats: int | None = declare("Number of repeats of each method. Each repeat has its own test rows, folds and seed, shared by all methods.", group="Search", metavar="N", default_text="3", standard=3, at_least=1)
     name: str | None = declare("Name of the comparison. An existing comparison is resumed, with more repeats or methods if given.", group="Where", metavar="NAME", default_text="made from data and time", pattern=_NAME, why=_OF_NAMES)
     out: str | None = declare("Parquet file for the curves of all studies.", group="Where", metavar="FILE", default_text="NAME.parquet")

@@ -6,7 +6,7 @@ choices, bounds and sections to the JSON schema, checked before a run is created
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from inspect import Parameter, cleandoc, signature
+from inspect import cleandoc, signature
 from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import Field, GetJsonSchemaHandler
@@ -36,23 +36,18 @@ def documented(function: Callable[P, R], options: Mapping[str, Option] = OPTIONS
     described = "\n".join(f"    {name}: {options[name].help}" for name in known)
     function.__doc__ = f"{cleandoc(function.__doc__ or '')}\n\nArgs:\n{described}\n"
     for name, parameter in known.items():
-        function.__annotations__[name] = _annotated(parameter, options[name])
+        option, is_optional = options[name], parameter.default is None
+        extra: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
+        is_chosen = is_optional and option.default_text and not option.is_open
+        if is_chosen and option.default_text in option.known:
+            extra["default"] = option.default_text  # preselected; equal to omitting the option
+        field, schema = Field(json_schema_extra=extra), _OptionSchema(option, is_optional)
+        function.__annotations__[name] = Annotated[parameter.annotation, schema, field]
     return function
 
 
-def _annotated(parameter: Parameter, option: Option) -> Any:
-    """Return the type of a parameter with the metadata of its form field."""
-    shown: dict[str, Any] = {"title": f"{option.group}: {option.name}"}
-    is_optional = parameter.default is None
-    is_chosen = is_optional and option.default_text and not option.is_open
-    if is_chosen and option.default_text in option.known:
-        shown["default"] = option.default_text  # preselected; equal to omitting the option
-    field = Field(json_schema_extra=shown)
-    return Annotated[parameter.annotation, _Shown(option, is_optional), field]
-
-
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _OptionSchema:
     """Replaces the JSON schema of a type by the option's schema.
 
     The schema is made on request, because methods and formats may be registered late.

@@ -106,10 +106,6 @@ def parse_assignment(text: str) -> tuple[str, Any]:
         return match[1], match[2]
 
 
-def _assigned(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
 def bad_value(option: Option, reason: str, value: Any, remedy: str = "") -> BadInput:
     """Return the error for a value of an option."""
     name = option.flag.removeprefix("--")
@@ -167,25 +163,19 @@ def _parse_constraints(texts: "Sequence[str]", _: Option) -> tuple[QuantityBound
     return tuple(map(parse_constraint, texts))
 
 
-def _write_constraint(bounded: QuantityBound) -> str:
-    return f"{bounded.quantity.text}<={bounded.bound:.15g}"
-
-
 def _write_bytes(size_bytes: int) -> str:
     return f"{size_bytes}B"
-
-
-def _write_seconds(seconds: float) -> str:
-    return f"{seconds:.15g}s"
 
 
 LOCATION = Written(_parse_location)
 """A path or URL without a password."""
 STORE = Written(_parse_store)
-DURATION = Written(_parse_duration, _write_seconds, DURATION_PATTERN)
+DURATION = Written(_parse_duration, lambda seconds: f"{seconds:.15g}s", DURATION_PATTERN)
 SIZE = Written(_parse_size, _write_bytes, SIZE_PATTERN)
 MEMORY = Written(_parse_memory, _write_bytes, SIZE_PATTERN)
 ENSEMBLE = Written(_parse_ensemble, str)
-CONSTRAINTS = Written(_parse_constraints, _write_constraint)
+CONSTRAINTS = Written(_parse_constraints, lambda one: f"{one.quantity.text}<={one.bound:.15g}")
 COLUMNS = Written(lambda texts, _: tuple(name for text in texts for name in text.split(",")))
-ASSIGNED = Written(lambda values, _: dict(values), _assigned)
+ASSIGNED = Written(
+    lambda values, _: dict(values), lambda one: one if isinstance(one, str) else json.dumps(one)
+)

@@ -1,9 +1,9 @@
 """Commands that start, resume, inspect and export a study; cheap to import."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.study.plan import StudyPlan
@@ -57,53 +57,30 @@ def next_commands(
             yield shlex.join(["prefect-tune", *words, *view.store_options])
 
 
-def removed_option(plan: StudyPlan) -> str:
-    """Return the option, `name=value`, that the plan's method no longer has; empty if none.
-
-    Commands from `run_command` and `continue_command` fail with such an option. Also empty if the
-    method is not installed here.
-    """
-    declared = METHODS.get(plan.method)
-    if declared is None:
-        return ""
-    for option, value in plan.options.option.items():
-        try:
-            declared.options(**{option: value})
-        except (TypeError, ValueError):
-            return f"{option}={value}"
-    return ""
-
-
 def _words(plan: StudyPlan, name: str, options: Iterable[str]) -> list[str]:
-    usual = _usual_values(plan)
-    words = ["prefect-tune", "run", plan.options.data]
-    for one in options:
-        declared, value = OPTIONS[one], getattr(plan.options, one)
-        if not declared.is_argument and value != usual[one]:
-            words += [word for pair in declared.words(value) for word in pair if word is not None]
-    return [*words, "--study", name]
-
-
-def _usual_values(plan: StudyPlan) -> Mapping[str, Any]:
-    """Return the value of each option that a command need not name."""
-    options = plan.options
+    given = plan.options
     usual = {
         one.name: one.default if one.standard is None else one.standard for one in OPTIONS.values()
     }
     method = METHODS.get(plan.method)
     is_raced = method is not None and method.is_raced
     usual |= {"method": DEFAULT_METHOD, "constraint": (), "race": is_raced}
-    is_default_space = options.space in DEFAULT_SPACES.values()
+    is_default_space = given.space in DEFAULT_SPACES.values()
     if is_default_space:
-        usual["space"] = options.space
+        usual["space"] = given.space
     # With a default space and metric, the kind of target may come from the metric option.
-    is_usual = options.metric in DEFAULT_METRICS.values()
+    is_usual = given.metric in DEFAULT_METRICS.values()
     if is_usual and (plan.predicts is None or not is_default_space):
-        usual["metric"] = options.metric
-    if options.test_size is None:
+        usual["metric"] = given.metric
+    if given.test_size is None:
         usual["test_size"] = None
-    if options.holdout is not None:
-        usual["folds"] = options.folds
-    if options.trials is not None:
+    if given.holdout is not None:
+        usual["folds"] = given.folds
+    if given.trials is not None:
         usual["budget"] = None
-    return usual
+    words = ["prefect-tune", "run", given.data]
+    for one in options:
+        declared, value = OPTIONS[one], getattr(given, one)
+        if not declared.is_argument and value != usual[one]:
+            words += [word for pair in declared.words(value) for word in pair if word is not None]
+    return [*words, "--study", name]

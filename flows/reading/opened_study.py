@@ -131,15 +131,6 @@ class OpenedStudy:
             return None
 
 
-def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
-    """Open a study by name; raise `UnknownName` if it does not exist."""
-    ledger = Ledger(store.database)
-    row = ledger.study(name)
-    if row is None:
-        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
-    return OpenedStudy(store, row)
-
-
 def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
     """Open a study, or the newest study of a series; raise `UnknownName` if there is neither."""
     if Ledger(store.database).study(name) is None:
@@ -147,6 +138,15 @@ def study_or_newest(store: ArtifactStore, name: str) -> OpenedStudy:
         if series is not None:
             return open_study(store, series.runs[-1].study)
     return open_study(store, name)
+
+
+def open_study(store: ArtifactStore, name: str) -> OpenedStudy:
+    """Open a study by name; raise `UnknownName` if it does not exist."""
+    ledger = Ledger(store.database)
+    row = ledger.study(name)
+    if row is None:
+        raise UnknownName(f"study in the store {store.address.url}:", name, ledger.study_names())
+    return OpenedStudy(store, row)
 
 
 def params_of(configuration: Mapping[str, Any], space: "Space | None" = None) -> dict[str, Any]:

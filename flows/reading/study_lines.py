@@ -21,7 +21,6 @@ from prefect_tune.flows.wording.text import (
 from prefect_tune.optimizers.space.wording import pipeline_lines
 
 Tone = Literal["plain", "warning", "alert"]
-_MEMBERS_A_LINE = 5
 _LATE_SECONDS = 1.0
 """Smallest overrun of the budget that is reported."""
 
@@ -168,8 +167,7 @@ def _ensemble(view: StudyView) -> Iterator[StudyLine]:
         nested = f"{losses.named(built)}; best trial {losses.of(alone)}"
         yield _line(f"on held-out rows not used to build it: {nested}", depth=1)
     weights = [f"trial {member.trial} {member.weight:.1%}" for member in ensemble.heaviest]
-    for start in range(0, len(weights), _MEMBERS_A_LINE):
-        yield _line(", ".join(weights[start : start + _MEMBERS_A_LINE]), depth=1)
+    yield _line(", ".join(weights), depth=1)
 
 
 def _constraints(view: StudyView) -> Iterator[StudyLine]:

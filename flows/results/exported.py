@@ -1,7 +1,7 @@
 """Exports the final model of a study as a pickle or in skops' format."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import packages_distributions, version
@@ -138,6 +138,8 @@ def export(
         file = skops_file(candidate) if file_format == "skops" else portable(candidate)
         read_back = list(_predicted(file.model, checked))
         if len(read_back) == len(expected) and all(map(np.array_equal, expected, read_back)):
+            known, imported = packages_distributions(), {*file.packages, "pandas"}
+            needed = sorted(names[0] for one in imported if (names := known.get(one)))
             return Exported(
                 study=study,
                 metric=problem.metric,
@@ -145,7 +147,7 @@ def export(
                 format=file_format,
                 data=file.data,
                 model=file.model,
-                packages=_versions(file.packages),
+                packages={name: version(name) for name in needed},
                 own_classes=tuple(
                     kind.__name__
                     for kind in estimator_classes(candidate)
@@ -159,13 +161,6 @@ def export(
                 record=record,
             )
     raise RuntimeError(f"the model of study {study!r} predicts differently after reloading")
-
-
-def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return versions by distribution for imported packages; pandas is always included."""
-    distributions = packages_distributions()
-    names = sorted(names[0] for p in {*packages, "pandas"} if (names := distributions.get(p)))
-    return {name: version(name) for name in names}
 
 
 def _predicted(model: Any, rows: Any) -> Iterator[Any]:

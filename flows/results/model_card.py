@@ -31,8 +31,15 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
 from prefect_tune.flows.results.predict import final_model, is_balanced
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.wording.markdown import block, code, escaped
-from prefect_tune.flows.wording.text import LossWords, counted, format_seconds, number_text
+from prefect_tune.flows.wording.text import (
+    LossWords,
+    block,
+    code,
+    counted,
+    escaped,
+    format_seconds,
+    number_text,
+)
 from prefect_tune.optimizers.space.wording import values_text
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.masking import masked
@@ -95,21 +102,19 @@ class CardFacts:
         if not isinstance(X, pd.DataFrame) or reader is None:
             return []
         columns = reader.columns if self.exported.reads_rows else RowReader.of(X).columns
-        return [
-            (one.name, _KINDS.get(one.kind, one.kind), float(column.isna().mean()), _values(column))
-            for one in columns
-            for column in [X[one.features[0]]]
-        ]
+        described = []
+        for one in columns:
+            column, values = X[one.features[0]], ""
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                values = _codes(column.cat.categories, _MOST_CATEGORIES)
+            elif pd.api.types.is_numeric_dtype(column) and not column.isna().all():
+                values = f"{column.min():.6g} to {column.max():.6g}"
+            kind, share = _KINDS.get(one.kind, one.kind), float(column.isna().mean())
+            described.append((one.name, kind, share, values))
+        return described
 
 
 _KINDS = {"category": "category (text)", "duration": "duration (seconds)", "text": "free text"}
-
-
-def _values(column: pd.Series) -> str:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return _codes(column.cat.categories, _MOST_CATEGORIES)
-    is_empty = column.isna().all() or not pd.api.types.is_numeric_dtype(column)
-    return "" if is_empty else f"{column.min():.6g} to {column.max():.6g}"
 
 
 def card_facts(store: ArtifactStore, exported: Exported) -> CardFacts:

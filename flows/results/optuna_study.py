@@ -4,13 +4,11 @@ Its parameters are the steps, with algorithms as values, and `step/algorithm/hyp
 because hyperparameters with equal names can differ in range or meaning between algorithms.
 """
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 import optuna
 from ConfigSpace.hyperparameters import (
-    Hyperparameter,
     IntegerHyperparameter,
     NumericalHyperparameter,
 )
@@ -21,10 +19,9 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from prefect_tune.flows.reading.opened_study import Moments, open_study
-from prefect_tune.flows.reading.trial_view import TrialView
+from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
-from prefect_tune.flows.study.plan import StudyPlan, documents_of
+from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.converter import choices_of, value_document
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.artifacts import ArtifactStore
@@ -38,11 +35,31 @@ def optuna_study(store: ArtifactStore, study: str) -> optuna.Study:
     differs here.
     """
     opened = open_study(store, study)
-    moments, distributions = opened.moments(), distributions_of(opened.space())
+    every, distributions = opened.moments(), distributions_of(opened.space())
     made = optuna.create_study(study_name=study, direction="minimize")
     with documents_of(study):
         for trial in opened.trials():
-            made.add_trial(_trial(trial, opened.plan, moments.get(trial.number), distributions))
+            params, moments = dict[str, Any](), every.get(trial.number)
+            for step, choice in trial.configuration.items():
+                prefix = params[step] = choice["algorithm"]
+                known = choice["hyperparameters"].items()
+                params |= {f"{step}/{prefix}/{name}": value for name, value in known}
+            ours, system = attributes_of(trial, opened.plan, moments)
+            frozen = optuna.trial.create_trial(
+                state=optuna.trial.TrialState[OPTUNA_STATES[trial.state]],
+                value=trial.loss if trial.has_loss else None,
+                params=params,
+                distributions={name: distributions[name] for name in params},
+                user_attrs={name: value for name, value in ours.items() if value is not None},
+                system_attrs={name: value for name, value in system.items() if value is not None},
+                intermediate_values=dict(enumerate(trial.curve, 1)),
+            )
+            if moments is not None and frozen.state != optuna.trial.TrialState.WAITING:
+                start, complete = moments.span(trial.cost_seconds)
+                frozen.datetime_start = datetime.fromtimestamp(start)  # noqa: DTZ006 - as Optuna's
+                if complete is not None and frozen.state.is_finished():
+                    frozen.datetime_complete = datetime.fromtimestamp(complete)  # noqa: DTZ006
+            made.add_trial(frozen)
     return made
 
 
@@ -54,43 +71,12 @@ def distributions_of(space: Space) -> dict[str, BaseDistribution]:
         for algorithm in step.algorithms:
             for hyperparameter in algorithm.hyperparameters.values():
                 name = f"{step.name}/{algorithm.id}/{hyperparameter.name}"
-                found[name] = _distribution(hyperparameter)
+                if not isinstance(hyperparameter, NumericalHyperparameter):
+                    choices = map(value_document, choices_of(hyperparameter) or ())
+                    found[name] = CategoricalDistribution([*choices])
+                    continue
+                low, high, log = hyperparameter.lower, hyperparameter.upper, hyperparameter.log
+                is_whole = isinstance(hyperparameter, IntegerHyperparameter)
+                kind = IntDistribution if is_whole else FloatDistribution
+                found[name] = kind(low, high, log=log)
     return found
-
-
-def _distribution(hyperparameter: Hyperparameter[Any, Any]) -> BaseDistribution:
-    if isinstance(hyperparameter, NumericalHyperparameter):
-        low, high, log = hyperparameter.lower, hyperparameter.upper, hyperparameter.log
-        if isinstance(hyperparameter, IntegerHyperparameter):
-            return IntDistribution(int(low), int(high), log=log)
-        return FloatDistribution(float(low), float(high), log=log)
-    return CategoricalDistribution([*map(value_document, choices_of(hyperparameter) or ())])
-
-
-def _trial(
-    trial: TrialView,
-    plan: StudyPlan,
-    moments: Moments | None,
-    distributions: Mapping[str, BaseDistribution],
-) -> optuna.trial.FrozenTrial:
-    params = {}
-    for step, choice in trial.configuration.items():
-        prefix = params[step] = choice["algorithm"]
-        known = choice["hyperparameters"].items()
-        params |= {f"{step}/{prefix}/{name}": value for name, value in known}
-    ours, system = attributes_of(trial, plan, moments)
-    made = optuna.trial.create_trial(
-        state=optuna.trial.TrialState[OPTUNA_STATES[trial.state]],
-        value=trial.loss if trial.has_loss else None,
-        params=params,
-        distributions={name: distributions[name] for name in params},
-        user_attrs={name: value for name, value in ours.items() if value is not None},
-        system_attrs={name: value for name, value in system.items() if value is not None},
-        intermediate_values=dict(enumerate(trial.curve, 1)),
-    )
-    if moments is not None and made.state != optuna.trial.TrialState.WAITING:
-        start, complete = moments.span(trial.cost_seconds)
-        made.datetime_start = datetime.fromtimestamp(start)  # noqa: DTZ006 - as Optuna's
-        if complete is not None and made.state.is_finished():
-            made.datetime_complete = datetime.fromtimestamp(complete)  # noqa: DTZ006
-    return made

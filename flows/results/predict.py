@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.facts import ModelFacts
@@ -19,7 +18,7 @@ from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.tasks.bad_input import BadInput, need_column
 from prefect_tune.tasks.catalogue.spaces import algorithms_of, check_libraries
-from prefect_tune.tasks.data.dataset import Dataset, load_dataset
+from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.reading import read_features
 from prefect_tune.tasks.data.row_reader import UnreadableCell, unreadable_text
@@ -57,21 +56,14 @@ def final_model(
         if isinstance(error.__cause__, OSError):  # raised too if a library's own files do not load
             check_libraries(f"the final model of study {study!r}", algorithms_of(space))
         raise
-    about = parts["about"]
-    facts = opened.facts.model if _is_current(store, study, record) else ModelFacts()
+    about, own = parts["about"], model_record(study)
+    is_current = record == own or (
+        store.records.exists(own)
+        and store.records.parts(own)["model"].digest == store.records.parts(record)["model"].digest
+    )  # an unchanged copy of the study's own model
+    facts = opened.facts.model if is_current else ModelFacts()
     tested = {"test_loss": facts.test_loss, "test_loss_undefined": facts.test_loss_undefined}
     return parts["model"], {**about, **tested}
-
-
-def _is_current(store: ArtifactStore, study: str, record: str) -> bool:
-    """Return whether a model is the study's own, or an unchanged copy of it."""
-    own = model_record(study)
-    if record == own:
-        return True
-    records = store.records
-    return records.exists(own) and records.parts(own)["model"].digest == (
-        records.parts(record)["model"].digest
-    )
 
 
 def predict(
@@ -123,13 +115,29 @@ def predict(
     classes = dataset.learned_classes
     found = predictions_of(model, X, classes, methods=("predict_proba",))
     if isinstance(X, EventRows) and (is_empty := X.start == X.stop).any():
-        training = load_split(store, plan.problem.split).is_training
         balanced = balanced_weight(store, study, plan, about)
-        found = _with_prior(found, is_empty, dataset.y[training], len(classes), balanced)
-    frame = pd.concat([frame, _columns(found, dataset)], axis=1)
+        y = dataset.y[load_split(store, plan.problem.split).is_training]
+        label, score = found.label.copy(), found.score
+        if len(classes):
+            shares = np.bincount(y, minlength=len(classes)) / len(y)
+            label[is_empty] = shares.argmax()
+            if score is not None:
+                prior = (1 - balanced) * shares + balanced / len(classes)
+                score = np.where(is_empty[:, None], prior, score)
+        else:
+            label[is_empty] = y.mean()
+        found = Predictions(label, score)
+    named = np.array(dataset.classes)
+    columns = {"prediction": named[found.label] if dataset.classes else found.label}
+    if found.score is not None:
+        names = [f"probability_{label}" for label in dataset.classes]
+        columns |= dict(zip(names, found.score.T, strict=True))
+    frame = pd.concat([frame, pd.DataFrame(columns)], axis=1)
     if cells:
         _LOGGER.warning(f"rows without a prediction: {unreadable_text(cells, data)}")
-        frame = _without(cells, frame)
+        whole = frame.select_dtypes(["integer", "bool"]).convert_dtypes()
+        frame = frame.astype(whole.dtypes.to_dict())
+        frame.loc[np.unique([cell.row for cell in cells])] = None
     if twice := [name for name in ids if name in frame]:
         reason = "the predictions have this column anyway"
         raise BadInput(reason, option="id", value=twice[0], remedy="rename the column of the data")
@@ -138,27 +146,8 @@ def predict(
     return frame
 
 
-def _columns(found: Predictions, dataset: Dataset) -> pd.DataFrame:
-    """Return the prediction of each row, and the probability of each class if there are any."""
-    named = np.array(dataset.classes)
-    columns = {"prediction": named[found.label] if dataset.classes else found.label}
-    if found.score is not None:
-        columns |= {
-            f"probability_{label}": probability
-            for label, probability in zip(dataset.classes, found.score.T, strict=True)
-        }
-    return pd.DataFrame(columns)
-
-
 UNSEEN = "unseen_values"
 """Attribute of predictions: the number of values that training rows lack, by column."""
-
-
-def _without(cells: Sequence[UnreadableCell], frame: pd.DataFrame) -> pd.DataFrame:
-    whole = frame.select_dtypes(["integer", "bool"]).convert_dtypes()
-    nullable = frame.astype(whole.dtypes.to_dict())
-    nullable.loc[np.unique([cell.row for cell in cells])] = None
-    return nullable
 
 
 def is_balanced(document: Mapping[str, Any], space: Space) -> bool:
@@ -189,26 +178,3 @@ def balanced_weight(
         for number, weight in weights.items()
         if is_balanced(trial(number).configuration, space)
     )
-
-
-def _with_prior(
-    found: Predictions,
-    rows: NDArray[np.bool_],
-    y: NDArray[Any],
-    n_classes: int,
-    balanced: float,
-) -> Predictions:
-    """Return predictions in which the given rows have the prior of the training rows `y`.
-
-    `balanced` is the weight of members that balance classes; `n_classes` is 0 for a numeric target.
-    """
-    label, score = found.label.copy(), found.score
-    if not n_classes:
-        label[rows] = y.mean()
-        return Predictions(label, score)
-    shares = np.bincount(y, minlength=n_classes) / len(y)
-    label[rows] = shares.argmax()
-    if score is not None:
-        prior = (1 - balanced) * shares + balanced / n_classes
-        score = np.where(rows[:, None], prior, score)
-    return Predictions(label, score)

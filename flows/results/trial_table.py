@@ -59,7 +59,14 @@ def table_of(
                 columns[name] = [None] * len(trials)
             columns[name][position] = value
     steps = list(trials[0].configuration) if trials else []
-    ordered = sorted(columns, key=lambda name: _rank(name, steps))
+
+    def rank(name: str) -> tuple[int, int]:  # parameters are in the order of the steps
+        place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
+        step = name.removeprefix("params_").partition("__")[0]
+        is_step = name.startswith("params_") and step in steps
+        return place, steps.index(step) if is_step else 0
+
+    ordered = sorted(columns, key=rank)
     return pd.DataFrame({name: columns[name] for name in ordered})
 
 
@@ -129,10 +136,3 @@ def _row(trial: TrialView, plan: StudyPlan, moments: Moments | None) -> dict[str
 
 def _time(seconds: float | None) -> pd.Timestamp | None:
     return None if seconds is None else pd.Timestamp(round(seconds * 1e6), unit="us", tz="UTC")
-
-
-def _rank(name: str, steps: Sequence[str]) -> tuple[int, int]:
-    """Return the sort key of a column; parameters are in the order of the steps."""
-    place = next(place for place, start in enumerate(_ORDER) if name.startswith(start))
-    step = name.removeprefix("params_").partition("__")[0]
-    return place, steps.index(step) if name.startswith("params_") and step in steps else 0

@@ -58,7 +58,9 @@ def apart_from_loop(work: Callable[[], Result]) -> Result:
     An interrupt of this thread ends the study in the other thread where it next waits for workers,
     usually within half a second.
     """
-    if not _runs_loop():
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # there is none
         return work()
     interrupted, outcome = Event(), Future[Result]()
     context = copy_context()
@@ -79,11 +81,3 @@ def apart_from_loop(work: Callable[[], Result]) -> Result:
         if thread.is_alive():
             thread.join()  # it requeues its trials
         raise
-
-
-def _runs_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

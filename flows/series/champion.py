@@ -47,7 +47,15 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
     """
     with closing(HeldSeries(store, series)) as held:
         before = held.read()
-        chosen = _newest(store, before) if study is None else _checked(store, before, study)
+        studies = [run.study for run in reversed(before.runs)]
+        if study is not None and study not in studies:
+            raise UnknownName(f"study of series {series!r}:", study, studies)
+        candidates = studies if study is None else [study]
+        with_model = (one for one in candidates if store.records.exists(model_record(one)))
+        if (chosen := next(with_model, None)) is None:
+            whose = f"the studies of series {series!r}" if study is None else f"study {study!r}"
+            remedy = "resume it, or name another study"
+            raise BadInput(f"there is no model of {whose} yet", remedy=remedy)
         reason = "promoted by hand, in place of"
         champion = Champion(chosen, held.model_copy(chosen), "hand")
         return _set_by_hand(held, before, champion, "promote", reason)
@@ -122,20 +130,3 @@ def _set_by_hand(
         "by": by,
         "is_changed": is_changed,
     }
-
-
-def _newest(store: ArtifactStore, series: Series) -> str:
-    """Return the newest study with a model."""
-    for run in reversed(series.runs):
-        if store.records.exists(model_record(run.study)):
-            return run.study
-    raise BadInput(f"no study of series {series.name!r} has a model yet")
-
-
-def _checked(store: ArtifactStore, series: Series, study: str) -> str:
-    if series.run_of(study) is None:
-        known = [run.study for run in reversed(series.runs)]
-        raise UnknownName(f"study of series {series.name!r}:", study, known)
-    if not store.records.exists(model_record(study)):
-        raise BadInput(f"study {study!r} has no model yet; resume it, or name another study")
-    return study

@@ -1,6 +1,6 @@
 """Decides whether a run of a series resumes its last study, starts a new one, or ends at once."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -38,7 +38,7 @@ from prefect_tune.optimizers.trials.earlier import Prior, PriorTrial, best_and_d
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
-from prefect_tune.storage.ledger import Ledger, StoredStudy
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.series import Changes, Reused, Series, SeriesRun, SeriesTable
 from prefect_tune.tasks.bad_input import BadInput
@@ -126,8 +126,7 @@ class _Run:
             return self._started(self.given)
         question = from_document(Question, series.question)
         last, ledger = series.runs[-1], Ledger(self.held.store.database)
-        known = (ledger.study(run.study) for run in reversed(series.runs))
-        stored = next(filter(None, known), None)
+        stored = next(filter(None, (ledger.study(r.study) for r in reversed(series.runs))), None)
         plan = None if stored is None else StudyPlan.from_stored(stored)
         request = replace(
             self.given,
@@ -137,7 +136,17 @@ class _Run:
         )
         if stored is None or plan is None or stored.name != last.study:  # a person removed it
             return self._started(request, series, plan)
-        changed = _changed_options(last, plan, request)
+        now, known = comparable(request.options), plan.options.quantity_digests
+        names = [name for name in OPTIONS if last.options.get(name) != now.get(name)]
+        problem = plan.problem  # options may also differ by the code that they name
+        if problem.space_code:
+            is_other_space = has_other_code(plan, request)
+        else:
+            is_other_space = problem.find_space().digest != problem.space_digest
+        names += ["space"] * is_other_space
+        if any(known.get(text) != new for text, new in request.options.quantity_digests.items()):
+            names.append("constraint")
+        changed = list(dict.fromkeys(OPTIONS[name].flag for name in names))
         is_same_run = self.flow_run_id is not None and self.flow_run_id == plan.flow_run_id
         if is_same_run or (stored.state in UNFINISHED and not changed):
             return self._resumed(plan, last, f"{last.study} is unfinished and continues")
@@ -145,9 +154,6 @@ class _Run:
         if changed or dataset.digest() != plan.problem.dataset:
             reason = f"{' and '.join(changed)} changed" if changed else ""
             return self._started(request, series, plan, reason)
-        return self._unchanged(plan, last, stored)
-
-    def _unchanged(self, plan: StudyPlan, last: SeriesRun, stored: StoredStudy) -> SeriesStudy:
         nothing = f"nothing changed since {last.study}"
         if stored.state == "failed":
             return self._resumed(plan, last, f"{nothing}, which failed and is tried again")
@@ -183,8 +189,13 @@ class _Run:
         if series is not None:
             question = from_document(Question, series.question)
             question.check_data(series.name, dataset)
-            identity = question.identity
-            _check_champion(series, store, dataset)
+            identity, champion = question.identity, series.champion
+            ledger = Ledger(store.database)
+            stored = None if champion is None else ledger.study(champion.study)
+            if stored is not None:
+                problem = StudyPlan.from_stored(stored).problem
+                with suppress(RecordDamaged):  # the comparison with the champion reports it
+                    check_needs(stored.name, load_dataset(store, problem.dataset), dataset)
         if last is not None:
             identity = last.fixed_test or ()
             with suppress(RecordDamaged):  # then the changes are unknown
@@ -245,31 +256,6 @@ class _Run:
         )
 
 
-def _changed_options(last: SeriesRun, plan: StudyPlan, request: StudyRequest) -> list[str]:
-    """Return the flags of options that differ from the last study, also by the code they name."""
-    now = comparable(request.options)
-    names = [name for name in OPTIONS if last.options.get(name) != now.get(name)]
-    if plan.problem.space_code:
-        is_other_space = has_other_code(plan, request)
-    else:
-        is_other_space = plan.problem.find_space().digest != plan.problem.space_digest
-    known = plan.options.quantity_digests
-    is_other_quantity = any(
-        known.get(text) != now for text, now in request.options.quantity_digests.items()
-    )
-    names += ["space"] * is_other_space + ["constraint"] * is_other_quantity
-    return list(dict.fromkeys(OPTIONS[name].flag for name in names))
-
-
-def _check_champion(series: Series, store: ArtifactStore, dataset: Dataset) -> None:
-    champion = series.champion
-    stored = None if champion is None else Ledger(store.database).study(champion.study)
-    if stored is not None:
-        problem = StudyPlan.from_stored(stored).problem
-        with suppress(RecordDamaged):  # the comparison with the champion reports it
-            check_needs(stored.name, load_dataset(store, problem.dataset), dataset)
-
-
 SKIPPED = "Skipped"
 """Name of the state of a flow run that had nothing to do."""
 
@@ -316,7 +302,11 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
         found = sorted(_full_trials(ledger, run.study, plan, space), key=lambda known: known[1])
         if found:
             used.append(run.study)
-        chosen = _spread(len(found), _TRIALS - len(trials))
+        n, most = len(found), _TRIALS - len(trials)
+        chosen = np.arange(n)
+        if n > most:  # the best half of them, and others evenly
+            evenly = np.linspace(most // 2, n - 1, most - most // 2).round().astype(int)
+            chosen = np.concatenate([chosen[: most // 2], evenly])
         trials += [PriorTrial(*found[position], runs_ago) for position in chosen]
     if not trials:
         return None
@@ -340,12 +330,3 @@ def _full_trials(
             with suppress(ValueError):  # a configuration outside the space
                 query = Query.from_json(document["query"], space)
                 yield query.configuration, float(evaluation["loss"])
-
-
-def _spread(n: int, most: int) -> Sequence[int]:
-    """Return positions among n ranked trials: the best half of `most`, and others evenly."""
-    if n <= most:
-        return range(n)
-    n_best = most // 2
-    others = np.linspace(n_best, n - 1, most - n_best).round().astype(int)
-    return [*range(n_best), *others.tolist()]

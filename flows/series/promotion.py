@@ -15,8 +15,7 @@ from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
 from prefect_tune.flows.series.view import losses_of
 from prefect_tune.flows.study.progress import Observer
 from prefect_tune.flows.study.study import Study
-from prefect_tune.flows.wording.markdown import escaped
-from prefect_tune.flows.wording.text import counted, number_text
+from prefect_tune.flows.wording.text import counted, escaped, number_text
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.optimizers.converter import to_document
 from prefect_tune.storage.keys import model_record
@@ -85,7 +84,13 @@ def _decide(
         else:
             held.table.save(tested, run)
         observer.note(f"{study.name}: {decision.reason}")
-        _publish(series, study.name, decision.reason)
+        text = f"{escaped(study.name)}: {escaped(decision.reason)}."
+        text = f"# Series {escaped(series.name)}\n\n{text}"
+        try:
+            key = artifact_key(series.name, "champion")
+            RunArtifact(key, "markdown").publish(text, decision.reason)
+        except Exception as error:  # a study does not depend on what Prefect shows
+            warn("server", f"the decision on {study.name} is not shown in Prefect: {error}")
     held.release_models()
 
 
@@ -108,7 +113,20 @@ def _decision(
         level=level,
         decision=number,
     )
-    comparison = _comparison(champion, study, rules, running, context)
+    try:
+        problem = open_study(study.store, champion.study).plan.problem
+        parameters = {
+            "what": f"{study.name} with {champion.study}",
+            "context": context,
+            "champion": StudyModel(champion.record, problem),
+            "challenger": StudyModel(model_record(study.name), study.plan.problem),
+            "rules": rules,
+        }
+        comparison: ModelComparison = running.run(compare_models, parameters)
+    except StoreLost:
+        raise
+    except Exception as error:  # such as a dead process, or a removed study
+        comparison = ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
     compared, losses = comparison.compared, losses_of(series)
     is_tested = rule == "better" and compared is not None
     if compared is not None:
@@ -143,36 +161,3 @@ def _decision(
         n_rows=None if comparison.problem else comparison.n_rows,
         compared=None if compared is None else to_document(compared),
     )
-
-
-def _comparison(
-    champion: Champion,
-    study: Study,
-    rules: DecisionRules,
-    running: DaskTrials,
-    context: StudyContext,
-) -> ModelComparison:
-    try:
-        problem = open_study(study.store, champion.study).plan.problem
-        parameters = {
-            "what": f"{study.name} with {champion.study}",
-            "context": context,
-            "champion": StudyModel(champion.record, problem),
-            "challenger": StudyModel(model_record(study.name), study.plan.problem),
-            "rules": rules,
-        }
-        compared: ModelComparison = running.run(compare_models, parameters)
-    except StoreLost:
-        raise
-    except Exception as error:  # such as a dead process, or a removed study
-        return ModelComparison(0, problem=masked(str(error).split("\n", 1)[0]))
-    return compared
-
-
-def _publish(series: Series, study: str, reason: str) -> None:
-    """Publish a decision as a Prefect artifact, one key per series; warn if that fails."""
-    text = f"# Series {escaped(series.name)}\n\n{escaped(study)}: {escaped(reason)}."
-    try:
-        RunArtifact(artifact_key(series.name, "champion"), "markdown").publish(text, reason)
-    except Exception as error:  # a study does not depend on what Prefect shows
-        warn("server", f"the decision on {study} is not shown in Prefect: {error}")

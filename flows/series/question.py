@@ -66,16 +66,11 @@ class Question:
         is_asked = is_bounded or plan.problem.find_metric().declared.asks_positive
         asks_positive = options.positive is not None or (len(dataset.classes) == 2 and is_asked)
         positive = str(dataset.classes[plan.problem.positive]) if asks_positive else None
+        fixed: dict[str, Any] = {name: getattr(options, name) for name in _FIXED}
         return cls(
+            **{**fixed, "metric": plan.metric, "positive": positive},
             kind=dataset.kind,
             predicts=dataset.target,
-            metric=plan.metric,
-            target=options.target,
-            positive=positive,
-            group=options.group,
-            key=options.key,
-            time=options.time,
-            test_size=options.test_size,
             has_test=options.test is not None,
             looks_forward=plan.looks_forward,
             identity=plan.fixed_test or (),
@@ -178,9 +173,14 @@ def _row_changes(old: Dataset, new: Dataset, columns: Sequence[str]) -> tuple[in
     else:
         return len(new), len(old), 0
     added, removed = _differences(*both)
-    labelled = [
-        rows ^ value_bits(_targets(dataset)) for rows, dataset in zip(both, (old, new), strict=True)
-    ]
+    labelled = []
+    for rows, dataset in zip(both, (old, new), strict=True):
+        targets = pd.Series(dataset.y)
+        if dataset.classes:  # two data sets may number their classes differently
+            names = pd.Index([label_text(label) for label in dataset.classes])
+            codes = dataset.y.astype(np.intp)
+            targets = pd.Series(pd.Categorical.from_codes(codes, names))
+        labelled.append(rows ^ value_bits(targets))
     return added, removed, _differences(*labelled)[0] - added
 
 
@@ -189,14 +189,6 @@ def _differences(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[int,
     before, now = pd.Series(old).value_counts(), pd.Series(new).value_counts()
     growth = now.sub(before, fill_value=0)
     return int(growth.clip(lower=0).sum()), int(-growth.clip(upper=0).sum())
-
-
-def _targets(dataset: Dataset) -> "pd.Series[Any]":
-    """Return the name of the class, or the number, of each row, shape (n,)."""
-    if not dataset.classes:
-        return pd.Series(dataset.y)
-    names = pd.Index([label_text(label) for label in dataset.classes])
-    return pd.Series(pd.Categorical.from_codes(dataset.y.astype(np.intp), names))
 
 
 def _event_row_hashes(X: EventRows) -> NDArray[np.uint64]:

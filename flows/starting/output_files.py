@@ -49,8 +49,13 @@ def check_output(
         inputs |= dict.fromkeys(parts, "a part of the store")
         found = filter(None, map(Ledger(store.database).study, studies))
         for plan in map(StudyPlan.from_stored, found):
-            of_study = f"an input of study {plan.options.study}"
-            inputs |= dict.fromkeys(_files_of_study(plan), of_study)
+            of_study, behind = f"an input of study {plan.options.study}", plan.problem.behind
+            files = [*input_files(vars(plan.options)), *(one.file for one in behind.files)]
+            files += [module.file for module in behind.modules if module.file]
+            if plan.problem.space_code:
+                name = Path(plan.space.rpartition(":")[0]).name
+                files.append(str(Path(behind.folder) / name))
+            inputs |= dict.fromkeys(files, of_study)
             # A relative path may be one of another working folder.
             relative = {file for file in plan.source.files if not Path(file).is_absolute()}
             if path.name in {Path(file).name for file in relative}:
@@ -67,15 +72,6 @@ def input_files(options: Mapping[str, Any]) -> Iterator[str]:
         yield name.rpartition(":")[0] if ".py:" in name else name
     if labels := options.get("labels"):
         yield f"{options['data']}/{labels}"
-
-
-def _files_of_study(plan: StudyPlan) -> Iterator[str]:
-    behind = plan.problem.behind
-    yield from input_files(vars(plan.options))
-    yield from (module.file for module in behind.modules if module.file)
-    yield from (data_file.file for data_file in behind.files)
-    if plan.problem.space_code:
-        yield str(Path(behind.folder) / Path(plan.space.rpartition(":")[0]).name)
 
 
 def _would_change(path: Path, kept: Path) -> bool:

@@ -26,8 +26,8 @@ from prefect_tune.flows.reading.opened_study import study_or_newest
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.running.event_loop import plain
 from prefect_tune.flows.running.interrupts import retake_interrupts
-from prefect_tune.flows.starting.resolve import NewStudy, resolve
-from prefect_tune.flows.starting.resume import check_options_known, merged, resume
+from prefect_tune.flows.starting.resolve import resolve
+from prefect_tune.flows.starting.resume import merged, resume
 from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest, unfollowed_code
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import HANDOVER_SECONDS, check_not_busy, wait_until_free
@@ -37,7 +37,10 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.reading import read_source
+from prefect_tune.tasks.data.split import import_split
+from prefect_tune.tasks.plugins import check_plugins
 from prefect_tune.tasks.problem import Problem, open_store
 
 Prepared = TypeVar("Prepared")
@@ -145,11 +148,17 @@ def prepare(
     `fixed_test` is as for `resolve`, and `begin` is called before a new study is entered.
     Raises `BadInput`, `UnknownName` or `StoreRefused` if an option cannot be used.
     """
-    since = monotonic()
+    since, ledger = monotonic(), Ledger(store.database)
     name = request.options.study or default_name
 
     def resumed() -> tuple[StudyPlan, list[Note]] | None:
-        return _resumed(request, store, name, reader, flow_run_id)
+        stored = None if name is None else ledger.study(name)
+        if stored is None:
+            return None
+        if flow_run_id is not None and StudyPlan.from_stored(stored).flow_run_id == flow_run_id:
+            wait_until_free(store, stored.name, HANDOVER_SECONDS)
+        check_not_busy(store, stored.name)
+        return resume(stored, request, store, reader, flow_run_id)
 
     entered = resumed()
     if entered is None:
@@ -158,12 +167,23 @@ def prepare(
             reason = "a new study has no stored copy"
             raise BadInput(reason, option="input", value=copy, remedy=remedy)
         new = resolve(request, store, reader, fixed_test)
-        new.import_into(store)
+        import_dataset(new.dataset, store)
+        import_split(new.split, store)
+        plan = replace(new.plan, flow_run_id=flow_run_id)
         if not is_compared:
-            known = _earlier_seconds(Ledger(store.database), new.plan.problem.space_digest)
-            new = replace(new, plan=replace(new.plan, earlier_seconds=known))
-        # If another process has just taken the name, its study is resumed.
-        entered = _entered(new, store, name, begin, flow_run_id) or resumed()
+            known = _earlier_seconds(ledger, plan.problem.space_digest)
+            plan = replace(plan, earlier_seconds=known)
+        events, also = begin(plan)
+        now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
+        default = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
+        others = (f"{default}-{number}" for number in count(2))  # some start in the same second
+        for each in (name,) if name else chain([default], others):
+            if ledger.create_study(each, plan.problem.to_json(), plan.to_json(), events, also):
+                store.records.link(plan.problem.records, each)
+                entered = replace(plan, options=replace(plan.options, study=each)), [*new.notes]
+                break
+        else:  # another process has just taken the name
+            entered = resumed()
     if entered is None:
         raise BadInput(f"study {name!r} was removed while it was being started")
     plan, notes = entered
@@ -174,44 +194,6 @@ def prepare(
     if request.options.cache_budget is not None:
         store.set_budget(request.options.cache_budget)
     return PreparedStudy(plan.options.study or "", plan, store, tuple(notes), since)
-
-
-def _resumed(
-    request: StudyRequest,
-    store: ArtifactStore,
-    name: str | None,
-    reader: InputReader,
-    flow_run_id: str | None,
-) -> tuple[StudyPlan, list[Note]] | None:
-    """Return the plan of a study in the ledger and notes; None if there is no such study."""
-    stored = None if name is None else Ledger(store.database).study(name)
-    if stored is None:
-        return None
-    if flow_run_id is not None and StudyPlan.from_stored(stored).flow_run_id == flow_run_id:
-        wait_until_free(store, stored.name, HANDOVER_SECONDS)
-    check_not_busy(store, stored.name)
-    return resume(stored, request, store, reader, flow_run_id)
-
-
-def _entered(
-    new: NewStudy,
-    store: ArtifactStore,
-    name: str | None,
-    begin: BeginStudy,
-    flow_run_id: str | None,
-) -> tuple[StudyPlan, list[Note]] | None:
-    """Enter a new study in the ledger; return its plan and notes, or None if the name is taken."""
-    plan, ledger = replace(new.plan, flow_run_id=flow_run_id), Ledger(store.database)
-    events, also = begin(plan)
-    documents = plan.problem.to_json(), plan.to_json(), events, also
-    now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    default = f"{study_name_from(plan.data_name)}-{plan.method}-{now}"
-    others = (f"{default}-{number}" for number in count(2))  # some start in the same second
-    for each in (name,) if name else chain([default], others):
-        if ledger.create_study(each, *documents):
-            store.records.link(plan.problem.records, each)
-            return replace(plan, options=replace(plan.options, study=each)), list(new.notes)
-    return None
 
 
 def prepare_retry(
@@ -234,7 +216,7 @@ def prepare_retry(
                 f"trial {number} of study {study!r} has not failed; failed ones: "
                 f"{', '.join(map(str, failed)) or 'none'}"
             )
-    check_options_known(study, plan)
+    check_plugins(plan.problem.running_plugins)
     no_cache = plan.options.no_cache  # `retry` has no such option
     options = replace(merged(plan.options, given), study=study, no_cache=no_cache)
     return PreparedStudy(study, replace(plan, options=options), opened)
@@ -257,8 +239,9 @@ def _earlier_seconds(ledger: Ledger, space_digest: str) -> tuple[PortableSeconds
         found[step, algorithm].append((fit, held_out))
     means = []
     for pair, seconds in found.items():
-        held = [of_held_out for _, of_held_out in seconds if of_held_out is not None]
-        means.append((*pair, fmean(fit for fit, _ in seconds), fmean(held) if held else None))
+        of_held_out = [held_out for _, held_out in seconds if held_out is not None]
+        mean = fmean(of_held_out) if of_held_out else None
+        means.append((*pair, fmean(fit for fit, _ in seconds), mean))
     return tuple(means)
 
 

@@ -1,7 +1,7 @@
 """A new study: reads the input, checks options and resolves omitted ones."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -33,12 +33,12 @@ from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.modern import portfolio_of
-from prefect_tune.tasks.data.dataset import Dataset, identity_columns, import_dataset
+from prefect_tune.tasks.data.dataset import Dataset, identity_columns
 from prefect_tune.tasks.data.forward_split import holdout_share, study_split
-from prefect_tune.tasks.data.split import LEARN, TEST, Split, import_split
+from prefect_tune.tasks.data.split import LEARN, TEST, Split
 from prefect_tune.tasks.objective.comparison import rare_class
 from prefect_tune.tasks.objective.constraints import check_constraints
-from prefect_tune.tasks.objective.metric import Metric, QuantityBound
+from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.problem import Problem, algorithm_ids, used_plugins
 
 _DEFAULT_FOLDS: int = OPTIONS["folds"].standard
@@ -56,11 +56,6 @@ class NewStudy:
     split: Split
     notes: tuple[Note, ...]
 
-    def import_into(self, store: ArtifactStore) -> None:
-        """Store the data and the split."""
-        import_dataset(self.dataset, store)
-        import_split(self.split, store)
-
 
 def resolve(
     request: StudyRequest,
@@ -77,7 +72,15 @@ def resolve(
     given = request.options
     method = given.method or DEFAULT_METHOD
     dataset, space_name, space, input_notes = read_input(request, reader)
-    given = _with_split(given, dataset)
+    test_size, folds, holdout = given.test_size, given.folds, given.holdout
+    if test_size is None and dataset.is_test is None:
+        test_size = OPTIONS["test_size"].standard
+    if folds is None and holdout is None:
+        gap = gap_seconds(given, dataset)
+        holdout = holdout_share(dataset, test_size, _DEFAULT_FOLDS, gap)
+        folds = None if holdout else _DEFAULT_FOLDS
+    seed = OPTIONS["seed"].standard if given.seed is None else given.seed
+    given = replace(given, test_size=test_size, folds=folds, holdout=holdout, seed=seed)
     if gap_seconds(given, dataset) is not None or dataset.is_test is not None:
         fixed_test = None
     elif fixed_test is not None:
@@ -105,12 +108,8 @@ def resolve(
         with _reported_for("race", "omit it"):
             optimizer = Racing(optimizer)
     trials, seconds = stop_rule(given)
-    used = {
-        "method": method,
-        "metric": metric.name,
-        "space": space_name,
-        "format": dataset.format,
-    }
+    used = {"method": method, "metric": metric.name, "space": space_name}
+    used["format"] = dataset.format
     texts = {} if given.series is None else dict(request.texts) | dict(dataset.texts)
     plan = StudyPlan(
         options=replace(
@@ -149,14 +148,17 @@ def resolve(
         text = f"the data is large: one holdout of {given.holdout:.1%} of the training rows"
         text += f" replaces {_DEFAULT_FOLDS} folds (override with --folds)"
         notes.append(Note(text, "holdout"))
-    notes += [
-        *_repeated_notes(dataset, split),
-        *_rare_notes(dataset, split),
-        *_metric_notes(dataset, split, metric),
-        *input_notes,
-        *_constraint_notes(given.bounds, method),
-        *_partial_notes(plan, optimizer),
-    ]
+    notes += [*_class_notes(dataset, split, metric), *input_notes]
+    if given.bounds and not method_named(method).honours_constraints:
+        honouring = " or ".join(m.name for m in METHODS.without_plugins() if m.honours_constraints)
+        text = f"{method} ignores constraints while searching; they only choose among its trials"
+        notes.append(Note(text, "method", method, f"{honouring} searches within them"))
+    if trials is not None and trials < (needed := optimizer.fewest_started):
+        text = (
+            f"method {method} starts {needed} configurations before it runs one in full; if "
+            f"only {trials} can start, the method continues with the best of these"
+        )
+        notes.append(Note(text, "trials", str(trials), f"use --trials {needed} or more"))
     return NewStudy(plan, dataset, split, tuple(notes))
 
 
@@ -191,19 +193,6 @@ def _reported_for(option: str, remedy: str = "") -> Iterator[None]:
         raise BadInput(str(error), option=option, remedy=remedy) from error
 
 
-def _with_split(options: StudyOptions, dataset: Dataset) -> StudyOptions:
-    """Return the options with the number of folds and the shares of held-out rows."""
-    test_size, folds, holdout = options.test_size, options.folds, options.holdout
-    if test_size is None and dataset.is_test is None:
-        test_size = OPTIONS["test_size"].standard
-    if folds is None and holdout is None:
-        gap = gap_seconds(options, dataset)
-        holdout = holdout_share(dataset, test_size, _DEFAULT_FOLDS, gap)
-        folds = None if holdout else _DEFAULT_FOLDS
-    seed = OPTIONS["seed"].standard if options.seed is None else options.seed
-    return replace(options, test_size=test_size, folds=folds, holdout=holdout, seed=seed)
-
-
 def split_of(options: StudyOptions, dataset: Dataset, fixed_test: tuple[str, ...] | None) -> Split:
     """Return the split of a data set by resolved options."""
     gap, seed, holdout = gap_seconds(options, dataset), options.seed or 0, options.holdout
@@ -224,45 +213,35 @@ def gap_seconds(options: StudyOptions, dataset: Dataset) -> float | None:
     return None
 
 
-def _repeated_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
-    """Yield notes on copied rows, which let a model learn the answers to its test rows."""
+def _class_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
+    """Yield notes on copied rows, and on rare classes: these may flatter a loss."""
     if split.n_copied:
         text = f"{split.n_copied:,} of {len(dataset):,} rows repeat another row"
         yield Note(f"{text}; equal rows are in one fold, or all are test rows")
     if split.equal is not None:
         text = f"{split.equal.sum():,} of {(split.fold == TEST).sum():,} test rows equal a training"
         yield Note(f"{text} row; the test loss is measured with and without these")
-
-
-def _rare_notes(dataset: Dataset, split: Split) -> Iterator[Note]:
-    """Yield notes on classes that cannot be held out, and on classes that only test rows have."""
     if not dataset.classes:
         return
     rare = split.rare_classes(dataset.strata)
     if len(rare):
         text = f"{_named_classes(dataset, rare, split.fold == LEARN)} cannot be held out"
         yield Note(f"{text}: every fold trains on them, and the loss covers the other classes only")
-    is_test = split.fold == TEST
-    unknown = np.setdiff1d(dataset.y[is_test], dataset.y[split.is_training])
+    is_test, known = split.fold == TEST, dataset.y[split.is_training]
+    unknown = np.setdiff1d(dataset.y[is_test], known)
     if len(unknown):
         named = _named_classes(dataset, unknown, is_test)
         yield Note(f"only test rows have {named}: no model can predict them")
-
-
-def _metric_notes(dataset: Dataset, split: Split, metric: Metric) -> Iterator[Note]:
-    """Yield a note if the metric counts wrong rows, and so hardly depends on a rare class."""
-    rare = rare_class(dataset, split)
-    if rare is None or metric.declared.all_wrong is None:
-        return
-    share = float(np.mean(dataset.y[split.is_training] == rare))
-    label = dataset.classes[rare]
-    yield Note(
-        f"class {label} has {share:.2%} of the rows, and {metric.name} hardly depends on it: a "
-        f"model that never predicts {label} is wrong in {share:.2%} of the rows",
-        "metric",
-        metric.name,
-        "average_precision, auroc or balanced_accuracy weigh the class more",
-    )
+    rarest = rare_class(dataset, split)
+    if rarest is not None and metric.declared.all_wrong is not None:  # it counts wrong rows
+        share, label = float(np.mean(known == rarest)), dataset.classes[rarest]
+        yield Note(
+            f"class {label} has {share:.2%} of the rows, and {metric.name} hardly depends on it: a "
+            f"model that never predicts {label} is wrong in {share:.2%} of the rows",
+            "metric",
+            metric.name,
+            "average_precision, auroc or balanced_accuracy weigh the class more",
+        )
 
 
 def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[np.bool_]) -> str:
@@ -271,31 +250,6 @@ def _named_classes(dataset: Dataset, classes: NDArray[Any], is_counted: NDArray[
     shown = ", ".join(f"{dataset.classes[c]}: {counts[c]}" for c in classes[:_SHOWN_CLASSES])
     number = "1 class" if len(classes) == 1 else f"{len(classes)} classes"
     return f"{number} with {counts[classes].sum()} rows ({shown})"
-
-
-def _constraint_notes(bounds: Sequence[QuantityBound], method: str) -> Iterator[Note]:
-    """Yield a note on a method that ignores constraints."""
-    if bounds and not method_named(method).honours_constraints:
-        honouring = " or ".join(m.name for m in METHODS.without_plugins() if m.honours_constraints)
-        yield Note(
-            f"{method} ignores constraints while searching; they only choose among its trials",
-            "method",
-            method,
-            f"{honouring} searches within them",
-        )
-
-
-def _partial_notes(plan: StudyPlan, optimizer: Optimizer) -> Iterator[Note]:
-    """Yield a note if too few configurations may start for one of them to be run in full."""
-    trials, least = plan.options.trials, optimizer.fewest_started
-    if trials is not None and trials < least:
-        yield Note(
-            f"method {plan.method} starts {least} configurations before it runs one in full; if "
-            f"only {trials} can start, the method continues with the best of these",
-            "trials",
-            str(trials),
-            f"use --trials {least} or more",
-        )
 
 
 def stop_rule(options: StudyOptions) -> tuple[int | None, float | None]:
@@ -331,7 +285,7 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
             raise _refused(start, f"space {space.name!r} has no portfolio")
         return portfolio
     if Path(start).is_file():
-        return list(_of_file(start, space))
+        return [*_of_file(start, space)]
     ledger = Ledger(store.database)
     if (stored := ledger.study(start)) is None:
         known = UnknownName("study", start, ledger.study_names())
@@ -339,12 +293,20 @@ def known_configurations(start: str, space: Space, store: ArtifactStore) -> list
     plan = StudyPlan.from_stored(stored)
     with documents_of(start):
         trials = [TrialView(trial).checked() for trial in ledger.trials(start)]
-    found = _best_of(trials, space, plan)
+    found: dict[Configuration, float] = {}
+    constraints = [bound.constraint for bound in plan.options.bounds]
+    for trial in trials:
+        if not trial.has_loss or violation(constraints, trial.quantities) > 0:
+            continue
+        with suppress(UnknownName, ValueError):  # of another space
+            query = Query.from_json(trial.query, space)
+            if query.is_full:
+                found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
     if not found and plan.space != space.name:
         raise _refused(start, f"its trials do not fit; use the study's --space {plan.space!r}")
     if not found:
         raise _refused(start, "the study has no full trial that meets its constraints")
-    return found
+    return sorted(found, key=lambda configuration: found[configuration])[:_BEST]
 
 
 def _refused(start: str, reason: str) -> BadInput:
@@ -367,17 +329,3 @@ def _of_file(start: str, space: Space) -> Iterator[Configuration]:
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise _refused(start, f"entry {number}: {reason}") from error
-
-
-def _best_of(trials: Sequence[TrialView], space: Space, plan: StudyPlan) -> list[Configuration]:
-    """Return the configurations of a study's best trials within the space, best first."""
-    found: dict[Configuration, float] = {}
-    constraints = [bound.constraint for bound in plan.options.bounds]
-    for trial in trials:
-        if not trial.has_loss or violation(constraints, trial.quantities) > 0:
-            continue
-        with suppress(UnknownName, ValueError):  # of another space
-            query = Query.from_json(trial.query, space)
-            if query.is_full:
-                found[query.configuration] = min(trial.loss, found.get(query.configuration, inf))
-    return sorted(found, key=lambda configuration: found[configuration])[:_BEST]

@@ -7,7 +7,6 @@ from dataclasses import fields, replace
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.options.values import StopRule
-from prefect_tune.flows.reading.commands import removed_option
 from prefect_tune.flows.starting.resolve import split_of
 from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequest
 from prefect_tune.flows.study.plan import StudyPlan
@@ -49,7 +48,7 @@ def resume(
     `CannotContinue`, `BadInput` or `UnknownName` if a given option cannot change or cannot be used.
     """
     plan, given = StudyPlan.from_stored(stored), request.options
-    check_options_known(stored.name, plan)
+    check_plugins(plan.problem.running_plugins)
     same = (name for name, option in OPTIONS.items() if option.on_resume == "same")
     subject = f"study {stored.name!r}"
     check_unchanged(subject, plan, request, filter(given.is_given, same))
@@ -71,24 +70,6 @@ def merged(known: StudyOptions, given: StudyOptions) -> StudyOptions:
     return replace(known, **changes)
 
 
-def check_options_known(name: str, plan: StudyPlan) -> None:
-    """Check that the method still has the options of an existing study; its results stay readable.
-
-    Raises `CannotContinue`, naming the option, if an option or one of its values was removed, and
-    `BadInput` if a plugin of the study differs here.
-    """
-    check_plugins(plan.problem.running_plugins)
-    if removed := removed_option(plan):
-        raise CannotContinue(
-            f"study {name!r} was started with {removed} of method {plan.method}, which this "
-            "version no longer has, so it cannot be extended",
-            option="option",
-            value=removed,
-            remedy="read its results with show, trials, report and export, or start a new "
-            "study without that option",
-        )
-
-
 def check_unchanged(
     subject: str,
     plan: StudyPlan,
@@ -102,7 +83,11 @@ def check_unchanged(
     of its studies.
     """
     for name in names:
-        given, current = (_written(options, name) for options in (request.options, plan.options))
+        option, texts = OPTIONS[name], list[str]()
+        for options in (request.options, plan.options):
+            words = (word for pair in option.words(getattr(options, name)) for word in pair if word)
+            texts.append(shlex.join(words) or f"no {option.flag}")
+        given, current = texts
         if given != current:
             text = f"{subject} has {current} and cannot be resumed with {given}"
         elif name == "space" and is_user_space(plan.space) and has_other_code(plan, request):
@@ -117,12 +102,6 @@ def check_unchanged(
         if name == "constraint":
             remedy += f" and begin with its best trials by --start {plan.options.study!r}"
         raise CannotContinue(text, remedy=remedy)
-
-
-def _written(options: StudyOptions, name: str) -> str:
-    option = OPTIONS[name]
-    words = (word for pair in option.words(getattr(options, name)) for word in pair if word)
-    return shlex.join(words) or f"no {option.flag}"
 
 
 def has_other_code(plan: StudyPlan, request: StudyRequest) -> bool:
@@ -203,7 +182,13 @@ def check_same_data(
             remedy = f"{another}, or {_STORED}" if has_copy else another
             raise CannotContinue(changed, remedy=remedy)
         notes = [Note(f"{changed}; the study continues on its stored copy")]
-    _restore_split(plan, store)
+    record = plan.problem.records[1]
+    if not store.records.is_whole(record):
+        split_options = replace(plan.options, seed=plan.seed)
+        split = split_of(split_options, load_dataset(store, plan.problem.dataset), plan.fixed_test)
+        if split.digest() != plan.problem.split:
+            raise RecordDamaged(f"record {record} is damaged, and this version splits differently")
+        import_split(split, store)
     return notes
 
 
@@ -244,16 +229,3 @@ def _read_again(
     flags = " and ".join(OPTIONS[name].flag for name in _differing(given, former))
     text = f"{subject} was started with other data ({former.data}) than {given.data} contains"
     return f"{text} with another {flags}" if given.data == former.data else text
-
-
-def _restore_split(plan: StudyPlan, store: ArtifactStore) -> None:
-    """Restore a damaged split; raise `RecordDamaged` if this version splits differently."""
-    problem = plan.problem
-    _, record = problem.records
-    if store.records.is_whole(record):
-        return
-    options = replace(plan.options, seed=plan.seed)
-    split = split_of(options, load_dataset(store, problem.dataset), plan.fixed_test)
-    if split.digest() != problem.split:
-        raise RecordDamaged(f"record {record} is damaged, and this version splits differently")
-    import_split(split, store)

@@ -1,7 +1,5 @@
 """Warnings of a study: shown once, in terminal and Prefect's log, and stored in the ledger."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
 
@@ -11,11 +9,8 @@ from prefect_tune.flows.study.progress import Observer, Progress
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
-from prefect_tune.storage.notices import Notice, noticed_by
+from prefect_tune.storage.notices import Notice
 from prefect_tune.tasks.bad_input import for_caller
-
-_MOST = 100
-"""Maximum number of warnings of a study."""
 
 
 class StudyNotices:
@@ -32,12 +27,6 @@ class StudyNotices:
         self._notes: dict[tuple[str, str], str] = {}
         self._n_written = 0
         self._study: Study | None = None
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Receive warnings during the body."""
-        with noticed_by(self._take):
-            yield
 
     def attach(self, study: Study) -> None:
         """Write to this study's ledger from now on; warnings already there are not shown again."""
@@ -69,9 +58,6 @@ class StudyNotices:
 
     def ended(self, trial: Trial, progress: Progress) -> None:
         """Pass on a trial that has ended."""
-        if trial.failure is not None:
-            failure = replace(trial.failure, message=for_caller(trial.failure.message))
-            trial = replace(trial, failure=failure)
         self._observer.ended(trial, progress)
 
     def tick(self, progress: Progress) -> None:
@@ -79,12 +65,13 @@ class StudyNotices:
         self.write()
         self._observer.tick(progress)
 
-    def _take(self, notice: Notice) -> None:
+    def take(self, notice: Notice) -> None:
+        """Receive a warning, as a listener of `noticed_by`."""
         if notice.flow_run not in ("", self._flow_run):
             return
         key, text = (notice.kind, notice.subject), masked(notice.text)
         with self._lock:
-            if key in self._notes or len(self._notes) >= _MOST:
+            if key in self._notes:
                 return
             self._notes[key] = text
         self.warn(text)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from prefect.logging import get_run_logger
 
@@ -76,32 +76,6 @@ class RunningTrial:
     fold: int | None = None
 
 
-class CurvePoint(NamedTuple):
-    """A new incumbent, and the study time at which it was found."""
-
-    seconds: float
-    loss: float
-
-
-class IncumbentCurve:
-    """Incumbents so far."""
-
-    def __init__(self) -> None:
-        self._points: list[tuple[str, CurvePoint]] = []
-
-    def add(self, seconds: float, loss: float, fidelity: str = "") -> None:
-        """Add an incumbent at a study time, unless loss and fidelity equal the last incumbent's."""
-        if self._points and (fidelity, loss) == (self._points[-1][0], self._points[-1][1].loss):
-            return
-        self._points.append((fidelity, CurvePoint(seconds, loss)))
-
-    @property
-    def points(self) -> tuple[CurvePoint, ...]:
-        """Incumbents with the same fidelity as the last one."""
-        last = self._points[-1][0] if self._points else ""
-        return tuple(point for fidelity, point in self._points if fidelity == last)
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Progress of a study.
@@ -113,7 +87,6 @@ class Progress:
         n_begun: Configurations started.
         resumes_configurations: Whether a configuration can take several trials.
         phase: Current phase of the method or of the study; empty if unknown.
-        curve: Incumbents so far that are comparable with the last one.
     """
 
     study: str
@@ -128,7 +101,6 @@ class Progress:
     resumes_configurations: bool = False
     running: tuple[RunningTrial, ...] = ()
     phase: str = ""
-    curve: tuple[CurvePoint, ...] = ()
 
     @property
     def losses(self) -> LossWords:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from prefect_tune.flows.study.facts import StudyFacts, best_recheck
 from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
-from prefect_tune.flows.study.progress import IncumbentCurve
 from prefect_tune.flows.study.replayed import replayed, study_optimizer
 from prefect_tune.flows.study.retention import PIN_SECONDS, Retention
 from prefect_tune.optimizers.budget import Budget
@@ -97,8 +96,6 @@ class Study:
         self.optimizer = study_optimizer(store, self.plan, space)
         self.trials, self.ask_seconds = replayed(self.ledger, name, self.optimizer)
         self.asking_seconds = sum(self.ask_seconds)
-        self.curve = IncumbentCurve()
-        self._add_to_curve(stored.seconds)
         self.choice_costs: ChoiceCosts | None = None
         self._retention: Retention | None = None
         self.seconds_before = stored.seconds
@@ -185,11 +182,10 @@ class Study:
         self.optimizer.tell(trial)  # first: a rejected outcome must not be in the ledger
         output_bytes = keep_output(self.store.records, self.name, trial, printed)
         self.trials.keep(trial)
-        seconds = self.seconds()
         facts = self._with_leaders(self.facts)
         body = {
             **trial.to_json(),
-            "elapsed_seconds": seconds,
+            "elapsed_seconds": self.seconds(),
             "incumbent": facts.best_trial,
             "output_bytes": output_bytes,
         }
@@ -200,7 +196,6 @@ class Study:
         if facts.best_trial != self.facts.best_trial:
             self._pin_incumbent()
         self.facts = facts
-        self._add_to_curve(seconds)
         if self._retention is not None:
             self._retention.tell(trial, self.incumbent)
 
@@ -268,10 +263,6 @@ class Study:
         if self.incumbent is not None and self.incumbent.evaluation is not None:
             keys = [step.key for step in self.incumbent.evaluation.steps]
             self.store.index.pins.set(keys, study_lease(self.name), PIN_SECONDS)
-
-    def _add_to_curve(self, seconds: float) -> None:
-        if (best := self.incumbent) is not None and best.loss is not None:
-            self.curve.add(seconds, best.loss, self.plan.whole.part(best.query.to_json()))
 
 
 _MOST_LINES, _MOST_CHARACTERS = 8, 1_500

@@ -4,6 +4,5 @@
 - `pool`: the workers, and the tasks that run on them
 - `clusters`: Dask in the flow's process, in processes of this machine, or of the user
 - `worker_process`: a worker process of this machine
-- `external_workers`: checks of a user's workers
 - `server_pace`: keeps Prefect's server from losing runs, and closes the runs of dead processes
 """

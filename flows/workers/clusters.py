@@ -6,9 +6,8 @@ so between processes all traffic is TLS with one temporary key in the memory of 
 Dask's HTTP servers (dashboard, metrics, tasks with their arguments) require no key and are off.
 """
 
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from threading import Lock
 from typing import Any
 
@@ -18,8 +17,7 @@ from dask.system import CPU_COUNT
 from distributed import SpecCluster
 
 from prefect_tune.flows.study.progress import current_observer
-from prefect_tune.flows.workers.external_workers import WorkerCheck
-from prefect_tune.flows.workers.pool import WorkerPool, Workers
+from prefect_tune.flows.workers.pool import WorkerCheck, WorkerPool, Workers
 from prefect_tune.flows.workers.worker_process import (
     ClosedScheduler,
     ClosedWorker,
@@ -107,7 +105,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         raise BadInput(f"workers have no folder for their files: {error}") from error
     options = {"local_directory": folder, "memory_limit": 0}
     with ExitStack() as stack:
-        stack.callback(_leave_import_path, folder)
         stack.enter_context(only_errors_logged("distributed"))  # it logs every connection
         if n_slots <= MOST_IN_PROCESS:
             options |= {"protocol": "inproc://", "nthreads": n_slots}
@@ -125,13 +122,6 @@ def local_cluster(n_slots: int) -> Iterator[tuple[SpecCluster, WorkerProcesses |
         )
         stack.callback(processes.close)
         yield cluster, processes
-
-
-def _leave_import_path(folder: str) -> None:
-    """Remove the folders of nodes, which Dask leaves there if other code has added some."""
-    for entry in [entry for entry in sys.path if entry.startswith(folder)]:
-        with suppress(ValueError):  # a node has just removed it
-            sys.path.remove(entry)
 
 
 def _cluster(listening: Mapping[str, Any], folder: str, **options: Any) -> SpecCluster:

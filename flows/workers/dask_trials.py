@@ -14,6 +14,7 @@ from uuid import UUID
 
 import distributed
 from dask.system import CPU_COUNT
+from prefect.client.schemas.objects import State
 
 from prefect_tune.flows.study.progress import RunningTrial
 from prefect_tune.flows.workers.clusters import started_pool
@@ -49,61 +50,13 @@ class Job:
         return f"{self.what}: {message}" if self.what else message
 
 
-def run_jobs(
-    pool: WorkerPool,
-    jobs: Sequence[Job],
-    *,
-    limit_seconds: float = inf,
-    check: Callable[[], None] = lambda: None,
-) -> list[Any]:
-    """Run jobs, one per slot at once, and return their results in order.
-
-    A job is repeated once if its worker dies. The first failure ends all other jobs, as does an
-    error raised by `check`, which is called repeatedly. Raises `NoWorkers` if no worker comes back,
-    `RuntimeError` if a job's worker died in each attempt, `TimeoutError` or `MemoryError` if it
-    exceeds a limit, and errors of jobs or `check`.
-    """
-    running: RunningTasks[int] = RunningTasks(pool)
-    waiting, attempts = deque(range(len(jobs))), [0] * len(jobs)
-    results: dict[int, Any] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < max(pool.n_slots, 1):
-                position = waiting.popleft()
-                attempts[position] += 1
-                job = jobs[position]
-                running.submit(position, job.task, job.parameters)
-            for ended in running.collect(_CHECK_SECONDS):
-                position = ended.task.subject
-                if ended.state is not None:
-                    results[position] = _result(ended, jobs[position])
-                elif attempts[position] < _ATTEMPTS:
-                    waiting.appendleft(position)
-                else:
-                    died = f"its worker died in {_ATTEMPTS} attempts"
-                    text = jobs[position].named(ended.fault or died)
-                    raise RuntimeError(text)  # noqa: TRY301 - cuts the others, as any error
-            check()
-            for task in running:
-                is_late = monotonic() > task.started + limit_seconds
-                if is_late and not task.future.wrapped_future.done():
-                    message = f"took more than {limit_seconds:g} s"
-                    text = jobs[task.subject].named(message)
-                    raise TimeoutError(text)  # noqa: TRY301 - as above
-    except BaseException:
-        running.cut()
-        raise
-    return [results[position] for position in range(len(jobs))]
-
-
-def _result(ended: EndedTask[int], job: Job) -> Any:
-    assert ended.state is not None  # noqa: S101 - ensured by the caller
-    data = getattr(ended.state.data, "result", ended.state.data)
+def _result(state: State[Any], job: Job) -> Any:
+    data = getattr(state.data, "result", state.data)
     if isinstance(data, TrialOutcome):
         return data
     # As a Prefect future does, whatever event loop runs in this thread.
     try:
-        return ended.state.result(_sync=True)  # type: ignore[call-overload]
+        return state.result(_sync=True)  # type: ignore[call-overload]
     except _OF_ENDED_CALLS as error:
         if not job.what or type(error) not in _OF_ENDED_CALLS:
             raise
@@ -285,7 +238,7 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """Run a task that is not a trial while no trial is running: see `run_jobs`."""
+        """Run a task that is not a trial while no trial is running: see `run_all`."""
         job = Job(task, parameters)
         (result,) = self.run_all([job], limit_seconds=limit_seconds, check=check)
         return result
@@ -297,19 +250,50 @@ class DaskTrials:
         limit_seconds: float = inf,
         check: Callable[[], None] = lambda: None,
     ) -> list[Any]:
-        """Run tasks that are not trials while no trial is running; they share all cores."""
+        """Run tasks that are not trials, one per slot at once; return their results in order.
+
+        No trial may be running, as the tasks share all cores. A job is repeated once if its worker
+        dies. The first failure ends all other jobs, as does an error raised by `check`, which is
+        called repeatedly. Raises `NoWorkers` if no worker comes back, `RuntimeError` if a job's
+        worker died in each attempt, `TimeoutError` or `MemoryError` if it exceeds a limit, and
+        errors of jobs or `check`.
+        """
         n_at_once = min(len(jobs), self._pool.n_slots)
-        shared = [
-            replace(
-                job, parameters={**job.parameters, "context": self._sharing_cores(c, n_at_once)}
-            )
-            if (c := job.parameters.get("context"))
-            else job
-            for job in jobs
-        ]
-        results = run_jobs(self._pool, shared, limit_seconds=limit_seconds, check=check)
-        self.n_task_runs += sum(result.n_task_runs for result in results)
-        return [getattr(result, "value", result) for result in results]
+        tasks: RunningTasks[int] = RunningTasks(self._pool)
+        waiting, attempts = deque(range(len(jobs))), [0] * len(jobs)
+        results: dict[int, Any] = {}
+        try:
+            while waiting or tasks:
+                while waiting and len(tasks) < max(self._pool.n_slots, 1):
+                    position = waiting.popleft()
+                    attempts[position] += 1
+                    job, parameters = jobs[position], dict(jobs[position].parameters)
+                    if context := parameters.get("context"):
+                        parameters["context"] = self._sharing_cores(context, n_at_once)
+                    tasks.submit(position, job.task, parameters)
+                for ended in tasks.collect(_CHECK_SECONDS):
+                    position = ended.task.subject
+                    if ended.state is not None:
+                        results[position] = _result(ended.state, jobs[position])
+                    elif attempts[position] < _ATTEMPTS:
+                        waiting.appendleft(position)
+                    else:
+                        died = f"its worker died in {_ATTEMPTS} attempts"
+                        text = jobs[position].named(ended.fault or died)
+                        raise RuntimeError(text)  # noqa: TRY301 - cuts the others, as any error
+                check()
+                for task in tasks:
+                    is_late = monotonic() > task.started + limit_seconds
+                    if is_late and not task.future.wrapped_future.done():
+                        message = f"took more than {limit_seconds:g} s"
+                        text = jobs[task.subject].named(message)
+                        raise TimeoutError(text)  # noqa: TRY301 - as above
+        except BaseException:
+            tasks.cut()
+            raise
+        in_order = [results[position] for position in range(len(jobs))]
+        self.n_task_runs += sum(getattr(result, "n_task_runs", 0) for result in in_order)
+        return [getattr(result, "value", result) for result in in_order]
 
     def _sharing_cores(self, context: StudyContext, n_at_once: int) -> StudyContext:
         return replace(context, most_threads=max(self._cores // max(n_at_once, 1), 1))

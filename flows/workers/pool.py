@@ -4,6 +4,7 @@ Each task is bound to one worker: Dask would otherwise restart the task of a dea
 one, up to three times. A task whose worker is gone is given back, and its caller decides.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -14,17 +15,73 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import distributed
+from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 from prefect.client.schemas.objects import State
 from prefect_dask.task_runners import PrefectDaskFuture
 
 from prefect_tune.flows.running.interrupts import check_interrupted
 from prefect_tune.flows.wording.text import counted
-from prefect_tune.flows.workers.external_workers import WorkerCheck
 from prefect_tune.flows.workers.worker_process import WorkerProcesses
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner
+from prefect_tune.tasks.problem import StudyContext
+from prefect_tune.tasks.sandbox.dask_runner import DaskTask, LeanDaskTaskRunner
+from prefect_tune.tasks.sandbox.readiness import INDEX_MACHINE, worker_environment
+from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Limits
+
+
+async def environment_of_sandbox(context: StudyContext) -> Mapping[str, Any]:
+    """Return the environment of a sandbox of this worker; runs beside the worker's tasks."""
+    return await asyncio.to_thread(_environment, context)
+
+
+def _environment(context: StudyContext) -> Mapping[str, Any]:
+    nobody = DaskTask()
+    with SANDBOXES.taken(nobody) as sandbox:
+        call = sandbox.call(worker_environment, {"context": context}, Limits(), nobody)
+        call.next_step()
+        found: Mapping[str, Any] = call.value()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCheck:
+    """Checks whether workers can run a study's trials and share the flow's environment."""
+
+    scheduler: str
+    context: StudyContext
+    ours: Mapping[str, Any]
+
+    def __call__(self, client: distributed.Client, addresses: list[str] | None = None) -> list[str]:
+        """Check workers, by default all; return the addresses of those that are present.
+
+        Raises `BadInput` if one is unusable.
+        """
+        answers = client.run(
+            environment_of_sandbox, self.context, workers=addresses, on_error="return"
+        )
+        there = []
+        for address, environment in answers.items():
+            if isinstance(environment, CommClosedError):  # it has left, and may come back
+                continue
+            if isinstance(environment, Exception):
+                raise BadInput(f"worker {address} cannot run this study: {environment}")
+            for name, here in self.ours.items():
+                if environment[name] == here:
+                    continue
+                if name == INDEX_MACHINE:
+                    raise BadInput(
+                        f"worker {address} runs on another machine, but the store's index is a "
+                        "SQLite file, which only processes of one machine can share; use a "
+                        "database that all workers reach, with "
+                        "--database postgresql+psycopg://user@host/name"
+                    )
+                there_is = f"worker {address} has {name} {environment[name]}"
+                raise BadInput(f"{there_is}; the flow has {here}")
+            there.append(address)
+        return there
+
 
 _LOOK_SECONDS = 1.0
 _TICK_SECONDS = 0.05
@@ -34,8 +91,6 @@ _LOCAL_WAIT_SECONDS = 50.0
 """Longest wait for a worker process of this machine."""
 _CHECK_SECONDS = 45.0
 """Longest check of the workers that are present at the start."""
-_AGAIN_SECONDS = 60.0
-"""Interval after which a worker that failed a check is checked again."""
 _RESULT_SECONDS = 2.0
 """Wait for the result of a task that has ended, until its worker is looked for."""
 
@@ -62,8 +117,6 @@ class Workers:
     present: Collection[str] = ()
     """Addresses of all workers, also of those that are not used."""
     _refused: set[str] = field(default_factory=set)
-    _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
-    """Time and reason of each worker's last failed check."""
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
     _updated: float = -_LOOK_SECONDS
@@ -101,7 +154,20 @@ class Workers:
         self._updated = monotonic()
         if self.processes is not None:
             self.processes.restart()
-        self._settle_checks()
+        for address, check in [(a, c) for a, c in self._checks.items() if c.done()]:
+            del self._checks[address]
+            try:
+                there = check.result()
+            except BadInput as error:
+                self._refused.add(address)
+                self.note(f"{error}; the worker is not used")
+            except Exception:  # noqa: S112 - it has left, or will be checked again
+                continue
+            else:
+                self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
+                if there:  # else it has left meanwhile
+                    total = counted(len(self.threads), "worker")
+                    self.note(f"worker {address} joined; {total} in total")
         here = self._threads_here()
         left = [a for a in self.threads if a not in here]
         usable = {a for a in here if self.check is None or a in self.threads}
@@ -110,8 +176,7 @@ class Workers:
             remaining = counted(len(self.threads), "worker")
             self.note(f"{counted(len(left), 'worker')} gone; {remaining} remaining")
         for address in here.keys() - self.threads.keys() - self._refused - self._checks.keys():
-            failed, _ = self._unfit.get(address, (-_AGAIN_SECONDS, ""))
-            if self.check is not None and monotonic() - failed >= _AGAIN_SECONDS:
+            if self.check is not None:
                 check = self._checking.submit(self.check, self.client, [address])
                 self._checks[address] = check
         now = monotonic()
@@ -147,24 +212,6 @@ class Workers:
         workers = self.client.scheduler_info(n_workers=-1).get("workers", {})  # it may be away
         self.present = frozenset(workers)
         return {address: worker["nthreads"] for address, worker in workers.items()}
-
-    def _settle_checks(self) -> None:
-        for address, check in [(a, c) for a, c in self._checks.items() if c.done()]:
-            del self._checks[address]
-            try:
-                there = check.result()
-            except BadInput as error:
-                known = self._unfit.get(address, (0.0, ""))[1]
-                self._unfit[address] = (monotonic(), str(error))
-                if str(error) != known:
-                    self.note(f"{error}; the worker is not used")
-            except Exception:  # it has left, or will be checked again
-                self._unfit[address] = (monotonic(), "")
-            else:
-                self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
-                if there:  # else it has left meanwhile
-                    total = counted(len(self.threads), "worker")
-                    self.note(f"worker {address} joined; {total} in total")
 
 
 class WorkerPool:
@@ -301,8 +348,15 @@ class RunningTasks(Generic[Subject]):
         return [task.subject for task in cut]
 
     def _end(self, task: SubmittedTask[Subject]) -> EndedTask[Subject]:
+        future = task.future.wrapped_future
         try:
-            return EndedTask(task, self._result(task))
+            while True:
+                try:
+                    return EndedTask(task, future.result(_RESULT_SECONDS))
+                except TimeoutError:
+                    if future.status == "error":  # raised by the task
+                        raise
+                    self._pool.cancel_stranded(task.future)  # its worker may be gone with it
         except (KilledWorker, CancelledError):
             self._pool.workers.update(at_once=True)  # its slots are no longer there
             return EndedTask(task)
@@ -310,15 +364,3 @@ class RunningTasks(Generic[Subject]):
             return EndedTask(task, fault=f"{type(error).__name__}: {error}")
         finally:
             self._pool.release(task.future)
-
-    def _result(self, task: SubmittedTask[Subject]) -> State[Any]:
-        future = task.future.wrapped_future
-        while True:
-            try:
-                result: State[Any] = future.result(_RESULT_SECONDS)
-            except TimeoutError:
-                if future.status == "error":  # raised by the task
-                    raise
-                self._pool.cancel_stranded(task.future)  # its worker may be gone with the result
-            else:
-                return result

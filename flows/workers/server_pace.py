@@ -74,8 +74,10 @@ class ServerPace:
         if is_behind or n_reported - self._counted_at >= _COUNT_EVERY:
             self._lag = self._missing(n_reported)
             self._counted_at = n_reported
-            if self._task_runs == "auto":
-                self._adapt()
+            if self._task_runs == "auto" and self._lag < _LAG_RESUMED:
+                self._level = max(self._level - 1, 0)
+            elif self._task_runs == "auto" and self._lag > _LAG_ALLOWED / 2:
+                self._report_less()
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
@@ -88,28 +90,24 @@ class ServerPace:
                 missing, since = now_missing, monotonic()
         return max(missing, 0)
 
-    def _adapt(self) -> None:
-        if self._lag > _LAG_ALLOWED / 2 and self._level < len(_REPORTS) - 1:
+    def _report_less(self) -> None:
+        if self._level < len(_REPORTS) - 1:
             self._level += 1
-            shown = "only steps that are not cached" if self._level == 1 else "no steps"
+            reported = "only steps that are not cached" if self._level == 1 else "no steps"
             self._observer.note(
-                f"the Prefect server is {self._lag} task runs behind: trials now report {shown} "
+                f"the Prefect server is {self._lag} task runs behind: trials now report {reported} "
                 "(--task-runs steps reports all and waits)"
             )
-        elif self._lag < _LAG_RESUMED and self._level > 0:
-            self._level -= 1
 
     def _missing(self, n_reported: int) -> int:
         """Return how many reported task runs are not recorded; 0 if the server does not answer."""
         try:
-            return n_reported - self._count_recorded()
+            with get_client(sync_client=True) as client:
+                recorded = _task_runs(client, "/task_runs/count", self._flow_run_id, _FINAL)
+            return n_reported - int(recorded)
         except Exception as error:  # a study does not depend on what Prefect shows
             self._outage.say(error)
             return 0
-
-    def _count_recorded(self) -> int:
-        with get_client(sync_client=True) as client:
-            return int(_task_runs(client, "/task_runs/count", self._flow_run_id, _FINAL))
 
 
 def _task_runs(

@@ -44,10 +44,11 @@ from prefect_tune.deployments.server.empty_database import (
     prepare_template,
     seed_database,
 )
-from prefect_tune.deployments.server.locks import made_secret, read_secret
 from prefect_tune.deployments.server.process import (
     ServerProcess,
+    made_secret,
     noted_server,
+    read_secret,
     running_server,
     stop_server,
 )

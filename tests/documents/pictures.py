@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 from prefect_api import flow_runs
 from processes import BROWSER, run, server_of, stop_server
 
-from prefect_tune.deployments.server.locks import read_secret
+from prefect_tune.deployments.server.process import read_secret
 
 PICTURES = DOCS / "pages" / "pictures"
 STUDY = "responders"

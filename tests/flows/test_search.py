@@ -15,7 +15,7 @@ from worlds import mixed_space
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch
-from prefect_tune.flows.study.progress import CurvePoint, IncumbentCurve, Progress, RunningTrial
+from prefect_tune.flows.study.progress import Progress, RunningTrial
 from prefect_tune.flows.study.replayed import StudyTrials
 from prefect_tune.flows.wording.text import Whole
 from prefect_tune.flows.workers.dask_trials import DIED, Ended
@@ -53,7 +53,6 @@ class WrittenStudy:
     optimizer: Any = field(default_factory=lambda: _method(resumes_configurations=False))
     told: list[Trial] = field(default_factory=list)
     task_runs: list[str] = field(default_factory=list)
-    curve: IncumbentCurve = field(default_factory=IncumbentCurve)
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
     trial_seconds: float | None = None
@@ -119,7 +118,6 @@ class WrittenStudy:
         self.told.append(self._set(trial))
         self.optimizer.costs.tell(trial)
         self.task_runs.append(task_run_id)
-        self.curve.add(self.spent, trial.loss or 9.0)
 
     def numbers(self, state: str) -> list[int]:
         return [n for n, t in sorted(self.trials.items()) if t.state == TrialState(state)]
@@ -316,7 +314,6 @@ def test_followers_see_what_runs_the_phase_of_the_method_what_is_left_and_the_in
     assert {progress.phase for progress in done.heard.ticks} == {"design"}
     assert first.seconds_left == 4.0  # a second for each
     assert last.seconds_left == 0.0
-    assert last.curve == (CurvePoint(1, 1.0),)
 
 
 def test_the_others_do_not_wait_for_a_slow_trial() -> None:

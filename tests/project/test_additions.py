@@ -7,7 +7,7 @@ import pytest
 from source_tree import modules
 
 from prefect_tune import PipelineSearch
-from prefect_tune.deployments.report.study_page import _sections
+from prefect_tune.deployments.report.study_page import _SECTIONS
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.wording.text import LossWords
 from prefect_tune.optimizers import METHODS, Method, UnknownName
@@ -51,7 +51,7 @@ def test_sections_of_reports_are_on_the_page() -> None:
         if name.endswith("_section")
     }
     assert len(written) > 10
-    assert written <= set(_sections.__code__.co_names)
+    assert written <= {section.__name__ for section in _SECTIONS}
 
 
 def test_formats_that_are_declared_are_registered() -> None:

@@ -151,19 +151,6 @@ def test_one_by_one_they_are_those_that_are_read_at_once(either_store, monkeypat
     assert list(ledger.each_trial("s")) == ledger.trials("s")
 
 
-def test_values_of_events_come_without_the_rest_of_them(either_store) -> None:
-    ledger = Ledger(either_store.database)
-    ledger.create_study("s", {}, {})
-    reason = {"phase": "a <b>", "text": "so"}
-    ledger.append("s", "ask", {"number": 0, "reason": reason}, trial(0))
-    ledger.append("s", "tell", {"number": 0, "seconds": 0.25, "best": None}, trial(0))
-    ledger.append("s", "ask", {"number": 1}, trial(1))
-    asked = ledger.event_values("s", "ask", ("number",), ("reason", "phase"))
-    assert asked == [(0, "a <b>"), (1, None)]
-    told = ledger.event_values("s", "tell", ("seconds",), ("best",), ("number",))
-    assert told == [(0.25, None, 0)]
-
-
 CHANGES = {
     "append": lambda ledger: ledger.append("s", "ask", {"by": "old"}, {"number": 0, "state": "w"}),
     "set_trial": lambda ledger: ledger.set_trial("s", {"number": 0, "state": "running"}),

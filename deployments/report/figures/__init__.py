@@ -3,5 +3,4 @@
 - `search`: progress, paths, importance, fidelities, decisions.
 - `model`: members, quality, codes.
 - `costs`: times of steps, failures, trade-offs.
-- `series`: the runs of its series.
 """

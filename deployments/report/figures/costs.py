@@ -8,6 +8,7 @@ import pandas as pd
 import plotly.express as px
 
 from prefect_tune.deployments.report.page import (
+    STYLE,
     Command,
     Figure,
     Part,
@@ -15,9 +16,6 @@ from prefect_tune.deployments.report.page import (
     Table,
     Text,
     Texts,
-)
-from prefect_tune.deployments.report.plots import (
-    STYLE,
     bars,
     sample_note,
     sampled,

@@ -7,8 +7,7 @@ import pandas as pd
 import plotly.express as px
 
 from prefect_tune.deployments.report.judged_model import ModelReport
-from prefect_tune.deployments.report.page import Figure, Part, Section, Table, clipped
-from prefect_tune.deployments.report.plots import STYLE, bars
+from prefect_tune.deployments.report.page import STYLE, Figure, Part, Section, Table, bars, clipped
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.wording.text import LossWords, counted
 from prefect_tune.tasks.fitting.figures import CodeEffect, ColumnEffect
@@ -51,12 +50,12 @@ def quality_section(report: StudyReport) -> Iterator[Section]:
                 "Training gave both classes equal weight, so probabilities are too high for the "
                 "rarer class. Calibrate them before you read them as risks."
             )
-        yield Section("quality", title, note, [_measures(model), *_calibration(model)])
+        yield Section("quality", title, note, [*_quality(model)])
     elif model.problem:
         yield Section("quality", title, f"The model could not be judged: {model.problem}.")
 
 
-def _measures(model: ModelReport) -> Table:
+def _quality(model: ModelReport) -> Iterator[Part]:
     rows = [["test rows", f"{model.n_rows:,}"]]
     if (auroc := model.auroc) is not None:
         units = counted(auroc.n_units, model.units.removesuffix("s"))
@@ -69,10 +68,7 @@ def _measures(model: ModelReport) -> Table:
         brier = f"{found.brier:.4f} ({found.brier_of_share:.4f} with one probability for all rows)"
         error = f"{100 * found.expected_error:.1f} points"
         rows += [["expected calibration error", error], ["Brier score", brier]]
-    return Table("Measures", ["measure", "value"], rows, is_open=True)
-
-
-def _calibration(model: ModelReport) -> Iterator[Part]:
+    yield Table("Measures", ["measure", "value"], rows, is_open=True)
     if model.calibration is None:
         return
     bins, positive = pd.DataFrame(model.calibration.bins), model.classes[1]

@@ -5,9 +5,13 @@ from collections.abc import Iterator
 import pandas as pd
 import plotly.express as px
 
-from prefect_tune.deployments.report.page import Figure, Part, Section, Table, Text
-from prefect_tune.deployments.report.plots import (
+from prefect_tune.deployments.report.page import (
     STYLE,
+    Figure,
+    Part,
+    Section,
+    Table,
+    Text,
     bars,
     sample_note,
     sampled,
@@ -64,16 +68,6 @@ def _progress(report: StudyReport, known: pd.DataFrame, x: str) -> Figure:
             hovertext=line["trial"].map("trial {}".format),
         )
     low, high = visible_losses(known["loss"])
-    margin = 0.08 * (high - low)
-    tests = {
-        view.single_best_test_loss: ("test, best trial", "var(--c2)"),
-        view.test_loss: ("test, final model", "var(--c5)"),
-    }
-    for loss, (name, color) in tests.items():
-        if loss is not None:
-            marker = {"symbol": "star", "size": 14, "color": color}
-            drawn.add_scatter(x=[end], y=[loss], mode="markers", name=name, marker=marker)
-            low, high = min(low, loss - margin), max(high, loss + margin)
     if view.chance_loss is not None and view.chance_loss <= high:
         style = {"line_dash": "dot", "line_color": "var(--muted)"}
         drawn.add_hline(y=view.chance_loss, annotation_text="guessing", **style)
@@ -143,30 +137,16 @@ def fidelities_section(report: StudyReport) -> Iterator[Section]:
     """Yield the section, if trials were partial or trained in epochs."""
     parts: list[Part] = []
     if set(report.levels["fidelity"]) - {"full"}:
-        parts += _levels(report)
+        texts = dict.fromkeys(("seconds", "first_after", "last_after"), format_seconds)
+        parts.append(Table.of("Fidelities", report.levels, texts, is_open=True))
     if not report.curves.empty:
         parts += _curves(report)
     if parts:
         yield Section("fidelities", "Partial evaluations", "", parts)
 
 
-def _levels(report: StudyReport) -> Iterator[Part]:
-    levels, shown = report.levels, sampled(report.progress, "seconds")
-    height = 130 + 28 * len(levels)
-    counts = levels.melt("fidelity", ["evaluated", "failed"], "kind", "evaluations")
-    drawn = bars(counts, "fidelity", x="evaluations", color="kind")
-    yield Figure("Evaluations by fidelity", drawn, height, is_half=True)
-    drawn = px.scatter(shown, x="seconds", y="fidelity", hover_data=["trial"], **STYLE)
-    drawn = with_labels(drawn.update_traces(marker_symbol="line-ns-open"), levels["fidelity"])
-    yield Figure("Fidelity over time", drawn, height, is_half=True)
-    texts = dict.fromkeys(("seconds", "first_after", "last_after"), format_seconds)
-    yield Table.of("Fidelities", levels, texts)
-
-
 def _curves(report: StudyReport) -> Iterator[Part]:
-    curves, half = report.curves, _MOST_CURVES // 2
-    others = curves[half:]
-    shown = pd.concat([curves[:half], others[:: max(1, -(-len(others) // half))]])
+    curves, shown = report.curves, report.curves.head(_MOST_CURVES)
     points = shown.explode("losses").astype({"losses": "float64"})
     points["epoch"] = points.groupby("trial").cumcount() + 1
     is_last = points["epoch"] == points["epochs"]

@@ -33,8 +33,12 @@ from processes import SECRETS, run_json, sandboxes_of, started, wait_for
 from services import Postgres
 from services.faulty_bucket import FaultyProxy, faulty_bucket
 
-from prefect_tune.deployments.server.locks import kept_file
-from prefect_tune.deployments.server.process import noted_server, start_server, stop_server
+from prefect_tune.deployments.server.process import (
+    kept_file,
+    noted_server,
+    start_server,
+    stop_server,
+)
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
 

@@ -16,8 +16,7 @@ from reports.made_up import NASTY, SUMMARY, beyond_limits, failed, full, leads
 from prefect_tune.deployments.report.comparison_page import comparison_page
 from prefect_tune.deployments.report.figures.search import input_name
 from prefect_tune.deployments.report.html import page_html, plotly_script
-from prefect_tune.deployments.report.page import Command, Figure, Section, Table
-from prefect_tune.deployments.report.plots import sampled
+from prefect_tune.deployments.report.page import Command, Figure, Section, Table, sampled
 from prefect_tune.deployments.report.study_page import study_page
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.comparison.standings import standings
@@ -219,16 +218,6 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
     assert [list(line.x) for line in lines] == [[1, 2, 2, 3], [3, 11, 11, 5000]]
     assert [list(line.y) for line in lines] == [[20, 20, 12.5, 12.5], [30, 30, 26, 26]]
     assert [row[3] for row in section.parts[2].rows] == [part, part, "full", "full"]
-
-
-def test_test_losses_lie_inside_the_figure_in_colours_of_their_own() -> None:
-    some = full()
-    view = replace(some.summary, test_loss=1.0, single_best_test_loss=2.0)
-    plot = sections_of(replace(some, summary=view))["progress"].parts[0].plot
-    stars = [of for of in plot.data if of.marker.symbol == "star"]
-    assert [of.y[0] for of in stars] == [2.0, 1.0]
-    assert len({of.marker.color for of in stars}) == 2
-    assert plot.layout.yaxis.range[0] < 1.0
 
 
 def test_a_failed_study_shows_no_loss_and_all_reasons() -> None:

@@ -270,9 +270,7 @@ def test_constraints_parts_and_curves_are_shown_where_there_are_any(explained) -
         | {"resumed_from": 1},
     )
     assert "latency_us 60 50 exceeded" in lines
-    assert "3 in part folds 1 of 3 10" in lines
-    assert "4 (this one) complete all 12.5" in lines
-    assert "█▁▅" in lines
+    assert lines[lines.index("the same configuration") + 1] == "trial 3"
     assert any(holds(line, "4 % after epoch 1", "2 % after epoch 2") for line in lines)
     assert any("from epoch 1," in line for line in lines)
 
@@ -318,7 +316,7 @@ def test_a_trial_is_a_line_with_loss_cost_and_cache(capsys) -> None:
         "steps": [{"hit": hit} for hit in (True, False)],
     }  # fmt: skip
     complete = {**WAITING, "number": 1, "state": "complete", "evaluation": evaluation}
-    print_trials([*map(TrialView, (WAITING, complete))], WHOLE)
+    print_trials([*map(TrialView, (WAITING, complete))], WHOLE, {})
     _, waiting, complete, measured = capsys.readouterr().out.splitlines()
     assert waiting.split() == ["0", "waiting", "minmax", ">", "tree"]
     assert complete.split() == ["1", "complete", "12.5", "2.0", "1/2", "minmax", ">", "tree"]
@@ -332,7 +330,7 @@ def test_a_trial_that_is_not_the_whole_evaluation_says_of_what_it_is(capsys) -> 
         **WAITING, "number": 1, "state": "stopped", "evaluation": evaluation,
         "query": {**WAITING["query"], **fidelity},
     }  # fmt: skip
-    print_trials([*map(TrialView, (WAITING, stopped))], WHOLE)
+    print_trials([*map(TrialView, (WAITING, stopped))], WHOLE, {})
     header, waiting, line = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["trial", "state", "of", "loss"]
     assert waiting.split()[:3] == ["0", "waiting", "all"]
@@ -348,7 +346,7 @@ def test_a_trial_that_resumes_a_configuration_names_its_predecessor(capsys) -> N
     ]
     trials = [*map(TrialView, rows)]
     assert first_trials(trials) == {2: 0}
-    print_trials(trials, WHOLE, first=first_trials(trials))
+    print_trials(trials, WHOLE, first_trials(trials))
     header, first, second, third = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["trial", "continues", "state"]
     assert first.split()[:2] == ["0", "waiting"]

@@ -20,9 +20,9 @@ from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import split_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.split import REFIT, Split, load_split
+from prefect_tune.tasks.data.split import REFIT, Split, import_split, load_split
 
 DAY_MICROS = 86_400_000_000
 
@@ -142,7 +142,8 @@ def fixed_plan(study: str, fixed: tuple[str, ...], **options: object) -> Prepare
     request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **parameters, **QUICK, **options})
     store = request.open_store()
     new = resolve(request, store, read_source, fixed)
-    new.import_into(store)
+    import_dataset(new.dataset, store)
+    import_split(new.split, store)
     plan = new.plan
     assert Ledger(store.database).create_study(study, plan.problem.to_json(), plan.to_json())
     return PreparedStudy(study, plan, store)

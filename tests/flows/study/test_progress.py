@@ -1,18 +1,11 @@
-"""How far a search has come: what has led, what is left, and why nothing leads."""
+"""How far a search has come: what is left, and why nothing leads."""
 
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from prefect_tune.deployments.views.live import block_curve
-from prefect_tune.flows.study.progress import (
-    CurvePoint,
-    IncumbentCurve,
-    Progress,
-    RunningTrial,
-    StudyTotals,
-)
+from prefect_tune.flows.study.progress import Progress, RunningTrial, StudyTotals
 from prefect_tune.flows.wording.text import Whole
 
 PROGRESS = Progress(
@@ -31,33 +24,6 @@ RUNNING = (RunningTrial(0, (), 1.0, 9.0),)
 )
 def test_the_reason_for_no_leading_trial_is_shown(counts, line) -> None:
     assert replace(PROGRESS, totals=StudyTotals(**counts)).best_line() == line
-
-
-def test_what_leads_as_before_is_no_new_point() -> None:
-    curve = IncumbentCurve()
-    for seconds, loss in ((1.0, 30.0), (2.0, 30.0), (3.0, 20.0), (4.0, 20.0)):
-        curve.add(seconds, loss)
-    assert curve.points == ((1.0, 30.0), (3.0, 20.0))
-
-
-def test_only_losses_of_as_much_as_the_last_one_are_compared_with_it() -> None:
-    curve = IncumbentCurve()
-    curve.add(1.0, 12.0, "subset 1/8")
-    curve.add(2.0, 30.0, "subset 1/4")
-    curve.add(3.0, 10.0, "subset 1/8")
-    assert curve.points == ((1.0, 12.0), (3.0, 10.0))
-    curve.add(4.0, 20.0)
-    assert curve.points == ((4.0, 20.0),)
-
-
-@pytest.mark.parametrize("losses", [[9.0], [9.0, 9.0], [40.0, 9.0, 3.0], [-1.0, -3.0], [0.0, 0.0]])
-@pytest.mark.parametrize("end", [0.0, 1.0, 1e6])
-@pytest.mark.parametrize("width", [1, 2, 13])
-def test_a_curve_fits_whatever_it_is_of_and_ends_at_what_leads(losses, end, width) -> None:
-    points = [CurvePoint(float(at), loss) for at, loss in enumerate(losses)]
-    drawn = block_curve(points, end, width)
-    assert 1 <= len(drawn) <= width
-    assert drawn[-1] == "▁"
 
 
 def left(**standing: Any) -> float | None:

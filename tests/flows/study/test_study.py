@@ -144,16 +144,6 @@ def test_why_a_trial_is_asked_for_and_which_task_run_it_had_are_in_the_ledger(st
     assert [m.task_run_id for m in open_study(store, name).moments().values()] == ["run 0", None]
 
 
-def test_the_curve_of_a_session_begins_with_the_incumbent(store, enter) -> None:
-    name = enter()
-    with Study.opened(store, name) as study, study.timed(), study.searching():
-        run(study, 4.0, 5.0, 3.0)
-    assert [point.loss for point in study.curve.points] == [4.0, 3.0]
-    with Study.opened(store, name) as again:
-        run(again, 2.0)
-        assert [point.loss for point in again.curve.points] == [3.0, 2.0]
-
-
 def test_the_versions_of_the_session_that_ran_last_are_kept(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pools import die, die_unless, local_pool, meet, pause
@@ -10,10 +11,17 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed
 from processes import wait_for
 
-from prefect_tune.flows.workers.dask_trials import Job, run_jobs
+from prefect_tune.flows.workers.dask_trials import DaskTrials, Job
 from prefect_tune.flows.workers.pool import RunningTasks, WorkerPool
+from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow
+
+
+def run_jobs(pool: WorkerPool, jobs: list[Job], **options: Any) -> list[Any]:
+    """Run jobs as a study does."""
+    context = StudyContext("jobs", None, None)  # type: ignore[arg-type] # not in use
+    return DaskTrials(pool, context, None).run_all(jobs, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
