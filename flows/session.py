@@ -202,6 +202,6 @@ def _run(  # noqa: PLR0917
         seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
         if only is None or study.former_state != "interrupted":  # else it is still to be resumed
-            held = prepared.held if isinstance(prepared, SeriesStudy) else None
-            decide_promotion(study, running, context, observer, held)
+            locked = prepared.locked if isinstance(prepared, SeriesStudy) else None
+            decide_promotion(study, running, context, observer, locked)
         return running.n_task_runs

@@ -56,7 +56,7 @@ _PROVENANCE_FILE = "provenance.json"
 class Made:
     """The result of a step, before it is stored.
 
-    `parts` are canonical values by name, `summary` is needed for later keys, and `held` names
+    `parts` are canonical values by name, `summary` is needed for later keys, and `in_memory` names
     pickled parts likely to be read again. `seconds` include the `held_out_seconds`. `mappable` is
     as in `codec.encode`.
     """
@@ -64,7 +64,7 @@ class Made:
     parts: Mapping[str, Any]
     summary: Mapping[str, Any]
     seconds: float
-    held: tuple[str, ...] = ()
+    in_memory: tuple[str, ...] = ()
     held_out_seconds: float = 0.0
     mappable: bool = False
 
@@ -286,7 +286,7 @@ class ArtifactStore:
         if is_present and encoded is not None:
             for name, value in made.parts.items():
                 is_pickle = encoded[name][0].codec == "pickle"
-                if not is_pickle or name in made.held:
+                if not is_pickle or name in made.in_memory:
                     self.memory.put(entry.place, name, encoded[name][1] if is_pickle else value)
         return replace(entry, is_present=is_present)
 

@@ -249,8 +249,8 @@ def _released(
         check_held(connection, lease)
     users = record_user_table.c
     # Of two concurrent releases, one must see that the other has released the record.
-    held = select(record_table.c.id).where(record_table.c.id.in_(records))
-    connection.execute(held.order_by(record_table.c.id).with_for_update()).all()
+    named = select(record_table.c.id).where(record_table.c.id.in_(records))
+    connection.execute(named.order_by(record_table.c.id).with_for_update()).all()
     mine = delete(record_user_table).where(users.study == study, users.record.in_(records))
     connection.execute(mine)
     is_used = select(users.record).where(users.record == record_table.c.id).exists()

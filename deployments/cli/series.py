@@ -43,10 +43,10 @@ def series(opened: "ArtifactStore", name: str | None, *, remove: bool) -> None:
         return
     read = read_series(opened, name)
     if remove:
-        from prefect_tune.flows.series.held import HeldSeries
+        from prefect_tune.flows.series.locked import LockedSeries
 
-        with closing(HeldSeries(opened, name)) as held:
-            held.delete()
+        with closing(LockedSeries(opened, name)) as locked:
+            locked.delete()
         studies = [run.study for run in read.runs if run.state != "removed"]
         text = f"removed series {name}; its studies stay"
         emit(lambda: {"series": name, "studies": studies}, text)

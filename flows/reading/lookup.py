@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.study.lease import held_study, study_lease
+from prefect_tune.flows.study.lease import locked_study, study_lease
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
@@ -88,7 +88,7 @@ def remove_study(store: ArtifactStore, name: str) -> list[str]:
             remedy=f"first remove the series with `prefect-tune series {series.name} --remove`, "
             "which keeps its studies",
         )
-    with held_study(store, name):
+    with locked_study(store, name):
         lease = study_lease(name)
         # Records go first: after an interrupt, the rest can still be found by the study's name.
         gone = store.records.release(name, lease=lease)

@@ -8,7 +8,7 @@ from prefect_tune.flows.flow_run_page import send_event
 from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.options.store_location import existing_store
 from prefect_tune.flows.running.event_loop import loop_safe_flow
-from prefect_tune.flows.series.held import HeldSeries
+from prefect_tune.flows.series.locked import LockedSeries
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
@@ -45,8 +45,8 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
     Nothing changes if it already is. Raises `UnknownName` if the series does not exist or has
     no such study; `BadInput` if the study has no model, or a run holds the series.
     """
-    with closing(HeldSeries(store, series)) as held:
-        before = held.read()
+    with closing(LockedSeries(store, series)) as locked:
+        before = locked.read()
         studies = [run.study for run in reversed(before.runs)]
         if study is not None and study not in studies:
             raise UnknownName(f"study of series {series!r}:", study, studies)
@@ -57,8 +57,8 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
             remedy = "resume it, or name another study"
             raise BadInput(f"there is no model of {whose} yet", remedy=remedy)
         reason = "promoted by hand, in place of"
-        champion = Champion(chosen, held.model_copy(chosen), "hand")
-        return _set_by_hand(held, before, champion, "promote", reason)
+        champion = Champion(chosen, locked.model_copy(chosen), "hand")
+        return _set_by_hand(locked, before, champion, "promote", reason)
 
 
 def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
@@ -67,18 +67,18 @@ def roll_back(store: ArtifactStore, series: str) -> dict[str, Any]:
     Raises `UnknownName` if the series does not exist; `BadInput` if no former champion is kept, or
     a run holds the series.
     """
-    with closing(HeldSeries(store, series)) as held:
-        before, remedy = held.read(), f"name a study with `prefect-tune promote {series} STUDY`"
+    with closing(LockedSeries(store, series)) as locked:
+        before, remedy = locked.read(), f"name a study with `prefect-tune promote {series} STUDY`"
         if len(before.champions) < 2:
             raise BadInput(f"series {series!r} keeps no former champion", remedy=remedy)
         former = before.champions[1]
         if not store.records.exists(former.record):
             raise BadInput(f"the kept model of study {former.study} is gone", remedy=remedy)
-        return _set_by_hand(held, before, former, "rollback", "rolled back from")
+        return _set_by_hand(locked, before, former, "rollback", "rolled back from")
 
 
 def set_champion(
-    held: HeldSeries,
+    locked: LockedSeries,
     before: Series,
     champion: Champion,
     run: SeriesRun | None = None,
@@ -95,8 +95,8 @@ def set_champion(
     compared = None if decision is None else decision.compared
     current = before.champion
     others = before.champions[1:] if by == "rollback" else before.champions
-    held.keep_model(champion)
-    held.table.save(replace(before, champions=others).with_champion(champion), run)
+    locked.keep_model(champion)
+    locked.table.save(replace(before, champions=others).with_champion(champion), run)
     send_event(
         "series",
         before.name,
@@ -113,7 +113,7 @@ def set_champion(
 
 
 def _set_by_hand(
-    held: HeldSeries, before: Series, champion: Champion, by: str, reason: str
+    locked: LockedSeries, before: Series, champion: Champion, by: str, reason: str
 ) -> dict[str, Any]:
     """Set the champion unless it is the champion already; return the change."""
     current = before.champion
@@ -121,8 +121,8 @@ def _set_by_hand(
     is_changed = current is None or current.record != champion.record
     if is_changed:
         reason = f"{reason} {former or 'no champion'}"
-        set_champion(held, before, champion, by=by, reason=reason)
-        held.release_models()
+        set_champion(locked, before, champion, by=by, reason=reason)
+        locked.release_models()
     return {
         "series": before.name,
         "champion": champion.study,

@@ -20,7 +20,7 @@ from prefect_tune.flows.flow_run_page import send_event
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.series.held import HeldSeries
+from prefect_tune.flows.series.locked import LockedSeries
 from prefect_tune.flows.series.question import Question, changes_between, check_needs, comparable
 from prefect_tune.flows.series.view import change_texts
 from prefect_tune.flows.starting.prepare import FirstEvents, PreparedStudy, prepare
@@ -52,19 +52,19 @@ class SeriesStudy(PreparedStudy):
     """A study of a series, which this process holds until `release`.
 
     Attributes:
-        held: The series.
+        locked: The series.
         is_new: Whether the run has entered the study.
         nothing_to_do: Reason why the run ends at once; empty if it does not.
     """
 
-    held: HeldSeries
+    locked: LockedSeries
     is_new: bool = False
     nothing_to_do: str = ""
 
     @property
     def again(self) -> str:
         """Option that resumes the study."""
-        return f"--series {self.held.name}"
+        return f"--series {self.locked.name}"
 
     def named(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Return parameters of `tune` unchanged: the series names the study."""
@@ -72,7 +72,7 @@ class SeriesStudy(PreparedStudy):
 
     def release(self) -> None:
         """Release the series."""
-        self.held.close()
+        self.locked.close()
 
 
 def prepare_run(
@@ -102,11 +102,11 @@ def prepare_run(
     last = None if series is None else ledger.study(series.runs[-1].study)
     last_flow_run = None if last is None else StudyPlan.from_stored(last).flow_run_id
     is_retried = flow_run_id is not None and flow_run_id == last_flow_run
-    held = HeldSeries(store, name, HANDOVER_SECONDS if is_retried else 0.0)
+    locked = LockedSeries(store, name, HANDOVER_SECONDS if is_retried else 0.0)
     try:
-        return _Run(held, request, cache(reader), flow_run_id, monotonic()).prepared()
+        return _Run(locked, request, cache(reader), flow_run_id, monotonic()).prepared()
     except BaseException:
-        held.close()
+        locked.close()
         raise
 
 
@@ -114,18 +114,18 @@ def prepare_run(
 class _Run:
     """A run of a series that has not decided yet."""
 
-    held: HeldSeries
+    locked: LockedSeries
     given: StudyRequest
     reader: InputReader
     flow_run_id: str | None
     since: float
 
     def prepared(self) -> SeriesStudy:
-        series = self.held.table.find(self.held.name)
+        series = self.locked.table.find(self.locked.name)
         if series is None:
             return self._started(self.given)
         question = from_document(Question, series.question)
-        last, ledger = series.runs[-1], Ledger(self.held.store.database)
+        last, ledger = series.runs[-1], Ledger(self.locked.store.database)
         stored = next(filter(None, (ledger.study(r.study) for r in reversed(series.runs))), None)
         plan = None if stored is None else StudyPlan.from_stored(stored)
         request = replace(
@@ -166,13 +166,13 @@ class _Run:
             grown = {"trials": trials, "budget": seconds}
             return self._resumed(plan, last, f"{nothing} but the budget", **grown)
         reason = f"{nothing}, and the budget has not grown" if may_resume else nothing
-        note = Note(reason, "series", self.held.name, "the run ends")
+        note = Note(reason, "series", self.locked.name, "the run ends")
         return SeriesStudy(
-            last.study, plan, self.held.store, (note,), held=self.held, nothing_to_do=reason
+            last.study, plan, self.locked.store, (note,), locked=self.locked, nothing_to_do=reason
         )
 
     def _resumed(self, plan: StudyPlan, last: SeriesRun, reason: str, **rule: Any) -> SeriesStudy:
-        is_whole = self.held.store.records.is_whole(plan.problem.records[0])
+        is_whole = self.locked.store.records.is_whole(plan.problem.records[0])
         copy = "stored" if is_whole else None  # a damaged copy is imported again
         request = self.given.with_options(study=last.study, input=copy, **rule)
         return self._entered(request, reason)
@@ -184,7 +184,7 @@ class _Run:
         last: StudyPlan | None = None,
         reason: str = "",
     ) -> SeriesStudy:
-        store, changes, identity = self.held.store, None, tuple[str, ...]()
+        store, changes, identity = self.locked.store, None, tuple[str, ...]()
         dataset = self.reader(request.source)
         if series is not None:
             question = from_document(Question, series.question)
@@ -209,8 +209,8 @@ class _Run:
         taken, first = set(Ledger(store.database).study_names()), 1
         if series is not None:
             first = series.runs[-1].number + 1
-        number = next(n for n in count(first) if f"{self.held.name}-{n}" not in taken)
-        study = f"{self.held.name}-{number}"
+        number = next(n for n in count(first) if f"{self.locked.name}-{n}" not in taken)
+        study = f"{self.locked.name}-{number}"
         run = SeriesRun(
             study=study,
             number=number,
@@ -231,28 +231,28 @@ class _Run:
         events: FirstEvents = []
         if series is None:
             question = to_document(Question.of_study(plan, dataset))
-            series = Series(self.held.name, time(), question)
+            series = Series(self.locked.name, time(), question)
         else:
-            ledger, space = Ledger(self.held.store.database), plan.problem.find_space()
+            ledger, space = Ledger(self.locked.store.database), plan.problem.find_space()
             if prior := warm_start(ledger, series, plan, space):
                 studies = tuple(prior.name.split(", "))
                 run = replace(run, reused=Reused(studies, len(prior.trials), len(prior.start)))
                 events = [(PriorGiven.kind, event_document(PriorGiven(prior)))]
-        return events, partial(self.held.table.write, series, run)
+        return events, partial(self.locked.table.write, series, run)
 
     def _entered(self, request: StudyRequest, reason: str, **new: Any) -> SeriesStudy:
         """Enter or resume the study of the run; `reason` is a note, and `new` is of `prepare`."""
         prepared = prepare(
-            request, self.held.store, reader=self.reader, flow_run_id=self.flow_run_id, **new
+            request, self.locked.store, reader=self.reader, flow_run_id=self.flow_run_id, **new
         )
-        note = (Note(reason, "series", self.held.name),) if reason else ()
+        note = (Note(reason, "series", self.locked.name),) if reason else ()
         return SeriesStudy(
             prepared.name,
             prepared.plan,
             prepared.store,
             (*note, *prepared.notes),
             self.since,
-            held=self.held,
+            locked=self.locked,
         )
 
 
@@ -262,17 +262,17 @@ SKIPPED = "Skipped"
 
 def send_changes(prepared: SeriesStudy) -> None:
     """Send Prefect an event if the run starts a new study on other data than the study before."""
-    *earlier, run = prepared.held.read().runs
+    *earlier, run = prepared.locked.read().runs
     if prepared.is_new and earlier and run.changes not in {None, Changes()}:
         facts = {"study": run.study, "former": earlier[-1].study, "rows": run.rows}
-        send_event("series", prepared.held.name, "data-changed", **facts, **asdict(run.changes))
+        send_event("series", prepared.locked.name, "data-changed", **facts, **asdict(run.changes))
 
 
 def end_at_once(prepared: SeriesStudy) -> State[Any]:
     """Record a run that has nothing to do; return a completed state with the last study."""
-    series, study = prepared.held.read(), prepared.name
+    series, study = prepared.locked.read(), prepared.name
     run = series.runs[-1]
-    prepared.held.table.save(series, replace(run, skipped=run.skipped + 1))
+    prepared.locked.table.save(series, replace(run, skipped=run.skipped + 1))
     tags = dict.fromkeys([*flow_run.tags, f"series:{series.name}", f"study:{study}"])
     with suppress(Exception), get_client(sync_client=True) as client:
         # A retry of the flow run would record a second skip.

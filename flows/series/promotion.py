@@ -11,7 +11,7 @@ from dataclasses import replace
 from prefect_tune.flows.flow_run_page import RunArtifact, artifact_key
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.series.champion import set_champion
-from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
+from prefect_tune.flows.series.locked import LockedSeries, SeriesBusy
 from prefect_tune.flows.series.view import losses_of
 from prefect_tune.flows.study.progress import Observer
 from prefect_tune.flows.study.study import Study
@@ -35,11 +35,11 @@ def decide_promotion(
     running: DaskTrials,
     context: StudyContext,
     observer: Observer,
-    held: HeldSeries | None,
+    locked: LockedSeries | None,
 ) -> None:
     """Decide on the model of a study of a series, unless it was decided on before.
 
-    `held` is the series of a run of it; None for a study that a person resumed by its name, whose
+    `locked` is the series of a run of it; None for a study that a person resumed by its name, whose
     model is decided on if the series still has the study and is free. A comparison that fails is a
     decision too. Raises `StoreLost` if the store becomes unusable.
     """
@@ -47,16 +47,20 @@ def decide_promotion(
     if name is None or not store.records.exists(model_record(study.name)):
         return
     try:
-        with nullcontext(held) if held else closing(HeldSeries(store, name)) as of_study:
+        with nullcontext(locked) if locked else closing(LockedSeries(store, name)) as of_study:
             _decide(of_study, study, running, context, observer)
     except (SeriesBusy, RecordDamaged) as error:
         observer.note(f"{study.name}: no decision on its model: {error}")
 
 
 def _decide(
-    held: HeldSeries, study: Study, running: DaskTrials, context: StudyContext, observer: Observer
+    locked: LockedSeries,
+    study: Study,
+    running: DaskTrials,
+    context: StudyContext,
+    observer: Observer,
 ) -> None:
-    series, model = held.table.find(held.name), held.model_copy(study.name)
+    series, model = locked.table.find(locked.name), locked.model_copy(study.name)
     run = None if series is None else series.run_of(study.name)
     if series is None or run is None:
         return
@@ -64,7 +68,7 @@ def _decide(
     decided = {run.decision.model if run.decision else "", *(c.record for c in series.champions)}
     if model not in decided:
         decision = _decision(series, study, model, running, context)
-        opened = open_study(held.store, study.name)
+        opened = open_study(locked.store, study.name)
         best, prior = opened.facts.best_trial, opened.facts.decisions.get("prior") or {}
         run = replace(
             run,
@@ -80,9 +84,9 @@ def _decide(
             champion = Champion(
                 study.name, model, "test" if decision.outcome == "better" else "rule"
             )
-            set_champion(held, tested, champion, run, by=champion.by, reason=decision.reason)
+            set_champion(locked, tested, champion, run, by=champion.by, reason=decision.reason)
         else:
-            held.table.save(tested, run)
+            locked.table.save(tested, run)
         observer.note(f"{study.name}: {decision.reason}")
         text = f"{escaped(study.name)}: {escaped(decision.reason)}."
         text = f"# Series {escaped(series.name)}\n\n{text}"
@@ -91,7 +95,7 @@ def _decide(
             RunArtifact(key, "markdown").publish(text, decision.reason)
         except Exception as error:  # a study does not depend on what Prefect shows
             warn("server", f"the decision on {study.name} is not shown in Prefect: {error}")
-    held.release_models()
+    locked.release_models()
 
 
 def _decision(

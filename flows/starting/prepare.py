@@ -50,7 +50,7 @@ class Handover(Generic[Prepared]):
     """Holds one prepared value with its parameters, separately for each calling thread."""
 
     def __init__(self) -> None:
-        self._held: ContextVar[list[tuple[Mapping[str, Any], Prepared]]] = ContextVar("held")
+        self._offers: ContextVar[list[tuple[Mapping[str, Any], Prepared]]] = ContextVar("offers")
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
         """Pickle without the value: Prefect sends the flow with its globals to workers."""
@@ -60,18 +60,18 @@ class Handover(Generic[Prepared]):
     def offered(self, parameters: Mapping[str, Any], prepared: Prepared) -> Iterator[None]:
         """Offer a value to the flow called in the body with these parameters."""
         known = {name: plain(value) for name, value in parameters.items()}
-        token = self._held.set([(known, prepared)])
+        token = self._offers.set([(known, prepared)])
         try:
             yield
         finally:
-            self._held.reset(token)
+            self._offers.reset(token)
 
     def take(self, parameters: Mapping[str, Any]) -> Prepared | None:
         """Return the value prepared with equal parameters, once, and handle signals again."""
-        held = self._held.get([])
-        if not held or held[0][0] != dict(parameters):
+        offers = self._offers.get([])
+        if not offers or offers[0][0] != dict(parameters):
             return None
-        _, prepared = held.pop()
+        _, prepared = offers.pop()
         retake_interrupts()
         return prepared
 

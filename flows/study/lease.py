@@ -26,7 +26,7 @@ def study_lease(name: str) -> str:
 
 
 @contextmanager
-def held_study(store: ArtifactStore, name: str) -> Iterator[None]:
+def locked_study(store: ArtifactStore, name: str) -> Iterator[None]:
     """Keep other processes from running a study in the body; raise `StudyBusy` if one does."""
     if not store.leases.acquire(study_lease(name)):
         raise _busy(store, name)

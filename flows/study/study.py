@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from prefect_tune.flows.study.facts import StudyFacts, best_recheck
-from prefect_tune.flows.study.lease import StudyClock, held_study, study_lease
+from prefect_tune.flows.study.lease import StudyClock, locked_study, study_lease
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed, study_optimizer
 from prefect_tune.flows.study.retention import PIN_SECONDS, Retention
@@ -107,7 +107,7 @@ class Study:
         cls, store: ArtifactStore, name: str, plan: StudyPlan | None = None
     ) -> Iterator["Study"]:
         """Open a study, unless another process runs it, and requeue trials left running."""
-        with held_study(store, name):
+        with locked_study(store, name):
             study = cls(store, name, plan)
             study.requeue_running()
             study.record(study.facts)

@@ -21,7 +21,7 @@ from prefect_api import flow_runs, states, task_runs
 from processes import environment
 
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.study.lease import held_study
+from prefect_tune.flows.study.lease import locked_study
 from prefect_tune.flows.study.progress import Progress, observed_by
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.flows.tune import retry, tune
@@ -206,7 +206,7 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(
     assert [e.kind for e in ledger.each_event("broken")].count("retry") == 2
     with pytest.raises(BadInput, match="trial 0"):
         retry("broken", [0], store=store_path)
-    with held_study(store, "broken"), pytest.raises(BadInput, match="'broken'"):
+    with locked_study(store, "broken"), pytest.raises(BadInput, match="'broken'"):
         tune(**parameters, trials=4, study="broken")
 
 

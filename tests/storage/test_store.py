@@ -244,7 +244,7 @@ def test_a_second_read_comes_from_memory_unless_it_was_evicted_and_made_again(ad
 def test_a_pickle_that_is_held_gives_each_reader_a_value_of_its_own(address) -> None:
     store = ArtifactStore(address)
     model = {"weights": np.arange(3.0), 1: "not JSON"}
-    kept = store.write(entry("m"), Made({"model": model}, {}, 1.0, held=("model",)), {})
+    kept = store.write(entry("m"), Made({"model": model}, {}, 1.0, in_memory=("model",)), {})
     unheld = store.write(entry("n"), Made({"model": model}, {}, 1.0), {})
     assert store.memory.get(kept.place, "model") is not None
     assert store.memory.get(unheld.place, "model") is None

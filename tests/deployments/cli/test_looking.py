@@ -416,21 +416,12 @@ def test_a_study_with_a_removed_option_can_be_read(removed, ended, tmp_path) -> 
         assert done.exit_code == 0, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("method", "option", "value"),
-    [
-        ("admm", "units", "raw"),
-        ("flash", "intercept", True),
-        ("bapi", "variant", "ei"),
-        ("bapi", "n_points", 1),
-    ],
-)
-def test_it_cannot_be_extended(removed, ended, method, option, value) -> None:
-    run = removed(method, option, value)
+def test_it_cannot_be_extended(removed, ended) -> None:
+    run = removed("admm", "units", "raw")
     for command in (
         ("run", ended.folder / "table.csv", "--study", "s", "--trials", "12"), ("retry", "s"),
     ):  # fmt: skip
         done = run(*command)
         assert done.exit_code == 2
-        assert f"{option}={value}" in done.stderr
+        assert "'units'" in done.stderr
         assert "Traceback" not in done.stderr

@@ -11,7 +11,7 @@ from inputs import QUICK, table
 from worlds import evaluation
 
 from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.series.held import HeldSeries
+from prefect_tune.flows.series.locked import LockedSeries
 from prefect_tune.flows.series.next_study import SeriesStudy
 from prefect_tune.flows.study.study import Study
 from prefect_tune.storage.series import Champion, Decision
@@ -30,7 +30,7 @@ def last(tmp_path, monkeypatch) -> Iterator[SeriesStudy]:
         with Study.opened(prepared.store, prepared.name) as study:
             tell(study, evaluation(loss))
             study.set_state("complete")
-        series, is_first = prepared.held.read(), n_rows == 100
+        series, is_first = prepared.locked.read(), n_rows == 100
         run = replace(
             series.runs[-1],
             loss=loss,
@@ -44,7 +44,7 @@ def last(tmp_path, monkeypatch) -> Iterator[SeriesStudy]:
         )  # fmt: skip
         if is_first:
             series = series.with_champion(Champion("n-1", "m", "rule"))
-        prepared.held.table.save(series, run)
+        prepared.locked.table.save(series, run)
         prepared.release()
     yield prepared
     prepared.store.close()
@@ -99,7 +99,7 @@ def test_studies_that_a_series_needs_stay(run: CommandLine) -> None:
 
 
 def test_a_removed_series_that_is_in_use_is_refused(run: CommandLine, last) -> None:
-    with closing(HeldSeries(last.store, "n")):
+    with closing(LockedSeries(last.store, "n")):
         assert "in use" in fails(run, "series", "n", "--remove")
 
 

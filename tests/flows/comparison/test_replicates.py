@@ -7,7 +7,7 @@ from inputs import table
 
 from prefect_tune.flows.comparison.comparison import Comparison, parse_methods, prepare_comparison
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
-from prefect_tune.flows.study.lease import held_study
+from prefect_tune.flows.study.lease import locked_study
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger
@@ -137,7 +137,10 @@ def test_what_cannot_be_compared_is_named(compared, options, named) -> None:
 
 def test_a_replicate_that_another_process_runs_is_named_with_the_ways_out(compared) -> None:
     comparison = compared(methods="random,tpe", repeats=1, trials=3, name="c")
-    with held_study(comparison.store, "c-0-tpe"), pytest.raises(BadInput, match="c-0-tpe") as busy:
+    with (
+        locked_study(comparison.store, "c-0-tpe"),
+        pytest.raises(BadInput, match="c-0-tpe") as busy,
+    ):
         compared(methods="random,tpe", name="c")
     assert "--name" in busy.value.remedy
 

@@ -14,7 +14,7 @@ from worlds import evaluation
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.series import next_study
-from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
+from prefect_tune.flows.series.locked import LockedSeries, SeriesBusy
 from prefect_tune.flows.series.next_study import SeriesStudy, send_changes
 from prefect_tune.flows.series.question import Question
 from prefect_tune.flows.starting.prepare import PreparedStudy
@@ -63,7 +63,7 @@ def action(prepared: SeriesStudy) -> tuple[str, str]:
 
 
 def series_of(prepared: SeriesStudy) -> Series:
-    return prepared.held.read()
+    return prepared.locked.read()
 
 
 def last_run(prepared: SeriesStudy) -> SeriesRun:
@@ -71,8 +71,8 @@ def last_run(prepared: SeriesStudy) -> SeriesRun:
 
 
 def make_champion(prepared: SeriesStudy) -> None:
-    with closing(HeldSeries(prepared.store, "n")) as held:
-        held.table.save(held.read().with_champion(Champion(prepared.name, "none", "rule")))
+    with closing(LockedSeries(prepared.store, "n")) as locked:
+        locked.table.save(locked.read().with_champion(Champion(prepared.name, "none", "rule")))
 
 
 def test_studies_are_numbered(night) -> None:
@@ -331,7 +331,7 @@ def asked(night) -> Callable[..., PreparedStudy]:
 def test_another_question_is_refused(asked, options, words) -> None:
     with pytest.raises(BadInput, match=words):
         asked(**options)
-    assert action(asked(metric="auroc", positive="yes")) == ("skip", "n-1")  # it is not held
+    assert action(asked(metric="auroc", positive="yes")) == ("skip", "n-1")  # it is not locked
 
 
 def test_an_omitted_option_has_the_value_of_the_series(asked) -> None:
@@ -401,8 +401,8 @@ def test_options_of_series_need_one(prepared, options) -> None:
 def test_studies_of_a_removed_series_keep_their_names(night) -> None:
     first = night()
     end(first)
-    with closing(HeldSeries(first.store, "n")) as held:
-        held.delete()
+    with closing(LockedSeries(first.store, "n")) as locked:
+        locked.delete()
     assert action(night()) == ("start", "n-2")
 
 

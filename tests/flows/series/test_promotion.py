@@ -25,7 +25,7 @@ from prefect_tune.flows.reading.lookup import champion_of, find_series
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.predict import predict
 from prefect_tune.flows.series.champion import promote, promote_study, roll_back
-from prefect_tune.flows.series.held import HeldSeries, SeriesBusy
+from prefect_tune.flows.series.locked import LockedSeries, SeriesBusy
 from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
@@ -236,9 +236,9 @@ def test_a_study_resumed_by_its_name_leaves_the_champion_to_a_decision(tmp_path:
     assert tune(**{**given, "trials": 8})["state"] == "complete"
     assert nights.decisions[0].champion == "daily-1"
     assert nights.record in nights.store.records.used_by("series daily")
-    with closing(HeldSeries(nights.store, "daily")) as held:  # which is free again
+    with closing(LockedSeries(nights.store, "daily")) as locked:  # which is free again
         assert tune(**{**given, "trials": 9})["state"] == "complete"
-        held.delete()
+        locked.delete()
     assert tune(**{**given, "trials": 10})["state"] == "complete"
 
 
@@ -303,7 +303,7 @@ def test_what_cannot_be_promoted_is_named(nights: Nights) -> None:
         promote_study(store, "nope")
     with pytest.raises(UnknownName, match="nope"):
         promote_study(store, "nightly", "nope")
-    with closing(HeldSeries(store, "nightly")):
+    with closing(LockedSeries(store, "nightly")):
         for change in (promote_study, roll_back):
             with pytest.raises(SeriesBusy, match="in use"):
                 change(store, "nightly")

@@ -15,7 +15,7 @@ class SeriesBusy(BadInput):
     """Another run holds the series."""
 
 
-class HeldSeries:
+class LockedSeries:
     """A series, which need not exist yet, whose lease this process holds until `close`.
 
     Changes raise `LeaseLost` if another process has taken the lease.
@@ -30,7 +30,7 @@ class HeldSeries:
     """
 
     def __init__(self, store: ArtifactStore, name: str, seconds: float = 0.0) -> None:
-        self.store, self.name, self._is_held = store, name, True
+        self.store, self.name, self._is_locked = store, name, True
         self.table = SeriesTable(store.database)
         until = monotonic() + seconds
         while not store.leases.acquire(series_lease(name)):
@@ -44,8 +44,8 @@ class HeldSeries:
 
     def close(self) -> None:
         """Release the lease; do nothing if it is released already."""
-        if self._is_held:  # meanwhile, another run of this process may hold it
-            self._is_held = False
+        if self._is_locked:  # meanwhile, another run of this process may hold it
+            self._is_locked = False
             self.store.leases.release(series_lease(self.name))
 
     def read(self) -> Series:
