@@ -142,7 +142,7 @@ class StudySearch:
     """One search of a study.
 
     Attributes:
-        only: Numbers of waiting trials that the search is restricted to; None for a whole search.
+        numbers: Waiting trials that the search is restricted to; None for a whole search.
         reserve: Takes the maximum, a quarter of the budget, and returns the seconds to reserve for
             the work after the search.
         requests: Requests to end the run. If there is one, running trials end, and no other starts.
@@ -154,7 +154,7 @@ class StudySearch:
     pace: ServerPace
     observer: Observer
     _: KW_ONLY
-    only: Collection[int] | None = None
+    numbers: Collection[int] | None = None
     reserve: Callable[[float], float] = lambda _: 0.0
     requests: RunRequests = field(default_factory=RunRequests)
     waits: bool = field(default=False, init=False)
@@ -186,7 +186,7 @@ class StudySearch:
                     break
                 for ended in self.running.collect(_TICK_SECONDS):
                     self._settle(ended)
-                if reason and self.study.next_waiting(self.only) is not None:
+                if reason and self.study.next_waiting(self.numbers) is not None:
                     reason = ""  # a worker died, and its trial was requeued
                 self.observer.tick(self._progress())
                 if self._is_spent():
@@ -236,7 +236,7 @@ class StudySearch:
             return False
         late = {costs.model_of(other.query.configuration) for other in self._unended()}
         is_late = costs.model_of(trial.query.configuration) in late
-        return is_late and self.only is None and not costs.models <= costs.seen
+        return is_late and self.numbers is None and not costs.models <= costs.seen
 
     def _next(self) -> tuple[Trial | None, str]:
         """Return the next trial or the reason to end; return neither while the method waits."""
@@ -244,9 +244,9 @@ class StudySearch:
             return None, _TIME_USED
         if self._seconds_left() <= 0 and self.running.n_running:
             return None, ""  # a running trial will be the first result
-        if (waiting := self.study.next_waiting(self.only)) is not None:
+        if (waiting := self.study.next_waiting(self.numbers)) is not None:
             return waiting, ""
-        if self.only is not None:
+        if self.numbers is not None:
             return None, "all trials were rerun"
         if self.waits:
             return None, ""
@@ -289,8 +289,8 @@ class StudySearch:
     def _seconds_left(self) -> float:
         if (seconds := self.stop_rule.seconds) is None:
             return inf
-        left, most = seconds - self.study.seconds(), _MOST_RESERVED * seconds
-        return left if left > 2 * most else left - self.reserve(most)
+        left, max_reserved = seconds - self.study.seconds(), _MOST_RESERVED * seconds
+        return left if left > 2 * max_reserved else left - self.reserve(max_reserved)
 
     def _is_spent(self) -> bool:
         """Return whether the time is used up; a study without a result may wait for one."""
@@ -351,7 +351,7 @@ class StudySearch:
         timeouts, it is also lifted if no new trial may start, or the budget would soon be too short
         for the cheapest trial.
         """
-        if self.only is not None or self.time_limit.lifted is not None or self._has_result:
+        if self.numbers is not None or self.time_limit.lifted is not None or self._has_result:
             return
         seconds, costs = dict[int, float](), self.study.optimizer.costs
         for trial in self._unended():

@@ -50,12 +50,12 @@ _NO_SERVER = (
 
 def run_study(
     prepared: PreparedStudy,
-    only: Collection[int] | None = None,
+    numbers: Collection[int] | None = None,
     at_start: Callable[[Study], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Search until the stop rule holds, fit the final model, and summarise the study.
 
-    `only` restricts the search to waiting trials with these numbers, whatever the stop rule.
+    `numbers` restricts the search to waiting trials with these numbers, whatever the stop rule.
     `at_start` is called with the study once this process holds its lease. Returns the summary that
     `prefect-tune show --json` prints. Raises `BadInput` if another process runs the study, or the
     cluster cannot be used, and `StudyFailed` if nothing was evaluated, or no trial can be the
@@ -88,9 +88,9 @@ def run_study(
             try:
                 # A study of a comparison has waited for others.
                 since = None if prepared.is_compared else prepared.since
-                counted = study.timed(since) if only is None else nullcontext()
+                counted = study.timed(since) if numbers is None else nullcontext()
                 with counted, RunRequests.watched(flow_run_id) as requests:
-                    n_task_runs = _run(prepared, study, pace, page, only, requests)
+                    n_task_runs = _run(prepared, study, pace, page, numbers, requests)
             except BaseException as error:
                 state = "failed" if isinstance(error, StudyFailed) else "interrupted"
                 with suppress(StoreLost):
@@ -102,7 +102,7 @@ def run_study(
                     can_resume = not isinstance(error, StudyFailed)
                     _send(study, "study-failed", reason=str(error), can_resume=can_resume)
                 raise
-            is_still_cut = only is not None and study.former_state == "interrupted"
+            is_still_cut = numbers is not None and study.former_state == "interrupted"
             study.set_state("interrupted" if is_still_cut else "complete")
             study.record(replace(study.facts, no_model=None))
             if not prepared.is_compared:  # else other studies of this process send events
@@ -140,7 +140,7 @@ def _run(  # noqa: PLR0917
     study: Study,
     pace: ServerPace,
     observer: Observer,
-    only: Collection[int] | None,
+    numbers: Collection[int] | None,
     requests: RunRequests,
 ) -> int:
     """Search and fit the final model on this session's workers; return the number of task runs."""
@@ -166,21 +166,21 @@ def _run(  # noqa: PLR0917
         n_sharing=(plan.options.workers or CPU_COUNT) if prepared.is_compared else 1,
         scheduler=plan.options.dask,
     ) as running:
-        rule = plan.options.stop_rule if only is None else StopRule()
+        rule = plan.options.stop_rule if numbers is None else StopRule()
         search = StudySearch(
-            study, running, rule, pace, observer, only=only, requests=requests,
-            reserve=lambda most: ending_seconds(study, running.n_slots, most),
+            study, running, rule, pace, observer, numbers=numbers, requests=requests,
+            reserve=lambda seconds: ending_seconds(study, running.n_slots, seconds),
         )  # fmt: skip
-        with study.searching() if only is None else nullcontext():
+        with study.searching() if numbers is None else nullcontext():
             reason = search.run()
             observer.note(f"search finished: {reason}")
-            if only is None:
+            if numbers is None:
                 observer.tick(progress_of(study, rule, phase="re-evaluation"))
                 recheck_finalists(study, running, context, observer)
         decisions, seconds = study.optimizer.decisions, study.optimizer.costs.portable()
         study.record(replace(study.facts, decisions=decisions, algorithm_seconds=tuple(seconds)))
         for note in decisions.get("notes", ()):
-            if only is not None or note not in study.optimizer.notes:  # else reported before
+            if numbers is not None or note not in study.optimizer.notes:  # else reported before
                 observer.note(f"{study.optimizer.name}: {note}")
         bounded = [bound.quantity for bound in plan.options.bounds]
         texts = [(plan.space.partition(":")[0], plan.problem.space_code, plan.problem.behind)]
@@ -192,16 +192,16 @@ def _run(  # noqa: PLR0917
                 "earlier modules, and data files as each step found them; start a new study to "
                 "use the changes",
             )
-        if only is not None and any(study.trials[n].state == TrialState.STOPPED for n in only):
+        if any(study.trials[n].state == TrialState.STOPPED for n in numbers or ()):
             address = store_options(study.store.address)
             again = shlex.join([*continue_command(plan, study.name), *address])
             observer.note(f"some reruns are partial; this evaluates the best in full: {again}")
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If nothing was left to search, the session serves the model only.
         is_for_model = was_spent or study.trials.totals.told == n_told
-        seconds_left = (lambda: inf) if is_for_model or only is not None else study.seconds_left
+        seconds_left = (lambda: inf) if is_for_model or numbers is not None else study.seconds_left
         fit_final_model(study, running, context, observer, seconds_left)
-        if only is None or study.former_state != "interrupted":  # else it is still to be resumed
+        if numbers is None or study.former_state != "interrupted":  # else it is still to be resumed
             locked = prepared.locked if isinstance(prepared, SeriesStudy) else None
             decide_promotion(study, running, context, observer, locked)
         return running.n_task_runs

@@ -25,9 +25,9 @@ _LONGEST_CELL = 200
 _LONGEST_LINE = 1_000
 
 
-def clipped(text: str, most: int = _LONGEST_LINE) -> str:
-    """Return a text of at most `most` characters; a longer one ends in an ellipsis."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+def clipped(text: str, max_length: int = _LONGEST_LINE) -> str:
+    """Return a text of at most `max_length` characters; a longer one ends in an ellipsis."""
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +160,12 @@ _LONGEST_LABEL, _KEPT = 42, 20
 """Longest label on an axis, and the characters kept at both ends of a longer label."""
 
 
-def sampled(frame: pd.DataFrame, column: str, most: int = 2_000) -> pd.DataFrame:
-    """Return all rows, or an even sample of about `most` with both extremes of a column."""
-    if len(frame) <= most:
+def sampled(frame: pd.DataFrame, column: str, n_rows: int = 2_000) -> pd.DataFrame:
+    """Return all rows, or an even sample of about `n_rows` with both extremes of a column."""
+    if len(frame) <= n_rows:
         return frame
     always = {frame[column].idxmin(), frame[column].idxmax(), frame.index[-1]}
-    return frame.loc[frame.index[:: -(-len(frame) // most)].union(list(always))]
+    return frame.loc[frame.index[:: -(-len(frame) // n_rows)].union(list(always))]
 
 
 def sample_note(shown: pd.DataFrame, frame: pd.DataFrame, noun: str) -> str:

@@ -216,15 +216,15 @@ def importance_in(
     full = known[known["state"] == "complete"]
     folds = full.filter(regex=r"^loss_fold_\d+$")
     beyond = {n: (full["loss"] - folds.iloc[:, :n].mean(axis=1)).mean() for n in range(1, n_folds)}
-    most = known.sort_values("folds", kind="stable").drop_duplicates("configuration", keep="last")
-    most = most.sort_values("configuration")
-    losses = (most["loss"] + most["folds"].map(beyond).fillna(0.0)).tolist()
+    longest = known.sort_values("folds", kind="stable")
+    longest = longest.drop_duplicates("configuration", keep="last").sort_values("configuration")
+    losses = (longest["loss"] + longest["folds"].map(beyond).fillna(0.0)).tolist()
     try:
         space = study.space()
     except Exception as error:  # a user's space may be deleted or need a missing package
         return Importance(len(losses), reason=f"the space cannot be loaded: {error}")
     configurations = {view.number: view.configuration for view in views}
-    chosen = [*most["trial"].map(configurations)]
+    chosen = [*longest["trial"].map(configurations)]
     return importance_of(space, chosen, losses, study.plan.chance_loss)
 
 

@@ -28,9 +28,9 @@ def seed_database(folder: Path) -> None:
     """Copy the empty database into a new home, if this machine has a template."""
     database, template = folder / _FILE, _template()
     if not database.exists() and template.exists():
-        with atomic_file(database) as aside:  # a killed process must not leave half of it
-            aside.chmod(0o600)
-            shutil.copyfile(template, aside)
+        with atomic_file(database) as temporary:  # a killed process must not leave half of it
+            temporary.chmod(0o600)
+            shutil.copyfile(template, temporary)
         note_block_types(folder)
     make_private_file(database)  # SQLite then gives its log the same mode
 

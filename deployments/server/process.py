@@ -173,7 +173,7 @@ def start_server(
         )
     _STARTED_HERE[process.pid] = process
     server = ServerProcess(process.pid, process_start(process.pid), url, with_events)
-    with atomic_file(folder / _NOTE) as aside, private_file(aside) as note:
+    with atomic_file(folder / _NOTE) as temporary, private_file(temporary) as note:
         note.write(json.dumps(asdict(server)))
     return server
 

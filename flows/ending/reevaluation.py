@@ -54,9 +54,9 @@ def recheck_finalists(
     short, only the finalists evaluated so far are compared. If the best trial is not among these,
     it stays the choice. Raises `StoreLost` if the store becomes unusable.
     """
-    few = finalists_of(study.plan, study.optimizer, running.n_slots)
+    selected = finalists_of(study.plan, study.optimizer, running.n_slots)
     known = {recheck.trial: recheck for recheck in study.facts.rechecks}
-    if new := [trial for trial in few if trial.number not in known]:
+    if new := [trial for trial in selected if trial.number not in known]:
         listed = ", ".join(str(trial.number) for trial in new)
         observer.note(f"re-evaluating the best trials on another split of the rows: {listed}")
         before = set(study.store.records.used_by(study.name, PREDICTIONS))
@@ -69,8 +69,8 @@ def recheck_finalists(
         finally:  # no ensemble uses the predictions on the other split
             made = set(study.store.records.used_by(study.name, PREDICTIONS)) - before
             study.store.records.release(study.name, sorted(made), study_lease(study.name))
-    finalists = tuple(known[trial.number] for trial in few if trial.number in known)
-    if len(finalists) < 2 or finalists[0].trial != few[0].number:
+    finalists = tuple(known[trial.number] for trial in selected if trial.number in known)
+    if len(finalists) < 2 or finalists[0].trial != selected[0].number:
         study.record(replace(study.facts, finalists=()))
         return
     study.record(replace(study.facts, finalists=finalists))
@@ -156,23 +156,23 @@ def finalists_of(plan: StudyPlan, optimizer: Optimizer, n_slots: int) -> list[Tr
     if not picks_single_trial(plan, optimizer):
         return []
     history, seconds = optimizer.history, plan.options.budget
-    most = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))
+    limit = _FEW if seconds is not None else min(_FEW, int(_MOST_SHARE * len(history.complete)))
     distinct: dict[tuple[float, ...], Trial] = {}
     for trial in history.best(_CANDIDATES):
         if trial.evaluation is not None:
             distinct.setdefault(tuple(trial.evaluation.fold_losses), trial)
-    few: list[Trial] = []
+    selected: list[Trial] = []
     for trial in distinct.values():
-        needed = 0.0 if seconds is None else recheck_seconds([*few, trial], n_slots) / seconds
-        if needed <= _MOST_SHARE and len(few) < most:
-            few.append(trial)
-        elif not few:
+        needed = 0.0 if seconds is None else recheck_seconds([*selected, trial], n_slots) / seconds
+        if needed <= _MOST_SHARE and len(selected) < limit:
+            selected.append(trial)
+        elif not selected:
             break
-    return few if len(few) > 1 else []
+    return selected if len(selected) > 1 else []
 
 
-def recheck_seconds(few: Sequence[Trial], n_slots: int) -> float:
+def recheck_seconds(selected: Sequence[Trial], n_slots: int) -> float:
     """Return the predicted seconds to re-evaluate trials, which run in batches of `n_slots`."""
-    costs = [t.evaluation.cost_uncached_seconds for t in few if t.evaluation is not None]
+    costs = [t.evaluation.cost_uncached_seconds for t in selected if t.evaluation is not None]
     batches = [costs[start : start + n_slots] for start in range(0, len(costs), n_slots)]
     return sum(_SLACK * max(batch) + _START_SECONDS for batch in batches)

@@ -221,10 +221,10 @@ def written_use(path: Path) -> str:
     return "" if use == _UNWRITTEN else use
 
 
-def _codes(values: Collection[object], most: int | None = None) -> Markup:
-    """Return values as code; if there are more than `most`, return only their number."""
-    more = len(values) - (most or len(values))
-    shown = ", ".join(map(code, islice(values, most)))
+def _codes(values: Collection[object], n_shown: int | None = None) -> Markup:
+    """Return values as code; if there are more than `n_shown`, return only their number."""
+    more = len(values) - (n_shown or len(values))
+    shown = ", ".join(map(code, islice(values, n_shown)))
     listed = f"{shown} and {more} more" if more > 0 else shown
     return Markup(listed)  # noqa: S704 - escaped by `code`
 

@@ -80,9 +80,8 @@ class _Handler:
 
     def take(self) -> dict[int, object]:
         """Handle the signals from now on; return the previous handlers."""
-        ignored = {
-            s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN
-        }  # by `nohup`
+        # `nohup` ignores some.
+        ignored = {s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN}
         return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
 
 

@@ -302,11 +302,11 @@ def warm_start(ledger: Ledger, series: Series, plan: StudyPlan, space: Space) ->
         found = sorted(_full_trials(ledger, run.study, plan, space), key=lambda known: known[1])
         if found:
             used.append(run.study)
-        n, most = len(found), _TRIALS - len(trials)
+        n, n_left = len(found), _TRIALS - len(trials)
         chosen = np.arange(n)
-        if n > most:  # the best half of them, and others evenly
-            evenly = np.linspace(most // 2, n - 1, most - most // 2).round().astype(int)
-            chosen = np.concatenate([chosen[: most // 2], evenly])
+        if n > n_left:  # the best half of them, and others evenly
+            evenly = np.linspace(n_left // 2, n - 1, n_left - n_left // 2).round().astype(int)
+            chosen = np.concatenate([chosen[: n_left // 2], evenly])
         trials += [PriorTrial(*found[position], runs_ago) for position in chosen]
     if not trials:
         return None

@@ -110,8 +110,8 @@ class Progress:
     @property
     def counts(self) -> str:
         """Numbers of trials by outcome, as text."""
-        most = None if self.resumes_configurations else self.trials_total
-        return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, most=most)
+        limit = None if self.resumes_configurations else self.trials_total
+        return counts_text(self.totals.told, self.totals.stopped, self.totals.failed, limit=limit)
 
     @property
     def seconds_left(self) -> float | None:
@@ -139,8 +139,8 @@ class Progress:
         parts = [] if self.incumbent is None else [self.best_line()]
         if self.resumes_configurations:
             begun = counted(self.n_begun, "configuration")
-            most = f"{self.n_begun}/{self.trials_total} configurations"
-            parts.append(most if self.trials_total else begun)
+            of_all = f"{self.n_begun}/{self.trials_total} configurations"
+            parts.append(of_all if self.trials_total else begun)
         parts.append(self.counts)
         if self.seconds_total is not None:
             parts.append(f"{format_seconds(max(self.seconds_total - self.seconds, 0))} left")

@@ -136,9 +136,9 @@ class Study:
         seconds = self.plan.options.budget
         return inf if seconds is None else seconds - self.seconds()
 
-    def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
+    def next_waiting(self, numbers: Collection[int] | None = None) -> Trial | None:
         """Return the first waiting trial, optionally among the given numbers."""
-        waiting = (t for t in self.trials.waiting if only is None or t.number in only)
+        waiting = (t for t in self.trials.waiting if numbers is None or t.number in numbers)
         return next(waiting, None)
 
     def ask(self, budget: Budget) -> Trial:

@@ -104,17 +104,18 @@ def bracketed(text: str) -> str:
     return f" ({text})" if text else ""
 
 
-def counts_text(n_trials: int, n_stopped: int, n_failed: int, *, most: int | None = None) -> str:
-    """Return the number of ended trials by outcome; `most` is their maximum, if each runs in full.
+def counts_text(n_trials: int, n_stopped: int, n_failed: int, *, limit: int | None = None) -> str:
+    """Return the number of ended trials by outcome; `limit` is their maximum, if each runs in full.
 
-    >>> counts_text(8, 0, 1, most=20), counts_text(12, 7, 0)
+    >>> counts_text(8, 0, 1, limit=20), counts_text(12, 7, 0)
     ('8 of 20 trials, 1 failed', '12 trials: 5 full, 7 partial, 0 failed')
     """
     if n_stopped:
         n_full = n_trials - n_stopped - n_failed
         parts = f"{counted(n_trials, 'trial')}: {n_full:,} full, {n_stopped:,} partial"
     else:
-        parts = f"{n_trials:,} of {counted(most, 'trial')}" if most else counted(n_trials, "trial")
+        parts = counted(limit or n_trials, "trial")
+        parts = f"{n_trials:,} of {parts}" if limit else parts
     return f"{parts}, {n_failed:,} failed"
 
 

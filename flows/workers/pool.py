@@ -215,10 +215,10 @@ class Workers:
 
 
 class WorkerPool:
-    """Slots on workers: one per thread, at most `most`."""
+    """Slots on workers: one per thread, at most `max_slots`."""
 
-    def __init__(self, runner: LeanDaskTaskRunner, most: int | None, workers: Workers) -> None:
-        self._runner, self._most, self.workers = runner, most, workers
+    def __init__(self, runner: LeanDaskTaskRunner, max_slots: int | None, workers: Workers) -> None:
+        self._runner, self._max_slots, self.workers = runner, max_slots, workers
         self._placed: dict[str, str] = {}
         """Addresses of the running tasks, by key."""
 
@@ -231,7 +231,7 @@ class WorkerPool:
     def n_slots(self) -> int:
         """Concurrent tasks."""
         n_threads = sum(self.workers.threads.values())
-        return n_threads if self._most is None else min(self._most, n_threads)
+        return n_threads if self._max_slots is None else min(self._max_slots, n_threads)
 
     def submit(self, task: Any, parameters: Mapping[str, Any]) -> PrefectDaskFuture[Any]:
         """Submit one run of a Prefect task to the least busy worker; or raise `NoWorkers`."""

@@ -74,10 +74,16 @@ class ServerPace:
         if is_behind or n_reported - self._counted_at >= _COUNT_EVERY:
             self._lag = self._missing(n_reported)
             self._counted_at = n_reported
+            can_report_less = self._lag > _LAG_ALLOWED / 2 and self._level < len(_REPORTS) - 1
             if self._task_runs == "auto" and self._lag < _LAG_RESUMED:
                 self._level = max(self._level - 1, 0)
-            elif self._task_runs == "auto" and self._lag > _LAG_ALLOWED / 2:
-                self._report_less()
+            elif self._task_runs == "auto" and can_report_less:
+                self._level += 1
+                reported = "only steps that are not cached" if self._level == 1 else "no steps"
+                self._observer.note(
+                    f"the Prefect server is {self._lag} task runs behind: trials now report "
+                    f"{reported} (--task-runs steps reports all and waits)"
+                )
         return self._lag <= _LAG_ALLOWED
 
     def wait_until_recorded(self, n_reported: int, timeout_seconds: float = 15.0) -> int:
@@ -89,15 +95,6 @@ class ServerPace:
             if now_missing < missing:
                 missing, since = now_missing, monotonic()
         return max(missing, 0)
-
-    def _report_less(self) -> None:
-        if self._level < len(_REPORTS) - 1:
-            self._level += 1
-            reported = "only steps that are not cached" if self._level == 1 else "no steps"
-            self._observer.note(
-                f"the Prefect server is {self._lag} task runs behind: trials now report {reported} "
-                "(--task-runs steps reports all and waits)"
-            )
 
     def _missing(self, n_reported: int) -> int:
         """Return how many reported task runs are not recorded; 0 if the server does not answer."""

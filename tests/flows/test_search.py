@@ -94,9 +94,9 @@ class WrittenStudy:
         self.n_pauses += 1
         yield
 
-    def next_waiting(self, only: Collection[int] | None = None) -> Trial | None:
+    def next_waiting(self, numbers: Collection[int] | None = None) -> Trial | None:
         waiting = self.numbers("waiting")
-        return next((self.trials[n] for n in waiting if only is None or n in only), None)
+        return next((self.trials[n] for n in waiting if numbers is None or n in numbers), None)
 
     def ask(self, budget: Budget) -> Trial:
         if self.n_asked == self.n_configurations:
@@ -245,7 +245,7 @@ class Searched:
         pace: Pace | None = None,
         *,
         raises: type[BaseException] | None = None,
-        only: Collection[int] | None = None,
+        numbers: Collection[int] | None = None,
         requests: RunRequests | None = None,
         heard: Heard | None = None,
         **stop_rule: Any,
@@ -257,11 +257,11 @@ class Searched:
         self.reason = ""
         if raises is None:
             self.reason = StudySearch(
-                *arguments, only=only, requests=requests or RunRequests()
+                *arguments, numbers=numbers, requests=requests or RunRequests()
             ).run()
         else:
             with pytest.raises(raises):
-                StudySearch(*arguments, only=only, requests=requests or RunRequests()).run()
+                StudySearch(*arguments, numbers=numbers, requests=requests or RunRequests()).run()
 
 
 def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
@@ -407,7 +407,7 @@ def test_trials_that_are_run_again_have_more_time_than_before_unless_the_user_se
     study = Searched(trials=15).study
     study.trial_seconds = of_user
     study.trials.keep(Trial(15, QUERY).started().waiting())
-    done = Searched(study=study, only=[15])
+    done = Searched(study=study, numbers=[15])
     assert done.pool.limits == [seconds]
     assert not done.heard.notes
 
@@ -455,7 +455,7 @@ def test_trials_that_wait_are_run_before_new_ones_are_asked_for() -> None:
 
 def test_a_retry_runs_the_trials_that_it_names_and_no_others() -> None:
     study = WrittenStudy(trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
-    done = Searched(study=study, only=frozenset({1, 3}), trials=10)
+    done = Searched(study=study, numbers=frozenset({1, 3}), trials=10)
     assert done.reason == "all trials were rerun"
     assert [t.number for t in done.study.told] == [1, 3]
     assert done.study.numbers("waiting") == [0, 2]

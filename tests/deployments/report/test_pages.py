@@ -268,7 +268,7 @@ def test_each_choice_of_a_space_has_a_name_of_its_own(space) -> None:
 def test_of_many_rows_the_extremes_and_the_last_are_shown() -> None:
     values = np.full(10_001, 50.0)
     values[4_321], values[8_765] = 1.0, 99.0
-    shown = sampled(pd.DataFrame({"loss": values}), "loss", most=100)
+    shown = sampled(pd.DataFrame({"loss": values}), "loss", n_rows=100)
     assert {4_321, 8_765, 10_000} <= set(shown.index)
     assert 100 <= len(shown) <= 103
     assert shown.index.is_monotonic_increasing
