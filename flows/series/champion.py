@@ -53,9 +53,12 @@ def promote_study(store: ArtifactStore, series: str, study: str | None = None) -
         candidates = studies if study is None else [study]
         with_model = (one for one in candidates if store.records.exists(model_record(one)))
         if (chosen := next(with_model, None)) is None:
-            whose = f"the studies of series {series!r}" if study is None else f"study {study!r}"
-            remedy = "resume it, or name another study"
-            raise BadInput(f"there is no model of {whose} yet", remedy=remedy)
+            what = (
+                f"no study of series {series!r} has a"
+                if study is None
+                else f"study {study!r} has no"
+            )
+            raise BadInput(f"{what} model yet", remedy="resume it, or name another study")
         reason = "promoted by hand, in place of"
         champion = Champion(chosen, locked.model_copy(chosen), "hand")
         return _set_by_hand(locked, before, champion, "promote", reason)
