@@ -40,8 +40,7 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.split import import_split
-from prefect_tune.tasks.problem import check_plugins
-from prefect_tune.tasks.problem import Problem, open_store
+from prefect_tune.tasks.problem import Problem, check_plugins, open_store
 
 Prepared = TypeVar("Prepared")
 
