@@ -41,7 +41,7 @@ def series_json(store: ArtifactStore, series: Series) -> dict[str, Any]:
     document = {"series": series.name, "store_options": store_options(store.address)}
     document |= to_document(series) | {"champion": next(iter(studies), None), "former": studies[1:]}
     document["decisions"] = [
-        {"study": run["study"], **run["decision"]} for run in document["runs"] if run["decision"]
+        {"study": run.study} | to_document(run.decision) for run in series.runs if run.decision
     ]
     del document["name"]
     return document
