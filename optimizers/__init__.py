@@ -6,7 +6,7 @@ with its `options`. `registry` finds methods by name, and declarations in other 
 `optimizer` is the contract of all methods. At each ask, `budget` tells an
 optimizer what is left, and `events` resume a study. `racing` wraps any method and stops
 configurations that are clearly behind. `importance` estimates afterwards which
-choices mattered. The `converter` turns dataclasses of all packages into JSON documents and back.
+choices mattered. `documents` turns dataclasses of all packages into JSON and back.
 Everything is loaded on first use, because the libraries of some methods take seconds to import.
 """
 
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.budget import Budget
+    from prefect_tune.optimizers.documents import UnknownName
     from prefect_tune.optimizers.events import (
         Asked,
         Event,
@@ -36,11 +37,9 @@ if TYPE_CHECKING:
     from prefect_tune.optimizers.racing import Racing
     from prefect_tune.optimizers.registry import METHODS, make_optimizer, register
     from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
-    from prefect_tune.optimizers.space.candidate_space import Encoding
     from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
     from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
     from prefect_tune.optimizers.space.space import Path, Space, order_step
-    from prefect_tune.optimizers.space.wording import UnknownName
     from prefect_tune.optimizers.trials.earlier import Prior, PriorTrial, best_and_diverse
     from prefect_tune.optimizers.trials.history import History
     from prefect_tune.optimizers.trials.objective import Constraint, FailureCost, Objective
@@ -112,6 +111,7 @@ __all__ = [
 
 _NAMES = {
     "budget": "Budget",
+    "documents": "UnknownName",
     "events": "Asked Event PriorGiven Retried Told replay",
     "method": "Fidelity Method MethodOptions Reason",
     "methods.admm.admm": "Admm",
@@ -126,11 +126,10 @@ _NAMES = {
     "racing": "Racing",
     "registry": "METHODS make_optimizer register",
     "space.algorithm": "Algorithm Flags Step",
-    "space.candidate_space": "Encoding",
     "space.configuration": "Choice Configuration Query",
     "space.sampling": "SpaceExhausted new_configuration",
     "space.space": "Path Space order_step",
-    "space.wording": "UnknownName",
+    "space.vectors": "Encoding",
     "trials.history": "History",
     "trials.objective": "Constraint FailureCost Objective",
     "trials.outcome": "Evaluation Failure FailureKind StepCost TrialState",

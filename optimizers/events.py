@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.inspection import permutation_importance
 
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 LEAST_TRIALS = 20
 """Number of configurations needed for a meaningful forest."""
@@ -93,10 +93,10 @@ def importance_of(
     encoded, rng = CandidateSpace(space), np.random.default_rng(seed)
     drawn = encoded.encode(Configuration.from_json(configurations[int(i)], space) for i in rows)
     # Inactive hyperparameters get random values, which tell nothing of the path.
-    units = np.where(encoded.columns.active(drawn), drawn.units, rng.random(drawn.units.shape))
+    units = np.where(encoded.active(drawn), drawn.units, rng.random(drawn.units.shape))
     X = np.hstack([drawn.algorithms, units])
     inputs = [Input(step.name) for step in space.searched]
-    inputs += [Input(*column) for column in encoded.encoding.columns]
+    inputs += [Input(*column) for column in encoded.columns]
     forest = RandomForestRegressor(_N_TREES, max_features=0.5, oob_score=True, random_state=seed)
     forest.fit(X, clipped)
     r2 = float(forest.oob_score_)

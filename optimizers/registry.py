@@ -14,6 +14,7 @@ from importlib import import_module
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.bapi.declaration import BAPI
 from prefect_tune.optimizers.methods.declarations import (
@@ -30,7 +31,6 @@ from prefect_tune.optimizers.methods.declarations import (
     TPE,
 )
 from prefect_tune.optimizers.methods.fabolas.rules import EI, ES, FABOLAS, MTBO
-from prefect_tune.optimizers.space.wording import UnknownName
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from prefect_tune.optimizers.space.wording import nearest
+from prefect_tune.optimizers.documents import nearest
 from prefect_tune.storage.masking import masked
 
 _SHOWN_COLUMNS = 20

@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint
 from math import inf
 from typing import TYPE_CHECKING, Any, Self
 
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.registry import METHODS, REFERENCE, Registry
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress

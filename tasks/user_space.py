@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from sklearn.utils import get_tags
 
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import SPACES, algorithms_of, space_named
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe, unseeded_arguments

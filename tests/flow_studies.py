@@ -16,7 +16,7 @@ from prefect_tune.flows.study.facts import ModelCheck
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, Failure, Query, Trial
-from prefect_tune.optimizers.converter import from_document
+from prefect_tune.optimizers.documents import from_document
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.index import pinned_keys
 from prefect_tune.storage.ledger import Ledger

@@ -37,7 +37,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 )
 from prefect_tune.optimizers.methods.fabolas.subsets import COST, RAW_LOSS, Sizes, Strategy
 from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, FallingNoise
+from prefect_tune.optimizers.surrogates.kernels import FallingNoise, Noise
 
 BEST = 0.37
 """Where losses are least, in each dimension."""
@@ -167,9 +167,9 @@ def belief_of(
     learner = Learner(inputs, Sizes.of(ROWS), ROWS, strategy)
     within, s = inputs.within, inputs.width
     assert within is not None
-    noise = ConstantNoise() if strategy.is_published else FallingNoise(s)
+    noise = Noise() if strategy.is_published else FallingNoise(s)
     of_losses = (*FidelityKernel(within, s, strategy.basis).parameters, *noise.parameters)
-    of_costs = (*FidelityKernel(within, s, COST).parameters, *ConstantNoise().parameters)
+    of_costs = (*FidelityKernel(within, s, COST).parameters, *Noise().parameters)
     kept = {
         name: {"thetas": [[(given or {}).get(p.name, p.start) for p in all_of]], "n": 1}
         for name, all_of, given in (("losses", of_losses, parameters), ("costs", of_costs, costs))

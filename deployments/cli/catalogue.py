@@ -16,8 +16,7 @@ from prefect_tune.deployments.cli.completing import (
 from prefect_tune.deployments.cli.options import printing
 from prefect_tune.deployments.cli.output import emit
 from prefect_tune.deployments.views.console import echo
-from prefect_tune.optimizers.converter import choices_of, plain_value, value_document
-from prefect_tune.optimizers.space.wording import value_text
+from prefect_tune.optimizers.documents import choices_of, plain_value, value_document, value_text
 
 if TYPE_CHECKING:
     from prefect_tune.optimizers.method import Method

@@ -110,7 +110,7 @@ def print_summary(view: "StudyView", *, notes: bool = False) -> None:
 def print_result(summary: dict[str, Any]) -> None:
     """Print a flow's summary of its study."""
     from prefect_tune.flows.reading.study_view import StudyView
-    from prefect_tune.optimizers.converter import from_document
+    from prefect_tune.optimizers.documents import from_document
 
     print_summary(from_document(StudyView, summary))
 

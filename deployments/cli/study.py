@@ -60,7 +60,7 @@ def show(
         emit(lambda: document, lambda: echo_as_is(text, nl=False))
     elif output:
         from prefect_tune.flows.results.built_pipeline import trial_output
-        from prefect_tune.optimizers.converter import to_document
+        from prefect_tune.optimizers.documents import to_document
 
         found = trial_output(store, study, trial)
         if wants_json():

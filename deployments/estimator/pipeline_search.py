@@ -29,9 +29,8 @@ from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.running.event_loop import apart_from_loop
 from prefect_tune.flows.study.progress import Observer, observed_by
 from prefect_tune.flows.tune import tune
-from prefect_tune.optimizers.converter import from_document
+from prefect_tune.optimizers.documents import UnknownName, from_document
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput, errors_for_caller, for_caller
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Label, load_dataset

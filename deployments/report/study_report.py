@@ -22,7 +22,7 @@ from prefect_tune.flows.series.view import series_of
 from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.wording.text import FailureGroup, FailureGroups
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.optimizers.events import Asked, Told
 from prefect_tune.optimizers.importance import Importance, importance_of
 from prefect_tune.optimizers.registry import METHODS

@@ -14,7 +14,7 @@ from prefect_tune.flows.wording.text import (
     format_seconds,
     saved_text,
 )
-from prefect_tune.optimizers.space.wording import value_text
+from prefect_tune.optimizers.documents import value_text
 from prefect_tune.storage.index import CacheTotals, Entry
 from prefect_tune.storage.inspection import Verification
 

@@ -20,7 +20,7 @@ from prefect_tune.flows.wording.text import (
     format_seconds,
     number_text,
 )
-from prefect_tune.optimizers.space.wording import value_text
+from prefect_tune.optimizers.documents import value_text
 from prefect_tune.optimizers.trials.outcome import Evaluation
 
 _MOST_FOLDS = 6

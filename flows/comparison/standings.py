@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from prefect_tune.flows.wording.text import counted
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.tasks.bad_input import BadInput
 
 CURVE_COLUMNS = (

@@ -45,7 +45,7 @@ from prefect_tune.flows.wording.text import (
     number_text,
 )
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.keys import model_record

@@ -24,11 +24,10 @@ from prefect_tune.flows.options.values import (
     TaskRuns,
     bad_value,
 )
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import UnknownName, from_document, to_document
 from prefect_tune.optimizers.options import Option, options_of
 from prefect_tune.optimizers.options import option as declare
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.data.source import GAPS, Source

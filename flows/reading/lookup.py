@@ -5,7 +5,7 @@ from contextlib import suppress
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.lease import locked_study, study_lease
 from prefect_tune.flows.study.plan import documents_of
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.index import Entry

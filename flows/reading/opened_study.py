@@ -9,8 +9,7 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import is_being_run
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.optimizers.converter import value_of
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName, value_of
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger, StoredStudy
@@ -22,8 +21,7 @@ if TYPE_CHECKING:  # for types only: trials are shown even where their space is 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from prefect_tune.optimizers.converter import to_document, value_document
-from prefect_tune.optimizers.space.wording import range_text
+from prefect_tune.optimizers.documents import range_text, to_document, value_document
 
 
 @dataclass(frozen=True, slots=True)

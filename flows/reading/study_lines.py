@@ -18,7 +18,7 @@ from prefect_tune.flows.wording.text import (
     number_text,
     saved_text,
 )
-from prefect_tune.optimizers.space.wording import pipeline_lines
+from prefect_tune.optimizers.documents import pipeline_lines
 
 Tone = Literal["plain", "warning", "alert"]
 _LATE_SECONDS = 1.0

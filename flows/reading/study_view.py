@@ -15,7 +15,7 @@ from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, Recheck, StudyFacts
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.wording.text import LossWords, counted, number_text
-from prefect_tune.optimizers.converter import json_values, to_document
+from prefect_tune.optimizers.documents import json_values, to_document
 from prefect_tune.optimizers.registry import METHODS
 from prefect_tune.optimizers.trials.objective import violation
 from prefect_tune.optimizers.trials.outcome import TrialState

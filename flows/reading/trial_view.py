@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import orjson
 
-from prefect_tune.optimizers.converter import from_document
+from prefect_tune.optimizers.documents import from_document
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 
 _NOTHING: Mapping[str, Any] = {}

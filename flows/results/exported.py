@@ -12,7 +12,7 @@ import numpy as np
 
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.predict import final_model
-from prefect_tune.optimizers.converter import json_values
+from prefect_tune.optimizers.documents import json_values
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split

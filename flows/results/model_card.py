@@ -40,7 +40,7 @@ from prefect_tune.flows.wording.text import (
     format_seconds,
     number_text,
 )
-from prefect_tune.optimizers.space.wording import values_text
+from prefect_tune.optimizers.documents import values_text
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput

@@ -22,7 +22,7 @@ from optuna.distributions import (
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.results.trial_table import OPTUNA_STATES, attributes_of
 from prefect_tune.flows.study.plan import documents_of
-from prefect_tune.optimizers.converter import choices_of, value_document
+from prefect_tune.optimizers.documents import choices_of, value_document
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.artifacts import ArtifactStore
 

@@ -10,9 +10,9 @@ import pandas as pd
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.study.facts import ModelFacts
 from prefect_tune.flows.study.plan import StudyPlan
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.records import RecordDamaged

@@ -9,7 +9,7 @@ from prefect_tune.flows.options.form import documented
 from prefect_tune.flows.options.store_location import existing_store
 from prefect_tune.flows.running.event_loop import loop_safe_flow
 from prefect_tune.flows.series.locked import LockedSeries
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.series import Champion, Series, SeriesRun

@@ -30,7 +30,7 @@ from prefect_tune.flows.starting.study_input import InputReader, Note, StudyRequ
 from prefect_tune.flows.study.facts import StudyFacts
 from prefect_tune.flows.study.lease import HANDOVER_SECONDS
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.events import PriorGiven, event_document
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space

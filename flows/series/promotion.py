@@ -17,7 +17,7 @@ from prefect_tune.flows.study.progress import Observer
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.wording.text import counted, escaped, number_text
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.notices import warn

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.wording.text import counted
-from prefect_tune.optimizers.converter import json_values
+from prefect_tune.optimizers.documents import json_values
 from prefect_tune.storage.series import Changes
 from prefect_tune.tasks.bad_input import BadInput, shown_columns
 from prefect_tune.tasks.data.dataset import (

@@ -10,7 +10,7 @@ from prefect_tune.flows.reading.lookup import find_series
 from prefect_tune.flows.reading.opened_study import OpenedStudy
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.wording.text import LossWords, counted
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.series import Changes, Reused, Series, SeriesRun, SeriesTable

@@ -22,12 +22,12 @@ from prefect_tune.flows.starting.study_input import (
 )
 from prefect_tune.flows.study.plan import StudyPlan, documents_of
 from prefect_tune.flows.study.replayed import study_objective
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.racing import Racing, is_large
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, METHODS, make_optimizer, method_named
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective, violation
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.ledger import Ledger

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from prefect_tune.flows.study.plan import documents_of
 from prefect_tune.flows.wording.text import EqualRows
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.ledger import StoredStudy
 from prefect_tune.storage.notices import Notice

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.wording.text import Whole
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.registry import DEFAULT_METHOD
 from prefect_tune.optimizers.trials.objective import PortableSeconds
 from prefect_tune.storage.database import as_written

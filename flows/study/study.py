@@ -18,7 +18,7 @@ from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.replayed import replayed, study_optimizer
 from prefect_tune.flows.study.retention import PIN_SECONDS, Retention
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.optimizers.events import (
     Asked,
     Retried,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from prefect_tune.optimizers.space.wording import fidelity_text
+from prefect_tune.optimizers.documents import fidelity_text
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.bad_input import BadInput

@@ -21,12 +21,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
-from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
-
-# Jitter relative to the variances, because duplicate representers make the covariance singular.
-_JITTER = 1e-10
+from prefect_tune.optimizers.surrogates.log_posterior import (
+    LEAST_VARIANCE,
+    cholesky,
+    solve_triangular,
+)
 
 
 def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
@@ -59,8 +60,9 @@ class Minimiser:
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
         """Draw representers' losses jointly, by mean (R,), covariance (R, R) and normals (R, S)."""
+        # Duplicate representers make the covariance singular.
         largest = float(np.diag(covariance).max())
-        factor = cholesky(covariance, _JITTER * largest if largest > 0 else _JITTER)
+        factor = cholesky(covariance, LEAST_VARIANCE * (largest if largest > 0 else 1.0))
         winners = np.argmin(mean[:, None] + factor @ normals, axis=0)
         probabilities = np.bincount(winners, minlength=len(mean)) / normals.shape[1]
         return cls(mean, factor, normals, winners, probabilities)
@@ -122,19 +124,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     variance = weights @ latents.covariance[:, a, b].T + noise[:, None]
     # Even with all representers known, Var(y) is at least the noise, except for rounding.
     rest = np.maximum(variance - weights @ known, noise[:, None])
-    within, shares = _within_winners(minimiser, P, r)
-    left = (weights @ within.reshape(len(a), -1)).reshape(len(basis), n, -1) + rest[:, :, None]
-    return 0.5 * (np.log(variance) - np.log(left) @ shares).T
-
-
-def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
-    """Return E_y KL(p_min after y | uniform) = ln R - H + gain, in nats (Klein et al., eq. 7)."""
-    constant = float(np.log(len(minimiser.mean))) - minimiser.entropy
-    return constant + gain
-
-
-def _within_winners(minimiser: Minimiser, P: Array, r: int) -> tuple[Array, Array]:
-    """Cov(E_a, E_b | I=i), E = U'P, for a <= b and winners i, and their probabilities."""
+    # Cov(E_a, E_b | I=i) of E = U'P, for a <= b and winners i.
     draws = len(minimiser.winners)
     counts = np.bincount(minimiser.winners)
     counts = counts[counts > 0]
@@ -143,11 +133,18 @@ def _within_winners(minimiser: Minimiser, P: Array, r: int) -> tuple[Array, Arra
     E = (P.T @ ordered).reshape(r, -1, draws)
     sums = (P.T @ np.add.reduceat(ordered, starts, axis=1)).reshape(r, -1, len(counts))
     scatter = [
-        np.add.reduceat(E[a] * E[b], starts, axis=1) - sums[a] * (sums[b] / counts)
-        for a, b in zip(*np.triu_indices(r), strict=True)
+        np.add.reduceat(E[i] * E[j], starts, axis=1) - sums[i] * (sums[j] / counts)
+        for i, j in zip(a, b, strict=True)
     ]
     within: Array = np.array(scatter)
     within += _SHRINKAGE * within.sum(axis=2, keepdims=True) / (draws - len(counts))
     # Whitened draws have variance 1 with divisor S; the degrees of freedom below assume S - 1.
     within *= (draws - 1) / (draws * (counts - 1 + _SHRINKAGE))
-    return within, counts / draws
+    left = (weights @ within.reshape(len(a), -1)).reshape(len(basis), n, -1) + rest[:, :, None]
+    return 0.5 * (np.log(variance) - np.log(left) @ (counts / draws)).T
+
+
+def divergence_from_uniform(minimiser: Minimiser, gain: Array) -> Array:
+    """Return E_y KL(p_min after y | uniform) = ln R - H + gain, in nats (Klein et al., eq. 7)."""
+    constant = float(np.log(len(minimiser.mean))) - minimiser.entropy
+    return constant + gain

@@ -27,9 +27,8 @@ from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.declarations import BOHB
 from prefect_tune.optimizers.methods.halving import Hyperband
 from prefect_tune.optimizers.methods.rungs import ranked
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -61,9 +60,9 @@ class KernelDensity:
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
         """Return the density of configurations; `dimension` is the dimension in Scott's rule."""
         factor = len(points) ** (-1 / (dimension + 4))
-        active = space.columns.active(points)
-        units = space.columns.snapped(points.units)
-        sizes = space.columns.sizes
+        active = space.active(points)
+        units = space.snapped(points.units)
+        sizes = space.sizes
         leaving = np.array([factor * _impurity(column) for column in points.algorithms.T])
         widths = np.empty(len(sizes))
         for j, size in enumerate(sizes):
@@ -77,8 +76,8 @@ class KernelDensity:
 
     def log_density(self, candidates: Candidates) -> Array:
         """Return the logarithm of the density relative to the prior, shape (m,)."""
-        units = self.space.columns.snapped(candidates.units)
-        both = self.space.columns.active(candidates)[:, None, :] & self.active[None, :, :]
+        units = self.space.snapped(candidates.units)
+        both = self.space.active(candidates)[:, None, :] & self.active[None, :, :]
         logs = np.where(both, self._log_of_values(units), 0.0).sum(axis=2)
         for k, n_algorithms in enumerate(self._n_algorithms):
             same = candidates.algorithms[:, None, k] == self.points.algorithms[None, :, k]
@@ -100,9 +99,9 @@ class KernelDensity:
         low, high = ndtr(-centres / widths), ndtr((1 - centres) / widths)
         of_number = np.clip(centres + widths * ndtri(low + v * (high - low)), 0.0, 1.0)
         of_category = np.where(v < widths, uniform, centres)
-        near = np.where(self.space.columns.sizes > 0, of_category, of_number)
+        near = np.where(self.space.sizes > 0, of_category, of_number)
         units = np.where(self.active[rows] & ~is_prior[:, None], near, uniform)
-        algorithms = self.space.settled(algorithms)
+        algorithms = self.space.canonical_paths(algorithms)
         return Candidates(algorithms, units)[self.space.can_run(algorithms)]
 
     @property
@@ -114,10 +113,10 @@ class KernelDensity:
         distances = (units[:, None, :] - centres) / self.widths
         mass = ndtr((1 - centres) / self.widths) - ndtr(-centres / self.widths)
         of_number = -0.5 * distances**2 - np.log(self.widths * mass * np.sqrt(2 * np.pi))
-        sizes = np.maximum(self.space.columns.sizes, 2)
+        sizes = np.maximum(self.space.sizes, 2)
         leaving = np.minimum(self.widths, 1 - 1 / sizes)
         of_category = _log_of_choice(units[:, None, :] == centres, leaving, sizes)
-        return np.where(self.space.columns.sizes > 1, of_category, of_number)
+        return np.where(self.space.sizes > 1, of_category, of_number)
 
 
 def _log_of_choice(
@@ -194,12 +193,8 @@ class Bohb(Hyperband):
         )
         drawn = self.near(good, rng)
         ratio = good.log_density(drawn) - bad.log_density(drawn)
-        asked = self.history.asked
-        for row in np.argsort(-ratio, kind="stable"):
-            configuration = self._candidates.decode(drawn, int(row))
-            if configuration is not None and configuration not in asked:
-                return configuration
-        return None
+        ranked_draws = drawn[np.argsort(-ratio, kind="stable")]
+        return next(self._candidates.new_configurations(ranked_draws, self.history.asked), None)
 
     @cached_property
     def _dimension(self) -> int:

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from prefect_tune.optimizers.documents import pipeline_lines
 from prefect_tune.optimizers.method import Method, MethodOptions, counted, share_text
 from prefect_tune.optimizers.options import option
-from prefect_tune.optimizers.space.wording import pipeline_lines
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
 Variant = Literal["default", "paper"]

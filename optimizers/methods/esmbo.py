@@ -20,13 +20,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.declarations import ERS, ESMBO
 from prefect_tune.optimizers.methods.references import Jopt
-from prefect_tune.optimizers.space.configuration import Configuration, Query
+from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.losses import best_frequencies
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -41,7 +40,6 @@ class Esmbo(Jopt):
     """
 
     method: ClassVar[Method] = ESMBO
-    _most_trials: float = np.inf
 
     @property
     def weights(self) -> Mapping[int, float]:
@@ -55,18 +53,7 @@ class Esmbo(Jopt):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Warnings of too few held-out examples or too few trials."""
-        n, n_startup = self.options.n_histories, self.options.n_startup
-        left = max(self._most_trials - n_startup, 0)
-        if left >= n:
-            return self._notes_on_examples()
-        note = (
-            f"{n_startup} random configurations leave {left:g} trials for {n} histories, so some "
-            f"of them never improve; use more trials or --option n_histories={max(left, 1):g}"
-        )
-        return (*self._notes_on_examples(), note)
-
-    def _notes_on_examples(self) -> tuple[str, ...]:
+        """Warning of too few held-out examples."""
         held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
         if held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
             return ()
@@ -88,23 +75,13 @@ class Esmbo(Jopt):
             **super().decisions,
         }
 
-    def _propose(self, budget: Budget, rng: Generator) -> Query:
-        if budget.trials_left is not None:
-            self._most_trials = len(self.history.asked) + budget.trials_left
-        return super()._propose(budget, rng)
-
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
         """Risks of trials, failed ones above the worst risk, and the number of the next history."""
+        failed = np.array([t.loss is None for t in trials], dtype=np.bool_)
         told = self._risks([t for t in trials if t.loss is not None])
-        worst = max(t.loss for t in trials if t.loss is not None)
         risks = np.empty((len(trials), self.options.n_histories))
-        place = 0
-        for row, trial in enumerate(trials):
-            if trial.loss is None:
-                risks[row] = told.max(axis=0) + (losses[row] - worst)
-            else:
-                risks[row] = told[place]
-                place += 1
+        risks[~failed] = told
+        risks[failed] = told.max(axis=0) + (losses[failed] - losses[~failed].max())[:, None]
         return risks, self._n_asks % self.options.n_histories
 
     def _why(self, number: int) -> str:
@@ -128,11 +105,6 @@ class EnsembledRandomSearch(Esmbo):
     """Random search that ends in the ensemble of ESMBO."""
 
     method: ClassVar[Method] = ERS
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """Warning of too few held-out examples."""
-        return self._notes_on_examples()
 
     def _next(self, rng: Generator) -> Configuration:
         self._because = Reason("random", "drawn from the whole space")

@@ -19,15 +19,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import Fitted, GaussianSearch, maximise
+from prefect_tune.optimizers.acquisitions.improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.maximise import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
@@ -77,10 +77,12 @@ class Jopt(Optimizer):
         process, fitted = search.learned(observed, distances, rng, last, pending)
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
         mine = targets[:, number]
-        acquisition = AugmentedImprovement(process.of_target(number), float(mine.min()))
+        acquisition = AugmentedImprovement(
+            process.of_target(number), float(mine.min()), 0.0, np.zeros(0)
+        )
         best_first = observed[np.argsort(mine, kind="stable")]
         ranked = maximise(acquisition, search.inputs, best_first, rng, penalty=mean)
-        for configuration in search.new_configurations(ranked, asked):
+        for configuration in search.candidates.new_configurations(ranked, asked):
             self._because = Reason("expected improvement", self._why(number))
             return configuration
         self._because = _NOTHING_ELSE

@@ -4,8 +4,8 @@ Hutter, Hoos and Leyton-Brown 2011, algorithm 1, with the trees, logarithms and 
 SMAC3's facade for hyperparameters (2.4):
 
     Initialize                                  Smac._propose, and n_startup random asks
-    FitModel                                    RandomForest.fit, on ForestSearch._observed
-    SelectConfigurations (section 4.3)          ForestSearch._ranked
+    FitModel                                    RandomForest, on ForestSearch._observed
+    SelectConfigurations (section 4.3)          ForestSearch.propose
       multi-start local search                  ForestSearch._climb, from the best so far and drawn
       E[I_exp] of logarithmic losses            log_normal_improvement
       random configurations interleaved         ForestSearch.propose, with random_share
@@ -16,15 +16,15 @@ Improvement is over the best observed loss, not the best predicted one. The firs
 values. Pending queries count as the mean of the losses.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import (
+from prefect_tune.optimizers.acquisitions.improvement import (
     log_expected_improvement,
     log_normal_improvement,
 )
@@ -32,12 +32,11 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import SMAC
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.random_forest import RandomForest
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbours
+from prefect_tune.optimizers.surrogates.forest import RandomForest
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses, log_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
@@ -72,17 +71,15 @@ class ForestSettings:
 
     Attributes:
         n_startup: Random configurations before the first proposal of the forest.
-        min_samples_split, max_features: Fewest runs in a node of a tree that can be split, and
-            share of the columns considered at each split.
+        forest: Arguments of scikit-learn's forest other than its defaults.
         random_share: Share of the proposals drawn from the prior.
         failure_cost: Loss that a failed trial counts as.
         is_log: Whether the forest is fitted to the logarithm of the loss, if the metric has a lower
             bound. The improvement is of the loss itself (Hutter et al. 2009).
     """
 
-    n_startup: int = 10
-    min_samples_split: int = 2
-    max_features: float = 1.0
+    n_startup: int
+    forest: Mapping[str, Any] = field(default_factory=dict)
     random_share: float = 0.2
     failure_cost: FailureCost = "worst"
     is_log: bool = True
@@ -113,27 +110,17 @@ class ForestSearch:
             return Query(new_configuration(self.proposed, asked, rng)), _START
         if is_random:
             return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
-        ranked = self._ranked(history, rng, log_cost)
-        for row in range(len(ranked)):
-            configuration = self.candidates.decode(ranked, row)
-            if configuration is not None and configuration not in asked:
-                return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
-        return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
-
-    def _ranked(self, history: History, rng: Generator, log_cost: LogCost | None) -> Candidates:
         observed, targets, best = self._observed(history)
-        older = history.older
-        weights = None
+        older, weights = history.older, None
         if len(older):
             weights = np.append(older.weights, np.ones(len(observed) - len(older)))
-        forest = RandomForest.fit(
+        forest = RandomForest(
             self.candidates.features(observed),
             targets,
             n_trees=_N_TREES,
-            min_samples_split=self.settings.min_samples_split,
-            max_features=self.settings.max_features,
             seed=int(rng.integers(2**31)),
             weights=weights,
+            **self.settings.forest,
         )
         is_of_logs = self.settings.is_log and np.isfinite(self.objective.lower)
         improvement = log_normal_improvement if is_of_logs else log_expected_improvement
@@ -157,7 +144,10 @@ class ForestSearch:
         climbed, climbed_scores = self._climb(starts, score(starts), score, rng)
         everything = climbed.joined(drawn)
         scores = np.concatenate([climbed_scores, drawn_scores])
-        return everything[np.argsort(-scores, kind="stable")]
+        ranked = everything[np.argsort(-scores, kind="stable")]
+        for configuration in self.candidates.new_configurations(ranked, asked):
+            return Query(configuration), _IMPROVING if log_cost is None else _PER_SECOND
+        return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
         """Data for the forest, and the best target; pending trials get the mean (constant liar)."""

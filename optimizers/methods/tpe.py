@@ -33,18 +33,17 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import TPE
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import (
     Choice,
     Configuration,
     Query,
+    Value,
     active_hyperparameters,
     is_allowed,
 )
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Value, from_unit, to_unit
-from prefect_tune.optimizers.trials.history import History
+from prefect_tune.optimizers.space.vectors import from_unit, to_unit
 from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
@@ -54,24 +53,36 @@ Group = dict[str, BaseDistribution]
 
 
 class Dimensions:
-    """The distributions of a space; `choices` has a category per step."""
+    """The distributions of a space.
+
+    `choices` has a category per step. `groups` has the joint distributions of the group of each
+    hyperparameter other than a constant.
+    """
 
     def __init__(self, space: Space) -> None:
         self._space = space
         self.choices: Group = {
             s.name: CategoricalDistribution([a.id for a in s.algorithms]) for s in space.searched
         }
-        self._groups = {
-            name: group
-            for s in space.searched
-            for a in s.algorithms
-            for group in _groups(s.name, a)
-            for name in group
-        }
-
-    def group(self, step: str, algorithm: str, hyperparameter: str) -> Group | None:
-        """Return the joint distributions of a hyperparameter's group; None for a constant."""
-        return self._groups.get(f"{step}/{algorithm}/{hyperparameter}")
+        self.groups: dict[str, Group] = {}
+        for step in space.searched:
+            for algorithm in step.algorithms:
+                # Hyperparameters are grouped by equal conditions, so active at the same time.
+                hyperparameters, active = algorithm.hyperparameters, defaultdict[str, Group](dict)
+                for h in hyperparameters.values():
+                    if isinstance(h, Constant):
+                        continue
+                    # A condition reads `child | parent == value`.
+                    conditions = hyperparameters.parent_conditions_of[h.name]
+                    written = (str(c).replace(f"{h.name} | ", "") for c in conditions)
+                    name = f"{step.name}/{algorithm.id}/{h.name}"
+                    self.groups[name] = active[" and ".join(sorted(written))]
+                    # Categories stay; other values are positions in [0, 1] on their scale.
+                    self.groups[name][name] = (
+                        CategoricalDistribution(range(len(h.choices)))
+                        if isinstance(h, CategoricalHyperparameter)
+                        else FloatDistribution(0.0, 1.0)
+                    )
 
     def of(self, configuration: Configuration) -> tuple[dict[str, Any], Group]:
         """Return a configuration's parameters, and their distributions."""
@@ -81,15 +92,14 @@ class Dimensions:
             chosen = self._space.step(step).algorithm(choice.algorithm)
             params[step], distributions[step] = choice.algorithm, self.choices[step]
             for name, value in choice.values:
-                group = self.group(step, choice.algorithm, name)
-                if group is not None:
-                    key = f"{step}/{choice.algorithm}/{name}"
+                key = f"{step}/{choice.algorithm}/{name}"
+                if key in self.groups:
                     h = chosen.hyperparameters[name]
                     unit = to_unit(h, value)
                     if isinstance(h, CategoricalHyperparameter):
                         unit = int(unit * len(h.choices))
                     params[key] = unit
-                    distributions[key] = group[key]
+                    distributions[key] = self.groups[key][key]
         return params, distributions
 
 
@@ -98,25 +108,6 @@ def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
     return from_unit(hyperparameter, suggested)
-
-
-def _groups(step: str, algorithm: Algorithm) -> list[Group]:
-    """Hyperparameters grouped by equal conditions, so active at the same time."""
-    space = algorithm.hyperparameters
-    groups: dict[str, Group] = defaultdict(dict)
-    for h in space.values():
-        if isinstance(h, Constant):
-            continue
-        # A condition reads `child | parent == value`.
-        written = (str(c).replace(f"{h.name} | ", "") for c in space.parent_conditions_of[h.name])
-        group = groups[" and ".join(sorted(written))]
-        # Categories stay as they are; other values are positions in [0, 1] on their scale.
-        group[f"{step}/{algorithm.id}/{h.name}"] = (
-            CategoricalDistribution(range(len(h.choices)))
-            if isinstance(h, CategoricalHyperparameter)
-            else FloatDistribution(0.0, 1.0)
-        )
-    return list(groups.values())
 
 
 _STUDY = "prefect_tune.optimizers.methods.tpe"
@@ -145,7 +136,6 @@ class _GivenTrials(InMemoryStorage):
 
 _N_KNOWN = 500
 """Largest number of trials to fit the densities to, a quarter of them the best."""
-_N_CANDIDATES = 24
 _DRAWS = 20
 """Number of draws that cannot run or were proposed before, until the prior takes over."""
 _START = Reason("random start", "too few results for densities")
@@ -171,13 +161,15 @@ class Tpe(Optimizer):
             return Query(new_configuration(self.space, asked, rng))
         n_best = _N_KNOWN // 4
         known = history if n_told <= _N_KNOWN else history.abridged(n_best, _N_KNOWN - n_best)
-        storage = _GivenTrials(self._trials(known))
-        study = optuna.create_study(storage=storage, study_name=_STUDY)
+        told, losses = imputed_losses(known, self.objective, "worst")
+        trials = [self._frozen(t, t.loss) for t in known.older.subsample()]
+        trials += [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
+        trials += [self._frozen(t, None) for t in known.pending]
+        study = optuna.create_study(storage=_GivenTrials(trials), study_name=_STUDY)
         trial = create_trial(state=OptunaState.RUNNING)
         trial.number = len(history)
         sampler = TPESampler(
             n_startup_trials=0,
-            n_ei_candidates=_N_CANDIDATES,
             seed=int(rng.integers(2**31)),
             multivariate=True,  # of the jointly suggested parameters
             constant_liar=True,  # pending trials are among the bad ones
@@ -196,28 +188,21 @@ class Tpe(Optimizer):
 
     def _draw(self, suggest: Callable[[Group], dict[str, Any]]) -> Configuration:
         chosen = suggest(self._dimensions.choices)
-        path = self.space.settled(tuple(chosen[step.name] for step in self.space.searched))
+        path = self.space.canonical_path(tuple(chosen[step.name] for step in self.space.searched))
         choices = []
         for step, algorithm in zip(self.space.searched, self.space.algorithms(path), strict=True):
             values: dict[str, Value] = {}
             suggested: dict[str, Any] = {}
             for h in active_hyperparameters(algorithm.hyperparameters, values):
-                group = self._dimensions.group(step.name, algorithm.id, h.name)
-                if group is None:
+                name = f"{step.name}/{algorithm.id}/{h.name}"
+                if name not in self._dimensions.groups:
                     values[h.name] = from_unit(h, 0.5)
                     continue
-                name = f"{step.name}/{algorithm.id}/{h.name}"
                 if name not in suggested:
-                    suggested |= suggest(group)
+                    suggested |= suggest(self._dimensions.groups[name])
                 values[h.name] = to_value(h, suggested[name])
-            choices.append((step.name, Choice(algorithm.id, tuple(sorted(values.items())))))
+            choices.append((step.name, Choice.of(algorithm.id, values)))
         return Configuration(tuple(choices))
-
-    def _trials(self, history: History) -> list[FrozenTrial]:
-        told, losses = imputed_losses(history, self.objective, "worst")
-        older = [self._frozen(t, t.loss) for t in history.older.subsample()]
-        ended = [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]
-        return [*older, *ended, *(self._frozen(t, None) for t in history.pending)]
 
     def _frozen(self, trial: Trial, loss: float | None) -> FrozenTrial:
         frozen = self._known.get(trial.number)

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Choice, Configuration, default_configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import StepCost
@@ -210,7 +209,7 @@ class CandidatePrefixes:
         self._order = order
         steps = space.space.searched
         of_algorithm = np.repeat(np.arange(len(steps)), [len(s.algorithms) for s in steps])
-        self._step = np.concatenate([of_algorithm, space.columns.step])
+        self._step = np.concatenate([of_algorithm, space.step])
         self._is_idle = [np.array([a.is_idle for a in s.algorithms]) for s in steps]
 
     def of(self, candidates: Candidates, features: Array) -> Sequence[NDArray[np.void]]:
@@ -356,10 +355,10 @@ class PathCost:
         self, costs: Costs, candidates: Candidates, features: Array, space: CandidateSpace
     ) -> Array:
         seconds = np.zeros(candidates.algorithms.shape)
-        positions = features[:, len(space.encoding.algorithms) :]
+        positions = features[:, len(space.algorithms) :]
         positions = np.where(positions < 0, np.nan, positions)
         columns = defaultdict[tuple[str, str], list[int]](list)
-        for j, (step, algorithm, _) in enumerate(space.encoding.columns):
+        for j, (step, algorithm, _) in enumerate(space.columns):
             columns[step, algorithm].append(j)
         for k, searched in enumerate(self._space.searched):
             for i, choice in enumerate(searched.algorithms):

@@ -21,12 +21,13 @@ from ConfigSpace.hyperparameters import (
 )
 from numpy.random import Generator
 
-from prefect_tune.optimizers.converter import choices_of, plain_value, value_document
+from prefect_tune.optimizers.documents import choices_of, plain_value, value_document
 from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
 from prefect_tune.optimizers.space.configuration import (
     Choice,
     Configuration,
     Query,
+    Value,
     active_hyperparameters,
     are_allowed,
     default_choice,
@@ -34,7 +35,7 @@ from prefect_tune.optimizers.space.configuration import (
     is_allowed,
 )
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Array, Value, from_unit, to_unit
+from prefect_tune.optimizers.space.vectors import Array, from_unit, to_unit
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
@@ -159,7 +160,7 @@ class SharedValues:
         declares no kinds, its first model is used. `costs` has seconds of earlier studies.
         """
         *before, last = self._space.searched
-        plain, names = [step.plainest.id for step in before], [step.name for step in before]
+        plain, names = [step.simplest.id for step in before], [step.name for step in before]
         of_model: dict[str, list[Path]] = defaultdict(list)
         for path in paths:
             of_model[path[-1]].append(path)

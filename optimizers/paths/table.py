@@ -11,11 +11,10 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
-from prefect_tune.optimizers.space.candidate_space import Encoding
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Encoding
 from prefect_tune.optimizers.trials.trial import Trial
 
 _TIE = 1e-9
@@ -166,8 +165,10 @@ class PathTable:
     def plain(self) -> list[int]:
         """One path of each model with idle steps before it, or else the most similar path."""
         *before, model = self.space.searched
-        plain = tuple(step.plainest.id for step in before)
-        paths = [self.space.settled((*plain, algorithm.id)) for algorithm in model.algorithms]
+        plain = tuple(step.simplest.id for step in before)
+        paths = [
+            self.space.canonical_path((*plain, algorithm.id)) for algorithm in model.algorithms
+        ]
         if self.space.has_ignored:
             paths = [
                 path

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from ConfigSpace import ConfigurationSpace
 from ConfigSpace.hyperparameters import Constant, NumericalHyperparameter
 
-from prefect_tune.optimizers.converter import choices_of, value_document
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName, choices_of, value_document
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,32 +112,42 @@ class Algorithm:
     def __post_init__(self) -> None:
         paths = [self.depends_on] if isinstance(self.depends_on, str) else self.depends_on
         object.__setattr__(self, "depends_on", tuple(map(str, paths)))
-        unknown = [name for name in self.transforms if name not in self.hyperparameters]
-        if unknown:
-            raise UnknownName(
-                f"hyperparameter in the transforms of algorithm {self.id!r}:",
-                unknown[0],
-                tuple(self.hyperparameters),
-            )
-        grows_with = (*GROWTH, *self.hyperparameters)
-        unknown = [name for name in self.growth if name not in grows_with]
-        if unknown:
-            raise UnknownName(
-                f"name in the growth of algorithm {self.id!r}:", unknown[0], grows_with
-            )
+        for field_name, given, known in (
+            ("transforms", self.transforms, tuple(self.hyperparameters)),
+            ("growth", self.growth, (*GROWTH, *self.hyperparameters)),
+        ):
+            for name in given:
+                if name not in known:
+                    where = f"name in the {field_name} of algorithm {self.id!r}:"
+                    raise UnknownName(where, name, known)
         for name, h in self.hyperparameters.items():
             if self.growth.get(name) and isinstance(h, NumericalHyperparameter) and h.lower <= 0:
                 raise ValueError(
                     f"seconds of algorithm {self.id!r} are declared to grow with {name!r}, whose "
                     f"range begins at {h.lower:g}; leave it out of `growth`, or begin above 0"
                 )
-        if not isinstance(self.estimator, str):
-            _check_importable(self.estimator, self.id)
-        for values in (self.fixed, self.sparse_fixed):
-            for name, value in values.items():
-                _check_documents([value], name, self.id)
-        for name, h in self.hyperparameters.items():
-            _check_documents(choices_of(h) or (), name, self.id)
+        name = getattr(self.estimator, "__qualname__", "")
+        if not isinstance(self.estimator, str) and not name.isidentifier():
+            raise ValueError(
+                f"the estimator of algorithm {self.id!r}, {name or repr(self.estimator)}, cannot "
+                "be imported by its name; define it at the top level of a module"
+            )
+        constants = [*self.fixed.items(), *self.sparse_fixed.items()]
+        choices = [(name, choices_of(h) or ()) for name, h in self.hyperparameters.items()]
+        for name, values in [*((name, (value,)) for name, value in constants), *choices]:
+            try:
+                documents = [*map(value_document, values)]
+            except ValueError as error:
+                raise ValueError(
+                    f"a value of {name!r} of algorithm {self.id!r} cannot be stored: {error}; use "
+                    "numbers, texts, tuples, lists, functions and classes of a module, or "
+                    "estimators, or search names and convert them with `transforms`"
+                ) from error
+            if len(set(documents)) < len(documents):
+                raise ValueError(
+                    f"two choices of {name!r} of algorithm {self.id!r} are stored equally, as one "
+                    f"of {', '.join(map(str, documents))}; remove one of them"
+                )
 
     @property
     def import_path(self) -> str:
@@ -203,39 +212,6 @@ def _with_documents(serialized: Any, name: str = "") -> Any:
     return [*map(_with_documents, serialized)] if isinstance(serialized, list) else serialized
 
 
-def _check_documents(values: Sequence[Any], name: str, algorithm: str) -> None:
-    """Raise `ValueError` unless each value can be stored, and no two are stored equally."""
-    try:
-        documents = [*map(value_document, values)]
-    except ValueError as error:
-        raise ValueError(
-            f"a value of {name!r} of algorithm {algorithm!r} cannot be stored: {error}; use "
-            "numbers, texts, tuples, lists, functions and classes of a module, or estimators, or "
-            "search names and convert them with `transforms`"
-        ) from error
-    if len(set(documents)) < len(documents):
-        raise ValueError(
-            f"two choices of {name!r} of algorithm {algorithm!r} are stored equally, as one of "
-            f"{', '.join(map(str, documents))}; remove one of them"
-        )
-
-
-def _check_importable(estimator: Callable[..., Any], algorithm: str) -> None:
-    """Raise `ValueError` unless workers can import an estimator by its name."""
-    name = getattr(estimator, "__qualname__", "")
-    remedy = "workers import it by its name; define it at the top level of a module"
-    if "<lambda>" in name:
-        raise ValueError(f"the estimator of algorithm {algorithm!r} is a lambda: {remedy}")
-    if "<locals>" in name:
-        raise ValueError(
-            f"the estimator of algorithm {algorithm!r}, {name.rsplit('.', 1)[-1]}, is defined "
-            f"inside a function: {remedy}"
-        )
-    if not name.isidentifier():
-        what = f"is {estimator!r}" if not name else f"is {name}"
-        raise ValueError(f"the estimator of algorithm {algorithm!r} {what}: {remedy}")
-
-
 @dataclass(frozen=True, eq=False)
 class Step:
     """One stage of a pipeline and the algorithms that can fill it.
@@ -270,7 +246,7 @@ class Step:
         return self.algorithms[0].order
 
     @property
-    def plainest(self) -> Algorithm:
+    def simplest(self) -> Algorithm:
         """The algorithm that passes its input on, else the first; never an `only_ignored` one."""
         free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
         return next((a for a in free if a.is_idle), free[0])

@@ -12,7 +12,7 @@ from typing import Any, Self
 from ConfigSpace import ConfigurationSpace
 from ConfigSpace.hyperparameters import Hyperparameter
 
-from prefect_tune.optimizers.converter import (
+from prefect_tune.optimizers.documents import (
     Document,
     from_document,
     plain_value,
@@ -22,8 +22,9 @@ from prefect_tune.optimizers.converter import (
 )
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Value
-from prefect_tune.optimizers.space.wording import range_text
+
+Value = Any
+"""A value of a hyperparameter: a number or text, or a choice as in `value_document`."""
 
 
 def active_hyperparameters(
@@ -117,13 +118,27 @@ class Configuration:
         for step in space.searched:
             given = document[step.name]
             algorithm = step.algorithm(given["algorithm"])
-            values = given.get("hyperparameters", {})
-            choices.append((step.name, _checked(algorithm, values, step.name)))
+            read = given.get("hyperparameters", {})
+            values: dict[str, Value] = {}
+            for h in algorithm.hyperparameters.values():
+                if h.name in read:
+                    values[h.name] = value_of(h, read[h.name])
+            active = [h.name for h in active_hyperparameters(algorithm.hyperparameters, values)]
+            if set(read) != set(active):
+                raise ValueError(
+                    f"algorithm {algorithm.id!r} of step {step.name!r} takes the values of "
+                    f"{', '.join(active) or 'nothing'}; got {', '.join(read) or 'nothing'}"
+                )
+            if not are_allowed(algorithm, values):
+                raise ValueError(f"{dict(read)} is forbidden for algorithm {algorithm.id!r}")
+            choices.append((step.name, Choice.of(algorithm.id, values)))
         path = tuple(choice.algorithm for _, choice in choices)
         configuration = cls(
             tuple(
                 (step, choice if choice.algorithm == algorithm else Choice(algorithm))
-                for (step, choice), algorithm in zip(choices, space.canonical(path), strict=True)
+                for (step, choice), algorithm in zip(
+                    choices, space.canonical_path(path, settle=False), strict=True
+                )
             )
         )
         if not space.is_feasible(configuration.path):
@@ -135,12 +150,16 @@ class Configuration:
 
 def default_choice(algorithm: Algorithm) -> Choice:
     """Return an algorithm with every hyperparameter at its default."""
-    return Choice.of(algorithm.id, _defaults(algorithm))
+    values: dict[str, Value] = {}
+    for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
+        values[hyperparameter.name] = plain_value(hyperparameter.default_value)
+    return Choice.of(algorithm.id, values)
 
 
 def default_configuration(space: Space, path: Path) -> Configuration:
     """Return the path with every hyperparameter at its default."""
-    return Configuration.of(space, path, map(_defaults, space.algorithms(path)))
+    chosen = zip(space.searched, space.algorithms(path), strict=True)
+    return Configuration(tuple((step.name, default_choice(a)) for step, a in chosen))
 
 
 def is_allowed(space: Space, configuration: Configuration) -> bool:
@@ -151,42 +170,8 @@ def is_allowed(space: Space, configuration: Configuration) -> bool:
     )
 
 
-def _defaults(algorithm: Algorithm) -> dict[str, Value]:
-    values: dict[str, Value] = {}
-    for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
-        values[hyperparameter.name] = plain_value(hyperparameter.default_value)
-    return values
-
-
-def _checked(algorithm: Algorithm, given: Mapping[str, Any], step: str) -> Choice:
-    values: dict[str, Value] = {}
-    for h in algorithm.hyperparameters.values():
-        if h.name in given:
-            try:
-                values[h.name] = value_of(h, given[h.name])
-            except ValueError as error:
-                raise ValueError(
-                    f"{h.name}={given[h.name]!r} cannot be of algorithm {algorithm.id!r} of step "
-                    f"{step!r}, which takes {range_text(h)}"
-                ) from error
-    active = [h.name for h in active_hyperparameters(algorithm.hyperparameters, values)]
-    if set(given) != set(active):
-        raise ValueError(
-            f"algorithm {algorithm.id!r} of step {step!r} takes the values of "
-            f"{', '.join(active) or 'nothing'}; got {', '.join(given) or 'nothing'}"
-        )
-    if not are_allowed(algorithm, values):
-        raise ValueError(f"{dict(given)} is forbidden for algorithm {algorithm.id!r}")
-    return Choice.of(algorithm.id, values)
-
-
 ROWS_PER_CLASS = 2
 """Fewest rows of each class, or stratum of numbers, in a subset."""
-
-
-def is_full(subset: float, folds: int | None, epochs: int | None) -> bool:
-    """Return whether a query takes all rows, all folds (None) and all epochs (None)."""
-    return subset == 1.0 and folds is None and epochs is None
 
 
 def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
@@ -227,15 +212,15 @@ class Query:
                 raise ValueError(f"{name} must be a share of the rows in (0, 1]; got {share}")
         if self.subset_draw < 0:
             raise ValueError(f"subset_draw must be >= 0; got {self.subset_draw}")
-        if self.epochs is not None and self.epochs < 1:
-            raise ValueError(f"epochs must be >= 1, or None for to the end; got {self.epochs}")
-        if self.folds is not None and self.folds < 1:
-            raise ValueError(f"folds must be >= 1, or None for all; got {self.folds}")
+        for name, number in (("epochs", self.epochs), ("folds", self.folds)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name} must be >= 1, or None for all; got {number}")
 
     @property
     def is_full(self) -> bool:
         """Whether it is the full evaluation: all rows, all folds, all epochs."""
-        return self.held_out == 1.0 and is_full(self.subset, self.folds, self.epochs)
+        takes_all_rows = self.held_out == 1.0 and self.subset == 1.0
+        return takes_all_rows and self.folds is None and self.epochs is None
 
     def to_json(self) -> dict[str, Any]:
         """Return all fields as JSON values; `folds` and `held_out` only if not full."""

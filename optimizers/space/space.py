@@ -12,11 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise, permutations, product
-from math import prod
 from typing import Any, Literal
 
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
-from prefect_tune.optimizers.space.wording import UnknownName
 
 _MOST_ORDERED = 4
 """Largest number of steps in an `order_step`: they have 24 orders."""
@@ -40,87 +39,19 @@ def order_step(*steps: str, name: str = "order") -> Step:
     return Step(name, tuple(Algorithm(id=i, order=order) for order, i in ids.items()))
 
 
-def in_chosen_order(pairs: Sequence[tuple[Step, Algorithm]]) -> Pipeline:
-    """Return pairs of step and algorithm in running order, without steps of `order_step`."""
-    pipeline = [pair for pair in pairs if not pair[1].order]
-    place = {step.name: i for i, (step, _) in enumerate(pipeline)}
-    for order in (algorithm.order for _, algorithm in pairs if algorithm.order):
-        first = min(place[name] for name in order)
-        pipeline[first : first + len(order)] = [pipeline[place[name]] for name in order]
-    return tuple(pipeline)
-
-
 def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
     """Return whether no earlier permutation has the same order of non-idle steps."""
     idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
-    ran = [step.name for step, _ in pipeline]
-    for step in steps:
-        if not step.orders:
-            continue
-        order = tuple(name for name in ran if name in step.orders)
+    for ordering in (step for step in steps if step.orders):
+        order = tuple(step.name for step, _ in pipeline if step.name in ordering.orders)
         working = [name for name in order if name not in idle]
-        declared = [s.name for s in steps if s.name in step.orders]
-        equal = (
-            other
-            for other in permutations(declared)
-            if [name for name in other if name not in idle] == working
-        )
-        if next(equal) != order:
+        declared = permutations(s.name for s in steps if s.name in ordering.orders)
+        if order != next(o for o in declared if [n for n in o if n not in idle] == working):
             return False
     return True
 
 
-def check_order(space: str, steps: Sequence[Step], position: int) -> None:
-    """Raise `ValueError` unless the steps ordered by the one at `position` directly follow it."""
-    step = steps[position]
-    behind = steps[position + 1 : position + 1 + len(step.orders)]
-    names = [s.name for s in behind]
-    if sorted(names) != sorted(step.orders):
-        raise ValueError(
-            f"step {step.name!r} of space {space!r} orders {', '.join(step.orders)}, which "
-            f"must stand directly behind it; there are {', '.join(names) or 'none'}"
-        )
-    unmoved = [s.name for s in behind if s.fixed or s.orders or s is steps[-1]]
-    if unmoved:
-        raise ValueError(
-            f"step {unmoved[0]!r} of space {space!r} cannot change places: it is fixed, "
-            "orders others, or is the last step, which predicts"
-        )
-
-
-def with_ignored_idle(
-    steps: Sequence[Step], chosen: Sequence[Algorithm], *, settle: bool = False
-) -> list[Algorithm]:
-    """Return the canonical choice of algorithms, in which ignored steps are idle.
-
-    If `settle`, steps with an `only_ignored` choice that are not ignored get their plainest
-    algorithm, which makes another pipeline.
-    """
-    canonical, ignored = list(chosen), set[str]()
-    for k in range(len(steps) - 1, -1, -1):  # an ignored step does not ignore others
-        idle = steps[k].idle
-        if steps[k].name in ignored and idle is not None:
-            canonical[k] = idle
-        elif settle and canonical[k].only_ignored:
-            canonical[k] = steps[k].plainest
-        ignored.update(canonical[k].ignores)
-    return canonical
-
-
-def n_canonical(steps: Sequence[Step]) -> int:
-    """Return the number of canonical paths of the searched steps, including forbidden ones."""
-    ways = Counter({frozenset[str](): 1})
-    for step in reversed(steps):
-        longer: Counter[frozenset[str]] = Counter()
-        free = [a for a in step.algorithms if not a.only_ignored]
-        for ignored, n in ways.items():
-            for algorithm in [step.idle] if step.name in ignored else free:
-                longer[ignored.union(algorithm.ignores if algorithm else ())] += n
-        ways = longer
-    return ways.total()
-
-
-def with_idle_steps(
+def closed_under_passthrough(
     steps: Sequence[Step], kept: Mapping[str, Collection[str]]
 ) -> dict[str, set[str]]:
     """Return the kept algorithms by step, and the idle ones of steps that any of them ignores."""
@@ -131,28 +62,6 @@ def with_idle_steps(
                 idle = next(s.idle for s in steps if s.name == name)
                 closed[name] |= {idle.id} if idle else set()
     return closed
-
-
-def check_ignored(space: str, steps: Sequence[Step]) -> None:
-    """Raise `ValueError` unless algorithms ignore only earlier steps that can be idle."""
-    for position, step in enumerate(steps):
-        before = {s.name: s for s in steps[:position]}
-        for algorithm in step.algorithms:
-            who = f"algorithm {algorithm.id!r} of step {step.name!r} of space {space!r}"
-            if algorithm.only_ignored and not algorithm.is_idle:
-                raise ValueError(f"{who} is declared only_ignored but is not idle")
-            for name in algorithm.ignores:
-                if name not in before:
-                    raise UnknownName(f"step before {who}, which ignores", name, before)
-                ignored = before[name]
-                if ignored.fixed or ignored.orders:
-                    does = "always runs" if ignored.fixed else "orders others"
-                    raise ValueError(f"{who} ignores step {name!r}, which {does}")
-                if ignored.idle is None:
-                    raise ValueError(
-                        f"{who} ignores step {name!r}, which has no choice that does nothing; add "
-                        f'Algorithm(id="none") to it'
-                    )
 
 
 Path = tuple[str, ...]
@@ -184,11 +93,31 @@ class Space:
         if not self.searched:
             raise ValueError(f"space {self.name!r} has no searched step, so nothing to tune")
         for first, second in self.forbidden:
-            for step, algorithm in (first, second):
-                self.step(step).algorithm(algorithm)
-        for position in range(len(self.steps)):
-            check_order(self.name, self.steps, position)
-        check_ignored(self.name, self.steps)
+            for step_name, algorithm_id in (first, second):
+                self.step(step_name).algorithm(algorithm_id)
+        for position, step in enumerate(self.steps):
+            behind = self.steps[position + 1 : position + 1 + len(step.orders)]
+            ordered = [s.name for s in behind if not (s.fixed or s.orders or s is self.steps[-1])]
+            if sorted(ordered) != sorted(step.orders):
+                raise ValueError(
+                    f"step {step.name!r} of space {self.name!r} orders "
+                    f"{', '.join(step.orders)}, which must directly follow it, be searched, "
+                    "order no others, and not be the last step"
+                )
+            before = {s.name: s for s in self.steps[:position]}
+            for algorithm in step.algorithms:
+                who = f"algorithm {algorithm.id!r} of step {step.name!r} of space {self.name!r}"
+                if algorithm.only_ignored and not algorithm.is_idle:
+                    raise ValueError(f"{who} is declared only_ignored but is not idle")
+                for name in algorithm.ignores:
+                    if name not in before:
+                        raise UnknownName(f"step before {who}, which ignores", name, before)
+                    ignored = before[name]
+                    if ignored.fixed or ignored.orders or ignored.idle is None:
+                        raise ValueError(
+                            f"{who} ignores step {name!r}, which always runs, orders others, or "
+                            'has no choice that does nothing; add Algorithm(id="none") to it'
+                        )
         if next(self.paths(), None) is None:
             raise ValueError(f"space {self.name!r} has no path that can run")
 
@@ -207,9 +136,15 @@ class Space:
     @cached_property
     def n_paths(self) -> int:
         """Size of the full product of algorithms, as in the papers; equal paths count once."""
-        if self.has_ignored:
-            return n_canonical(self.searched)
-        return prod(len(s.algorithms) for s in self.searched)
+        ways = Counter({frozenset[str](): 1})  # of choosing the later steps, by ignored steps
+        for step in reversed(self.searched):
+            longer: Counter[frozenset[str]] = Counter()
+            free = [a for a in step.algorithms if not a.only_ignored]
+            for ignored, n in ways.items():
+                for algorithm in [step.idle] if step.name in ignored else free:
+                    longer[ignored.union(algorithm.ignores if algorithm else ())] += n
+            ways = longer
+        return ways.total()
 
     @cached_property
     def n_feasible_paths(self) -> int:
@@ -233,7 +168,7 @@ class Space:
         It cannot if it has a forbidden pair, sends sparse data to an algorithm that needs dense
         data, or is not the canonical one of several equal paths.
         """
-        if self.has_ignored and self.settled(path) != path:
+        if self.has_ignored and self.canonical_path(path) != path:
             return False
         pipeline = self.pipeline(path)
         named = [(step.name, algorithm.id) for step, algorithm in pipeline if not step.fixed]
@@ -259,23 +194,36 @@ class Space:
             )
         chosen = iter(path)
         pairs = [(s, s.algorithms[0] if s.fixed else s.algorithm(next(chosen))) for s in self.steps]
-        return in_chosen_order(pairs) if self._has_orders else tuple(pairs)
+        if not self._has_orders:
+            return tuple(pairs)
+        pipeline = [pair for pair in pairs if not pair[1].order]
+        place = {step.name: i for i, (step, _) in enumerate(pipeline)}
+        for order in (algorithm.order for _, algorithm in pairs if algorithm.order):
+            first = min(place[name] for name in order)
+            pipeline[first : first + len(order)] = [pipeline[place[name]] for name in order]
+        return tuple(pipeline)
 
-    def canonical(self, path: Path) -> Path:
-        """Return the canonical path equal to this one, or raise `UnknownName`."""
-        if not self.has_ignored:
-            return path
-        return tuple(a.id for a in with_ignored_idle(self.searched, self.algorithms(path)))
+    @cached_property
+    def _has_orders(self) -> bool:
+        return any(step.orders for step in self.steps)
 
-    def settled(self, path: Path) -> Path:
-        """Return the canonical path nearest to one combined step by step, or raise `UnknownName`.
+    def canonical_path(self, path: Path, *, settle: bool = True) -> Path:
+        """Return the canonical path of the same pipeline, or raise `UnknownName`.
 
-        Steps with an `only_ignored` choice that are not ignored get their plainest algorithm.
+        If `settle`, steps with an `only_ignored` choice that are not ignored get their simplest
+        algorithm, which makes another pipeline.
         """
         if not self.has_ignored:
             return path
-        settled = with_ignored_idle(self.searched, self.algorithms(path), settle=True)
-        return tuple(a.id for a in settled)
+        chosen, ignored = list(self.algorithms(path)), set[str]()
+        for k in reversed(range(len(chosen))):  # an ignored step does not ignore others
+            step = self.searched[k]
+            if step.name in ignored and step.idle is not None:
+                chosen[k] = step.idle
+            elif settle and chosen[k].only_ignored:
+                chosen[k] = step.simplest
+            ignored.update(chosen[k].ignores)
+        return tuple(a.id for a in chosen)
 
     @cached_property
     def has_ignored(self) -> bool:
@@ -287,17 +235,13 @@ class Space:
         """Return the algorithm of each searched step, or raise `UnknownName`."""
         return tuple(s.algorithm(a) for s, a in zip(self.searched, path, strict=True))
 
-    @cached_property
-    def _has_orders(self) -> bool:
-        return any(step.orders for step in self.steps)
-
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
         """Return the part with some algorithms of each searched step, by name.
 
         Steps that one of them ignores keep an idle choice. A `ValueError` is raised if a step keeps
         no algorithm, or no path can run.
         """
-        algorithms = with_idle_steps(self.searched, algorithms)
+        algorithms = closed_under_passthrough(self.searched, algorithms)
         steps = tuple(
             s
             if s.fixed

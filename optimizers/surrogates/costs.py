@@ -26,12 +26,12 @@ import numpy as np
 from ConfigSpace.hyperparameters import Constant, Hyperparameter, NumericalHyperparameter
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import plain_value
+from prefect_tune.optimizers.documents import plain_value
 from prefect_tune.optimizers.space.algorithm import GROWTH
-from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query
+from prefect_tune.optimizers.space.configuration import Choice, Configuration, Query, Value
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Array, Value, to_unit
-from prefect_tune.optimizers.surrogates.linear import LinearPosterior, LinearRegression
+from prefect_tune.optimizers.space.vectors import Array, to_unit
+from prefect_tune.optimizers.surrogates.path_linear import LinearPosterior, LinearRegression
 from prefect_tune.optimizers.trials.objective import Objective, PortableSeconds
 from prefect_tune.optimizers.trials.outcome import FailureKind, Pilot, StepCost
 from prefect_tune.optimizers.trials.trial import Trial

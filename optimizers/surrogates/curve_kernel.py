@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
+from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.surrogates.kernels import Kernel, Parameter, Pullback
 
 _LEVEL = Parameter.of_log("ln of the level's variance", 0.0, 1.0, 1e-3, 50.0)
 _VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3, 50.0)
@@ -70,13 +70,12 @@ class Decay:
 
 
 class CurveKernel(Kernel):
-    """k(x, x') k_t(t, t'): `within` is k, None if t, in `column`, is the only input."""
+    """k(x, x') k_t(t, t'): `within` is k, and t is in `column`."""
 
-    def __init__(self, within: Kernel | None, column: int, of_time: Decay) -> None:
+    def __init__(self, within: Kernel, column: int, of_time: Decay) -> None:
         self.within, self.column, self.of_time = within, column, of_time
-        inner = within.parameters if within else ()
-        self.parameters = (*inner, *of_time.parameters)
-        self._n_within = len(inner)
+        self.parameters = (*within.parameters, *of_time.parameters)
+        self._n_within = len(within.parameters)
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -86,15 +85,11 @@ class CurveKernel(Kernel):
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
         diagonal = self.of_time.variance(theta[self._n_within :], self._t(inputs))
-        if self.within is None:
-            return diagonal
         return diagonal * self.within.variance(theta[: self._n_within], inputs)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
         of_time, pull_time = self.of_time.pullback(theta[self._n_within :], self._t(inputs))
-        if self.within is None:
-            return of_time, pull_time
         within, pull = self.within.pullback(theta[: self._n_within], inputs)
         return within * of_time, lambda weights: np.append(
             pull(weights * of_time), pull_time(weights * within)
@@ -102,8 +97,6 @@ class CurveKernel(Kernel):
 
     def between(self, theta: Array, a: Array, b: Array) -> Array:
         """Return k(x, x') alone, shape (n, m)."""
-        if self.within is None:
-            return np.ones((len(a), len(b)))
         return self.within.covariance(theta[: self._n_within], a, b)
 
     def slope_covariance(self, theta: Array, a: Array, b: Array) -> Array:
@@ -115,15 +108,6 @@ class CurveKernel(Kernel):
         """Return Cov(df(a)/dt, df(b)/dt), shape (n, m)."""
         second = self.of_time.slope_slope(theta[self._n_within :], self._t(a), self._t(b))
         return second * self.between(theta, a, b)
-
-    def slope_variance(self, theta: Array, inputs: Array) -> Array:
-        """Return Var(df/dt) of each row, shape (n,)."""
-        # Distinct times are few, and time kernels return matrices.
-        t, place = np.unique(self._t(inputs), return_inverse=True)
-        diagonal = np.diag(self.of_time.slope_slope(theta[self._n_within :], t, t))[place]
-        if self.within is None:
-            return diagonal
-        return diagonal * self.within.variance(theta[: self._n_within], inputs)
 
     def _t(self, inputs: Array) -> Array:
         return inputs[:, self.column]

@@ -10,15 +10,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Kernel, Parameter, Pullback
+from prefect_tune.optimizers.surrogates.kernels import Kernel, Parameter, Pullback
 from prefect_tune.optimizers.surrogates.log_posterior import solve_triangular
 
-_FIRST = Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0))
-_MIXED = Parameter("second weight on the first", 0.0, -4.0, 4.0, (0.0, 1.0))
-_SECOND = Parameter("ln of the second weight", 0.0, -5.0, 3.0, (0.0, 1.0))
-_THIRD = Parameter.of_log("ln of the third weight", float(np.log(0.15)), 0.5, 0.02, 1.0)
+_WEIGHTS = (
+    Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0)),
+    Parameter("second weight on the first", 0.0, -4.0, 4.0, (0.0, 1.0)),
+    Parameter("ln of the second weight", 0.0, -5.0, 3.0, (0.0, 1.0)),
+    Parameter.of_log("ln of the third weight", float(np.log(0.15)), 0.5, 0.02, 1.0),
+)
+_ENTRIES = ((0, 0), (1, 0), (1, 1), (2, 2))
+"""Row and column in L of each weight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,8 @@ class FidelityKernel(Kernel):
     def __init__(self, within: Kernel, column: int, basis: Basis) -> None:
         self.within, self.column, self.basis = within, column, basis
         self.rank = len(basis.trend)
-        weights = ((_FIRST,), (_FIRST, _MIXED, _SECOND), (_FIRST, _MIXED, _SECOND, _THIRD))
-        self.parameters = (*within.parameters, *weights[self.rank - 1])
+        of_rank = [w for w, (i, _) in zip(_WEIGHTS, _ENTRIES, strict=True) if i < self.rank]
+        self.parameters = (*within.parameters, *of_rank)
         self._n_within = len(within.parameters)
         self._trend = np.diag(basis.trend)
 
@@ -54,9 +58,7 @@ class FidelityKernel(Kernel):
         inner, outer = self._split(theta)
         left, right = self.functions(a), self.functions(b)
         K = self.within.covariance(inner, a, b) * (left @ self.weights(outer) @ right.T)
-        if any(self.basis.trend):
-            K += left @ self._trend @ right.T
-        return K
+        return K + left @ self._trend @ right.T
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
@@ -73,8 +75,11 @@ class FidelityKernel(Kernel):
         between = phi @ self.weights(outer) @ phi.T
 
         def pull_all(weights: Array) -> Array:
-            by_sigma = phi.T @ (weights * within) @ phi
-            return np.append(pull(weights * between), self._pull_weights(outer, by_sigma))
+            by_sigma, root = phi.T @ (weights * within) @ phi, self._root(outer)
+            by_root = 2 * by_sigma @ root
+            entries = _ENTRIES[: len(outer)]
+            gradient = [by_root[i, j] * (root[i, j] if i == j else 1.0) for i, j in entries]
+            return np.append(pull(weights * between), gradient)
 
         return within * between + phi @ self._trend @ phi.T, pull_all
 
@@ -84,13 +89,14 @@ class FidelityKernel(Kernel):
 
     def weights(self, outer: Array) -> Array:
         """Return Sigma, shape (r, r), from the parameters after the inner kernel's."""
-        root = np.zeros((self.rank, self.rank))
-        root[0, 0] = np.exp(outer[0])
-        if self.rank > 1:
-            root[1, 0], root[1, 1] = outer[1], np.exp(outer[2])
-        if self.rank > 2:
-            root[2, 2] = np.exp(outer[3])
+        root = self._root(outer)
         return root @ root.T
+
+    def _root(self, outer: Array) -> Array:
+        root = np.zeros((self.rank, self.rank))
+        for (i, j), value in zip(_ENTRIES, outer, strict=False):
+            root[i, j] = np.exp(value) if i == j else value
+        return root
 
     def latent_covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """Return Cov(f(a), g_k(b)) of the functions g of the inputs, shape (r, n, m)."""
@@ -107,21 +113,6 @@ class FidelityKernel(Kernel):
 
     def _split(self, theta: Array) -> tuple[Array, Array]:
         return theta[: self._n_within], theta[self._n_within :]
-
-    def _pull_weights(self, outer: Array, by_sigma: Array) -> Array:
-        """Gradient by Sigma's parameters from the symmetric gradient by Sigma, (r, r)."""
-        M, first = by_sigma, np.exp(outer[0])
-        if self.rank == 1:
-            return np.array([2 * M[0, 0] * first**2])
-        mixed, second = outer[1], np.exp(outer[2])
-        gradient = [
-            2 * first * (M[0, 0] * first + M[0, 1] * mixed),
-            2 * (M[0, 1] * first + M[1, 1] * mixed),
-            2 * M[1, 1] * second**2,
-        ]
-        if self.rank > 2:
-            gradient.append(2 * M[2, 2] * np.exp(2 * outer[3]))
-        return np.array(gradient)
 
 
 def _quadratic(phi: Array, matrix: Array) -> Array:

@@ -1,10 +1,9 @@
 """Exact Gaussian processes over one set of inputs, for one target or several.
 
 Several targets share kernel, noise and factorisation. Their likelihoods are averaged, so that
-near-copies of a target do not overwhelm the priors. Inputs and targets are checked, and values that
-are not finite are reported by row. Equal inputs are fine, since the noise is at least 1e-6 of a
-target's variance. If rounding still spoils the factorisation, jitter is added in steps up to 1e-4
-of the mean diagonal. For constant targets, theta stays at its start.
+near-copies of a target do not overwhelm the priors. Equal inputs are fine, since the noise is at
+least 1e-6 of a target's variance. If rounding still spoils the factorisation, jitter is added in
+steps up to 1e-4 of the mean diagonal. For constant targets, theta stays at its start.
 
 For samplers, `log_posterior_value` scores any theta, and `given` conditions on a theta without a
 fit.
@@ -18,9 +17,10 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import minimize
 
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise
+from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.surrogates.kernels import Kernel, Noise
 from prefect_tune.optimizers.surrogates.log_posterior import (
+    ROUNDING,
     cholesky,
     log_posterior,
     solve_triangular,
@@ -29,7 +29,7 @@ from prefect_tune.optimizers.surrogates.log_posterior import (
 Mean = float | Callable[[Array], Array] | None
 """Mean: a number, a function of the inputs, or None for a constant by generalised least squares."""
 
-_MAX_ITERATIONS = 100
+FIT_ITERATIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class GaussianProcess:
         scale: float | None = None,
         warm_start: Array | None = None,
         n_restarts: int = 0,
-        max_iterations: int = _MAX_ITERATIONS,
+        max_iterations: int = FIT_ITERATIONS,
     ) -> Self:
         """Maximise the posterior of theta by L-BFGS-B from several starts, then condition.
 
@@ -78,9 +78,9 @@ class GaussianProcess:
         is constant, and targets are divided by their standard deviations instead of `scale`. `mean`
         is a given mean in the unit of the targets, None for a constant. The first theta is
         `warm_start`, or the parameters' own starts; `n_restarts` more are drawn from the priors. A
-        `ValueError` is raised if shapes do not agree or a value is not finite.
+        `ValueError` is raised if a value is not finite.
         """
-        noise = noise or ConstantNoise()
+        noise = noise or Noise()
         parameters = (*kernel.parameters, *noise.parameters)
         first = np.array([p.start for p in parameters]) if warm_start is None else warm_start
         prior = cls.given(kernel, first, inputs, targets, mean=mean, noise=noise, scale=scale)
@@ -119,13 +119,14 @@ class GaussianProcess:
         """Condition on the observations with this theta, with arguments and errors as in `fit`."""
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
-        noise = noise or ConstantNoise()
-        _check(inputs, targets, theta, kernel, noise)
+        noise = noise or Noise()
+        if not (np.isfinite(inputs).all() and np.isfinite(targets).all()):
+            raise ValueError("inputs or targets are not finite; give failed observations a loss")
         columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
         scales = columns.std(axis=0) if scale is None else np.full(columns.shape[1], scale)
         # Dividing by a spread of mere rounding would turn it into a signal.
-        is_spread = scales > 1e-12 * np.abs(columns).max(axis=0)
+        is_spread = scales > ROUNDING * np.abs(columns).max(axis=0)
         scales = np.where(is_spread, scales, 1.0)
         flat = 0.0 if mean is None else columns
         standardised = np.where(is_spread, (columns - offset) / scales, flat)
@@ -157,12 +158,6 @@ class GaussianProcess:
         """Return the noise of rows as a share of the targets' variance, shape (m,)."""
         return self.noise.variance(self.theta[len(self.kernel.parameters) :], inputs)
 
-    def covariance(self, a: Array, b: Array) -> Array:
-        """Return the standardised posterior covariance between rows, shape (m, k)."""
-        a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-        prior = self.kernel.covariance(self.kernel_theta, a, b)
-        return prior - self.half(a).T @ self.half(b)
-
     def joint(self, inputs: Array) -> tuple[Array, Array]:
         """Return joint means, (m, t), and covariance, (m, m), in units of the targets' scale."""
         inputs = np.asarray(inputs, dtype=np.float64)
@@ -174,27 +169,42 @@ class GaussianProcess:
 
     def of_target(self, number: int) -> Self:
         """Return the process of one of its targets, with the same theta and factorisation."""
-        place = slice(number, number + 1)
-        sides = self.whitened[:, [0, 1 + number]]
         return replace(
             self,
-            standardised=self.standardised[:, place],
-            offset=self.offset[place],
-            scale=self.scale[place],
-            whitened=sides,
+            standardised=self.standardised[:, [number]],
+            offset=self.offset[[number]],
+            scale=self.scale[[number]],
+            whitened=self.whitened[:, [0, 1 + number]],
         )
 
     def imagining(self, inputs: Array) -> Self:
         """Return the process as if rows, (m, d), had returned their means (kriging believer)."""
         process = self
-        for row in np.asarray(inputs, dtype=np.float64):
-            mean, _ = process._latent(row[None])
-            process = process._extended(row[None], mean)
+        for row in np.asarray(inputs, dtype=np.float64)[:, None]:
+            half = process.half(row)
+            constant, centred = process.centred()
+            standardised = constant + half.T @ centred
+            corner = process.kernel.covariance(process.kernel_theta, row, row) - half.T @ half
+            root = np.tril(cholesky(corner, process.noise_variance(row)))
+            n = len(process.inputs)
+            factor = np.zeros((n + 1, n + 1), order="F")
+            factor[:n, :n], factor[n:, :n], factor[n:, n:] = process.factor, half.T, root
+            sides = np.column_stack([np.ones(1), standardised]) - half.T @ process.whitened
+            process = replace(
+                process,
+                inputs=np.vstack([process.inputs, row]),
+                standardised=np.vstack([process.standardised, standardised]),
+                factor=factor,
+                whitened=np.vstack([process.whitened, solve_triangular(root, sides)]),
+            )
         return process
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         """Return means and deviations of the function without noise, shape (m,) or (m, t)."""
-        latent, variance = self._latent(inputs)
+        inputs = np.asarray(inputs, dtype=np.float64)
+        half = self.half(inputs)
+        constant, centred = self.centred()
+        latent, variance = constant + half.T @ centred, self._floored(half, inputs)
         mean = self.offset + self.scale * latent + _given(self.mean, inputs)
         deviation = self.scale * np.sqrt(variance)[:, None]
         return (mean[:, 0], deviation[:, 0]) if self.is_single else (mean, deviation)
@@ -207,7 +217,8 @@ class GaussianProcess:
         """
         K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
-        constant, weights = self._weights()
+        constant, centred = self.centred()
+        weights = solve_triangular(self.factor, centred, transposed=True)
         variance = self._floored(half, inputs)
         solved = solve_triangular(self.factor, half, transposed=True)
         mean = self.offset + self.scale * (constant + K @ weights) + _given(self.mean, inputs)
@@ -222,29 +233,6 @@ class GaussianProcess:
             root_gradient[:, None, :] * self.scale[:, None],
         )
 
-    def _extended(self, inputs: Array, standardised: Array) -> Self:
-        n, m = len(self.inputs), len(inputs)
-        half = self.half(inputs)
-        corner = self.kernel.covariance(self.kernel_theta, inputs, inputs) - half.T @ half
-        root = np.tril(cholesky(corner, self.noise_variance(inputs)))
-        factor = np.zeros((n + m, n + m), order="F")
-        factor[:n, :n], factor[n:, :n], factor[n:, n:] = self.factor, half.T, root
-        sides = np.column_stack([np.ones(m), standardised]) - half.T @ self.whitened
-        below = solve_triangular(root, sides)
-        return replace(
-            self,
-            inputs=np.vstack([self.inputs, inputs]),
-            standardised=np.vstack([self.standardised, standardised]),
-            factor=factor,
-            whitened=np.vstack([self.whitened, below]),
-        )
-
-    def _latent(self, inputs: Array) -> tuple[Array, Array]:
-        inputs = np.asarray(inputs, dtype=np.float64)
-        half = self.half(inputs)
-        constant, centred = self.centred()
-        return constant + half.T @ centred, self._floored(half, inputs)
-
     def half(self, inputs: Array) -> Array:
         """Return L^-1 k(X, inputs), shape (n, m), the basis of posterior covariances."""
         K = self.kernel.covariance(self.kernel_theta, self.inputs, inputs)
@@ -252,47 +240,21 @@ class GaussianProcess:
 
     def _floored(self, half: Array, inputs: Array) -> Array:
         prior = self.kernel.variance(self.kernel_theta, inputs)
-        return np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
+        return np.maximum(prior - np.einsum("ij,ij->j", half, half), ROUNDING * prior)
 
     def centred(self) -> tuple[Array, Array]:
-        """Return the constant mean, shape (t,), and L^-1 (standardised - constant), (n, t)."""
-        constant = self._constant()
-        return constant, self.whitened[:, 1:] - self.whitened[:, :1] * constant
+        """Return the constant mean, shape (t,), and L^-1 (standardised - constant), (n, t).
 
-    def _constant(self) -> Array:
-        """Generalised least squares: 1'K^-1 y / 1'K^-1 1 by target, shape (t,)."""
-        if self.mean is not None:
-            return np.zeros(len(self.scale))
-        ones = self.whitened[:, 0]
-        return ones @ self.whitened[:, 1:] / (ones @ ones)
-
-    def _weights(self) -> tuple[Array, Array]:
-        constant, centred = self.centred()
-        return constant, solve_triangular(self.factor, centred, transposed=True)
+        The constant is 1'K^-1 y / 1'K^-1 1 by target (generalised least squares).
+        """
+        ones, standardised = self.whitened[:, 0], self.whitened[:, 1:]
+        constant = np.zeros(len(self.scale))
+        if self.mean is None:
+            constant = ones @ standardised / (ones @ ones)
+        return constant, standardised - self.whitened[:, :1] * constant
 
 
 def _given(mean: Mean, inputs: Array) -> Array | float:
     if mean is None:
         return 0.0
     return np.asarray(mean(inputs))[:, None] if callable(mean) else float(mean)
-
-
-def _check(inputs: Array, targets: Array, theta: Array, kernel: Kernel, noise: Noise) -> None:
-    if inputs.ndim != 2 or not len(inputs) or targets.shape[:1] != inputs.shape[:1]:
-        raise ValueError(
-            "inputs have shape (n, d) and targets (n,) or (n, t), with n at least 1; got "
-            f"{inputs.shape} and {targets.shape}"
-        )
-    p, q = len(kernel.parameters), len(noise.parameters)
-    if len(theta) != p + q:
-        raise ValueError(
-            f"theta holds {p} parameters of the kernel and {q} of the noise; got "
-            f"{len(theta)} values"
-        )
-    for name, values in (("inputs", inputs), ("targets", targets)):
-        bad = np.argwhere(~np.isfinite(values))
-        if len(bad):
-            raise ValueError(
-                f"{name} hold {values[tuple(bad[0])]} in row {bad[0][0]}; give a failed "
-                "observation a loss, or leave it out"
-            )

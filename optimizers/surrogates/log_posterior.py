@@ -3,10 +3,14 @@
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
 
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.kernel import ConstantNoise, Kernel, Noise, Parameter
+from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.surrogates.kernels import Kernel, Noise, Parameter
 
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+ROUNDING = 1e-12
+"""Share of a prior variance that may be mere rounding."""
+LEAST_VARIANCE = 1e-10
+"""Least variance of a prediction, and jitter of a covariance that may be singular."""
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:
@@ -18,10 +22,7 @@ def cholesky(K: Array, diagonal: float | Array) -> Array:
         L, info = dpotrf(shifted, lower=1, clean=1, overwrite_a=1)
         if info == 0:
             return L
-    raise ValueError(
-        f"a covariance matrix of {len(K)} rows is not positive definite with jitter "
-        f"{_JITTERS[-1]:g} of its diagonal"
-    )
+    raise ValueError(f"a covariance matrix of {len(K)} rows is not positive definite")
 
 
 def solve_triangular(L: Array, sides: Array, *, transposed: bool = False) -> Array:
@@ -36,7 +37,7 @@ def log_posterior(
     inputs: Array,
     targets: Array,
     *,
-    noise: Noise | None = None,
+    noise: Noise,
     has_constant: bool = True,
 ) -> tuple[float, Array]:
     """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
@@ -45,7 +46,6 @@ def log_posterior(
     generalised least squares make its derivative vanish. theta has the p parameters of the kernel,
     then the q of the noise. Inputs are (n, d), standardised targets (n, t).
     """
-    noise = noise or ConstantNoise()
     p = len(kernel.parameters)
     K, pull = kernel.pullback(theta[:p], inputs)
     variance, pull_noise = noise.pullback(theta[p:], inputs)
@@ -72,11 +72,10 @@ def log_posterior_value(
     inputs: Array,
     targets: Array,
     *,
-    noise: Noise | None = None,
+    noise: Noise,
     has_constant: bool = True,
 ) -> float:
     """Return the value of `log_posterior` alone, at a third of its cost; -inf out of bounds."""
-    noise = noise or ConstantNoise()
     parameters = (*kernel.parameters, *noise.parameters)
     if any(not p.lower <= x <= p.upper for p, x in zip(parameters, theta, strict=True)):
         return -np.inf
@@ -95,11 +94,6 @@ def log_posterior_value(
 
 def _log_prior(parameters: tuple[Parameter, ...], theta: Array) -> tuple[float, Array]:
     """Normal priors' log density without its constant, and its gradient."""
-    given = [(i, *p.prior) for i, p in enumerate(parameters) if p.prior is not None]
-    slope = np.zeros(len(theta))
-    if not given:
-        return 0.0, slope
-    places, means, deviations = (np.array(part) for part in zip(*given, strict=True))
-    steps = (theta[places] - means) / deviations
-    slope[places] = -steps / deviations
-    return -0.5 * float(steps @ steps), slope
+    means, deviations = np.array([p.prior for p in parameters]).T
+    steps = (theta - means) / deviations
+    return -0.5 * float(steps @ steps), -steps / deviations

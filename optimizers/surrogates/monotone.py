@@ -15,19 +15,17 @@ from math import pi, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import erfcx, log_ndtr
+from scipy.special import erfcx
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.log_posterior import cholesky, solve_triangular
+from prefect_tune.optimizers.surrogates.log_posterior import ROUNDING, cholesky, solve_triangular
 
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
 """Deviations above 0 from which a truth is not informative."""
-LEAST_VARIANCE = 1e-14
-"""Variance of a known entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +33,20 @@ class Sites:
     """Factors of known truths: exp(nu_i x_i - tau_i x_i^2 / 2).
 
     `precision` is tau >= 0, shape (s,), 0 if a truth is not informative, and `shift` is nu.
-    `log_probability` is the log probability that no entry is negative, after `n_sweeps` updates.
     """
 
     precision: Array
     shift: Array
-    log_probability: float = 0.0
-    n_sweeps: int = 0
 
     @classmethod
     def none(cls, n: int) -> "Sites":
         """Return n uninformative sites."""
         return cls(np.zeros(n), np.zeros(n))
 
-    def and_also(self, others: "Sites") -> "Sites":
-        """Return these sites and other ones, which were found given these."""
+    def joined(self, others: "Sites") -> "Sites":
+        """Return these and other sites."""
         return Sites(
-            np.append(self.precision, others.precision),
-            np.append(self.shift, others.shift),
-            self.log_probability + others.log_probability,
-            others.n_sweeps,
+            np.append(self.precision, others.precision), np.append(self.shift, others.shift)
         )
 
     def factor(self, covariance: Array) -> Array:
@@ -80,22 +72,52 @@ def propagate(
     """
     s = len(mean)
     start = start or Sites.none(s)
-    if not s:
-        return start
     if noise is None:
-        noise = 1e-6 * float(np.trace(covariance)) / s
+        noise = 1e-6 * float(np.trace(covariance)) / max(s, 1)
     tau, nu = start.precision.copy(), start.shift.copy()
-    n_sweeps, step = 0, np.inf
-    while step >= _TOLERANCE and n_sweeps < _MAX_SWEEPS:
-        n_sweeps += 1
-        moments = _moments(mean, covariance, tau, nu)
-        if not np.isfinite(moments[0]).all():
+    for _ in range(_MAX_SWEEPS):
+        S: Array = covariance.copy()
+        mu: Array = mean + covariance @ nu
+        if tau.any():
+            root = np.sqrt(tau)
+            scaled = root[:, None] * covariance
+            half = solve_triangular(cholesky(scaled * root, 1.0), scaled)
+            S = covariance - half.T @ half
+            mu = mean + S @ (nu - tau * mean)
+        if not np.isfinite(mu).all():
             # Sites of another vector may fit badly here.
             tau, nu = np.zeros(s), np.zeros(s)
-            moments = mean.copy(), covariance.copy()
-        step = _swept(tau, nu, *moments, noise)
-    found = Sites(tau, nu, n_sweeps=n_sweeps)
-    return replace(found, log_probability=_log_probability(mean, covariance, found, noise))
+            mu, S = mean.copy(), covariance.copy()
+        largest = 0.0  # step of a mean in deviations
+        for i in range(s):
+            variance, old, old_shift = float(S[i, i]), float(tau[i]), float(nu[i])
+            if variance <= ROUNDING or 1 - old * variance <= ROUNDING:
+                continue
+            of_cavity = variance / (1 - old * variance)
+            centre = of_cavity * (float(mu[i]) / variance - old_shift)
+            total = of_cavity + noise
+            z = centre / sqrt(total)
+            new = new_shift = 0.0
+            if z <= _SATISFIED:
+                # The product with N(centre, of_cavity) has the moments of the truncation.
+                ratio, left = truncation_ratio(z)
+                gain, kappa = ratio / sqrt(total), (1 - left) / total
+                # 1 - kappa variance, without the difference that cancels.
+                left = max(left + (1 - left) * noise / total, ROUNDING)
+                new, new_shift = max(kappa / left, 0.0), (gain + kappa * centre) / left
+            d, e = new - old, new_shift - old_shift
+            shrinkage = 1 + d * variance
+            if (d == 0.0 and e == 0.0) or shrinkage <= ROUNDING:
+                continue
+            step = (e - d * float(mu[i])) / shrinkage
+            column = S[i].copy()
+            mu += step * column
+            S -= np.multiply.outer((d / shrinkage) * column, column)
+            tau[i], nu[i] = new, new_shift
+            largest = max(largest, abs(step) * sqrt(variance))
+        if largest < _TOLERANCE:
+            break
+    return Sites(tau, nu)
 
 
 def truncation_ratio(z: float) -> tuple[float, float]:
@@ -106,78 +128,6 @@ def truncation_ratio(z: float) -> tuple[float, float]:
     # The difference cancels here; a series in 1 / z does not.
     u = -z
     return u + 1 / u - 2 / u**3 + 10 / u**5, 1 / u**2 - 6 / u**4 + 50 / u**6
-
-
-def _moments(mean: Array, covariance: Array, tau: Array, nu: Array) -> tuple[Array, Array]:
-    if not tau.any():
-        return mean + covariance @ nu, covariance.copy()
-    root = np.sqrt(tau)
-    scaled = root[:, None] * covariance
-    half = solve_triangular(cholesky(scaled * root, 1.0), scaled)
-    S = covariance - half.T @ half
-    return mean + S @ (nu - tau * mean), S
-
-
-def _swept(tau: Array, nu: Array, mu: Array, S: Array, noise: float) -> float:
-    """Update all sites and moments in place; return the largest step of a mean in deviations."""
-    largest = 0.0
-    for i in range(len(tau)):
-        variance, old, old_shift = float(S[i, i]), float(tau[i]), float(nu[i])
-        if variance <= LEAST_VARIANCE or 1 - old * variance <= 1e-12:
-            continue
-        of_cavity = variance / (1 - old * variance)
-        centre = of_cavity * (float(mu[i]) / variance - old_shift)
-        new, new_shift = _matched(centre, of_cavity, noise)
-        d, e = new - old, new_shift - old_shift
-        shrinkage = 1 + d * variance
-        if (d == 0.0 and e == 0.0) or shrinkage <= 1e-10:
-            continue
-        step = (e - d * float(mu[i])) / shrinkage
-        column = S[i].copy()
-        mu += step * column
-        S -= np.multiply.outer((d / shrinkage) * column, column)
-        tau[i], nu[i] = new, new_shift
-        largest = max(largest, abs(step) * sqrt(variance))
-    return largest
-
-
-def _matched(centre: float, variance: float, noise: float) -> tuple[float, float]:
-    """Site whose product with N(centre, variance) has the moments of the truncation."""
-    total = variance + noise
-    z = centre / sqrt(total)
-    if z > _SATISFIED:
-        return 0.0, 0.0
-    ratio, left = truncation_ratio(z)
-    gain, kappa = ratio / sqrt(total), (1 - left) / total
-    # 1 - kappa variance, without the difference that cancels.
-    left += (1 - left) * noise / total
-    if left < 1e-12:
-        tau = 1e12 * kappa
-        return tau, centre * tau + 1e12 * gain
-    return max(kappa / left, 0.0), (gain + kappa * centre) / left
-
-
-def _log_probability(mean: Array, covariance: Array, sites: Sites, noise: float) -> float:
-    tau, nu = sites.precision, sites.shift
-    mu, S = _moments(mean, covariance, tau, nu)
-    variance = np.diag(S)
-    seen = (variance > LEAST_VARIANCE) & (1 - tau * variance > 1e-12)
-    active = tau > 0
-    of_cavity = variance[seen] / (1 - tau[seen] * variance[seen])
-    centre = of_cavity * (mu[seen] / variance[seen] - nu[seen])
-    total = float(log_ndtr(centre / np.sqrt(of_cavity + noise)).sum())
-    held = active[seen]
-    spread = 1 + tau[seen][held] * of_cavity[held]
-    gap = (tau[seen] * centre - nu[seen])[held] ** 2 / tau[seen][held]
-    total += 0.5 * float(np.sum(np.log(spread) + gap / spread))
-    root = np.sqrt(tau)
-    L = cholesky(root[:, None] * covariance * root, 1.0)
-    sides = np.where(active, root * mean - nu / np.where(active, root, 1.0), 0.0)
-    whitened = solve_triangular(L, sides[:, None])
-    return total - float(np.log(np.diag(L)).sum()) - 0.5 * float(np.sum(whitened**2))
-
-
-_MOST = 120
 
 
 def site_times(t_max: int, n: int = 2) -> Array:
@@ -192,10 +142,8 @@ def at_times(inputs: Array, column: int, times: Array) -> Array:
     return rows
 
 
-def needed_sites(
-    mean: Array, covariance: Array, *, most: int = _MOST
-) -> tuple[NDArray[np.intp], Sites]:
-    """Return sites, at most `most`, that leave no slope with a negative mean, and their beliefs.
+def needed_sites(mean: Array, covariance: Array) -> tuple[NDArray[np.intp], Sites]:
+    """Return sites that leave no slope with a negative mean, and their beliefs.
 
     Sites are added one by one, where a slope is most likely negative, until none is expected to be.
     Slopes that rise anyway get no site, because many near-certain sites push each other upwards.
@@ -203,21 +151,19 @@ def needed_sites(
     """
     chosen: list[int] = []
     sites, mu, variance = Sites.none(0), mean, np.diag(covariance)
-    while len(chosen) < most:
-        is_open = (mu < 0) & (variance > LEAST_VARIANCE)
+    while True:
+        is_open = (mu < 0) & (variance > ROUNDING)
         is_open[chosen] = False
         if not is_open.any():
-            break
+            return np.array(chosen, dtype=np.intp), sites
         z = mu[is_open] / np.sqrt(variance[is_open])
         chosen.append(int(np.flatnonzero(is_open)[np.argmin(z)]))
         inner = covariance[np.ix_(chosen, chosen)]
-        start = Sites(np.append(sites.precision, 0.0), np.append(sites.shift, 0.0))
-        sites = propagate(mean[chosen], inner, start=start)
+        sites = propagate(mean[chosen], inner, start=sites.joined(Sites.none(1)))
         factor, across = sites.factor(inner), covariance[chosen]
         mu = mean + sites.pull(mean[chosen], inner, factor) @ across
         half = solve_triangular(factor, np.sqrt(sites.precision)[:, None] * across)
         variance = np.diag(covariance) - np.einsum("ij,ij->j", half, half)
-    return np.array(chosen, dtype=np.intp), sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,17 +198,8 @@ class MonotoneProcess:
         pushes flat curves up.
         """
         n, d = process.inputs.shape
-        none, square = np.zeros(0), np.zeros((0, 0))
-        plain = cls(
-            process=process,
-            sites=np.zeros((0, d)),
-            beliefs=Sites.none(0),
-            half_slopes=np.zeros((n, 0)),
-            slope_mean=none,
-            slope_covariance=square,
-            factor=square,
-            weights=none,
-        )
+        sites_and_slopes = np.zeros((0, d)), Sites.none(0), np.zeros((n, 0)), np.zeros(0)
+        plain = cls(process, *sites_and_slopes, np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))
         return plain.with_sites(sites, only_falling=only_falling)
 
     def with_sites(self, more: Array, *, only_falling: bool = True) -> "MonotoneProcess":
@@ -271,7 +208,10 @@ class MonotoneProcess:
         if not len(more):
             return self
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
-        half, mean, across = self._slopes_of(more)
+        known = kernel.slope_covariance(theta, self.process.inputs, more)
+        half = solve_triangular(self.process.factor, known)
+        mean = half.T @ self.process.centred()[1][:, 0]
+        across = kernel.slope_slope_covariance(theta, more, self.sites) - half.T @ self.half_slopes
         within = kernel.slope_slope_covariance(theta, more, more) - half.T @ half
         # The new sites are conditioned on the present ones.
         whitened = self._whitened(across)
@@ -286,7 +226,7 @@ class MonotoneProcess:
         slope_mean = np.append(self.slope_mean, mean[taken])
         inner, across = within[np.ix_(taken, taken)], across[taken]
         covariance = np.block([[self.slope_covariance, across.T], [across, inner]])
-        beliefs = self.beliefs.and_also(told)
+        beliefs = self.beliefs.joined(told)
         factor = beliefs.factor(covariance)
         return replace(
             self,
@@ -304,25 +244,12 @@ class MonotoneProcess:
         """Divisor of the targets."""
         return float(self.process.scale[0])
 
-    def noise_variance(self, inputs: Array) -> Array:
-        """Return the noise of rows as a share of the targets' variance, shape (m,)."""
-        return self.process.noise_variance(inputs)
-
     def predict(self, inputs: Array) -> tuple[Array, Array]:
         """Return means and deviations of the function without noise, shape (m,) each."""
         mean, half = self.predict_half(inputs)
         prior = self.process.kernel.variance(self.process.kernel_theta, inputs)
-        variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), 1e-12 * prior)
+        variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), ROUNDING * prior)
         return mean, self.scale * np.sqrt(variance)
-
-    def half(self, inputs: Array) -> Array:
-        """Return H, shape (n + s, m), such that covariances are k(a, b) - H(a)'H(b)."""
-        return self.predict_half(inputs)[1]
-
-    def covariance(self, a: Array, b: Array) -> Array:
-        """Return the posterior covariance of the function between rows, (m, k), standardised."""
-        prior = self.process.kernel.covariance(self.process.kernel_theta, a, b)
-        return prior - self.half(a).T @ self.half(b)
 
     def predict_half(self, inputs: Array) -> tuple[Array, Array]:
         """Return means, (m,), and `half`, together at the price of one."""
@@ -335,26 +262,6 @@ class MonotoneProcess:
         given = self.process.mean if isinstance(self.process.mean, int | float) else 0.0
         mean = self.process.offset + self.scale * latent + given
         return mean, np.vstack([half, self._whitened(with_slopes)])
-
-    def slopes(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and deviations of the slopes by t at rows, shape (m,) each."""
-        inputs = np.asarray(inputs, dtype=np.float64)
-        kernel, theta = _kernel_of(self.process), self.process.kernel_theta
-        half, mean, across = self._slopes_of(inputs)
-        mean = mean + across @ self.weights
-        whitened = np.vstack([half, self._whitened(across)])
-        prior = kernel.slope_variance(theta, inputs)
-        variance = np.maximum(prior - np.einsum("ij,ij->j", whitened, whitened), 1e-12 * prior)
-        return self.scale * mean, self.scale * np.sqrt(variance)
-
-    def _slopes_of(self, inputs: Array) -> tuple[Array, Array, Array]:
-        """L^-1 Cov(data, slopes), and the slopes' mean and covariance with those at the sites."""
-        kernel, theta = _kernel_of(self.process), self.process.kernel_theta
-        known = kernel.slope_covariance(theta, self.process.inputs, inputs)
-        half = solve_triangular(self.process.factor, known)
-        _, centred = self.process.centred()
-        across = kernel.slope_slope_covariance(theta, inputs, self.sites)
-        return half, half.T @ centred[:, 0], across - half.T @ self.half_slopes
 
     def _whitened(self, across: Array) -> Array:
         """L_E^-1 Q of covariances with the slopes at the sites, (m, s), shape (s, m)."""

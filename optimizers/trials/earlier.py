@@ -14,11 +14,10 @@ from typing import Any, Self, TypeGuard
 import numpy as np
 from scipy.stats import spearmanr, theilslopes
 
-from prefect_tune.optimizers.converter import Document
+from prefect_tune.optimizers.documents import Document, UnknownName
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 

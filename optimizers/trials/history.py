@@ -11,7 +11,7 @@ import numpy as np
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.earlier import OlderTrials, Prior, Transfer
 from prefect_tune.optimizers.trials.objective import Constraint, violation
 from prefect_tune.optimizers.trials.outcome import TrialState

@@ -7,7 +7,7 @@ best of all, over bootstraps of the examples.
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.outcome import TrialState

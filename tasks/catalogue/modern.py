@@ -18,10 +18,10 @@ from typing import Any
 
 from ConfigSpace import Float
 
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.algorithm import Algorithm, Flags, Step
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES, DENSIFY
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, LEVELS, SCALINGS, WINDOWS

@@ -24,7 +24,7 @@ import pandas as pd
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 
 Family = Literal["binary", "count", "sum", "average"]

@@ -21,10 +21,9 @@ import numpy as np
 import psutil
 from sklearn.pipeline import Pipeline
 
-from prefect_tune.optimizers.converter import value_document
+from prefect_tune.optimizers.documents import UnknownName, value_document
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Choice
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.matrices import matrix_layout
 from prefect_tune.tasks.repairs import REPAIRS, repairs_of
 from prefect_tune.tasks.threads import with_one_thread

@@ -13,7 +13,7 @@ from curve_tables import Table
 from simulation import Simulation
 
 from prefect_tune.optimizers import Configuration, Evaluation, Objective, Optimizer, Query
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 __all__ = ["Replay", "Run", "Seen", "evaluation_of", "objective_of", "run"]
 

@@ -25,7 +25,7 @@ from ConfigSpace import (
 from scipy.stats import qmc
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
-from prefect_tune.optimizers.space.candidate_space import Encoding
+from prefect_tune.optimizers.space.vectors import Encoding
 
 __all__ = ["TABLES", "Table", "load_table"]
 

@@ -27,7 +27,7 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bohb import N_SAMPLES, RANDOM_SHARE, WIDENING, KernelDensity
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
+from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
 
 __all__ = ["OF_TABLE", "method_of_table"]
 

@@ -10,7 +10,7 @@ from worlds import evaluation
 
 from prefect_tune.flows.reading.lookup import keys_of, trials_using
 from prefect_tune.flows.reading.opened_study import study_or_newest
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.database import DatabaseDamaged
 from prefect_tune.storage.schema import trial_table

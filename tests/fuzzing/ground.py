@@ -14,7 +14,7 @@ from finished.searched import searched
 from inputs import events, write_table
 
 from fuzzing.values import SECRET
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import StoreAddress, StoreRefused
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput

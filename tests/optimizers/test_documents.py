@@ -23,7 +23,7 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.events import (
     Event,
     Retried,

@@ -36,11 +36,11 @@ from prefect_tune.optimizers.paths.cost import (
     StepSeconds,
 )
 from prefect_tune.optimizers.paths.table import design_order
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.vectors import CandidateSpace
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.surrogates.linear import PathLinear
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 
 PATHS = one_hot_paths(TOY)
 SEEN = [5, 0, 1, 2]

@@ -31,7 +31,7 @@ from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import Choice, default_configuration
 from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.surrogates.linear import PathLinear
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 

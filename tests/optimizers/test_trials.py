@@ -25,7 +25,7 @@ from prefect_tune.optimizers import (
     Trial,
     TrialState,
 )
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.history import trials_affordable

@@ -11,7 +11,7 @@ from loss_worlds import after_step
 from methods_of_table import OF_TABLE, method_of_table
 
 from prefect_tune.optimizers import Query
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 EPOCHS = 10
 

@@ -10,7 +10,7 @@ from prefect_tune.deployments.report.judged_model import ModelReport
 from prefect_tune.deployments.report.study_report import Reproduction, StudyReport
 from prefect_tune.flows.reading.study_view import CacheUse, StudyView
 from prefect_tune.flows.wording.text import FailureGroup
-from prefect_tune.optimizers.converter import from_document
+from prefect_tune.optimizers.documents import from_document
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.data.code_table import CodeCoverage

@@ -10,7 +10,7 @@ import pytest
 from source_tree import classes_with
 
 from prefect_tune.optimizers import Evaluation, Failure, Query
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.outcome import StepCost
 from prefect_tune.storage.processes import ProcessIdentity

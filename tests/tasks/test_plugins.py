@@ -10,8 +10,8 @@ from command_line import CommandLine
 from plugin_distribution import ENTRY_POINTS, MODULES, install
 
 from prefect_tune.optimizers import registry as registries
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.registry import METHODS, UnusablePlugin, loaded
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metric import METRICS, MetricDeclaration, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions

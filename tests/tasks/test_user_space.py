@@ -208,7 +208,7 @@ def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_
 
 REFUSED = [
     (("estimator=Power", "estimator=lambda: Power()"), "lambda"),
-    (("estimator=Power", "estimator=made_here()"), "inside a function"),
+    (("estimator=Power", "estimator=made_here()"), "by its name"),
     (("def transform", "def change"), "no method transform"),
     (("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer"), "cannot be constructed"),
     (("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier"), "LGBMClasifier"),

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, ordinal
 from prefect_tune.optimizers.methods.admm.paths import ZMin
 from prefect_tune.optimizers.methods.admm.splitting import (
@@ -55,7 +55,7 @@ def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
         plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
         least = min(step.algorithms, key=lambda a: a.n_hyperparameters)
         wanted.append((plain[0] if plain else least).id)
-    path = space.settled(tuple(wanted))
+    path = space.canonical_path(tuple(wanted))
     if path in paths:
         return path
     alike = [sum(a == b for a, b in zip(path, p, strict=True)) for p in paths]
@@ -262,6 +262,6 @@ class Admm(Optimizer):
         paths = [plainest_path(self.space, known)]
         if not self.is_of_paper:
             others = set(known).difference(paths)
-            each = [self.space.settled((*paths[0][:-1], a.id)) for a in models]
+            each = [self.space.canonical_path((*paths[0][:-1], a.id)) for a in models]
             paths += [path for path in each if path in others]
         return [c for p in paths if is_allowed(self.space, c := self._positions.at(self._state, p))]

@@ -16,13 +16,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
+from prefect_tune.optimizers.acquisitions.maximise import GaussianSearch
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.paths.shared_values import SharedValues
-from prefect_tune.optimizers.space.candidate_space import Encoding
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Array, Grid, grid_of, to_unit
+from prefect_tune.optimizers.space.vectors import Array, Encoding, Grid, grid_of, to_unit
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
@@ -247,7 +246,7 @@ class Positions:
         """Return (rho / 2) (theta(v) - b)^2 of each value, by ordered discrete column."""
         tables: dict[int, Array] = {}
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
-        for column, name in enumerate(search.candidates.encoding.columns):
+        for column, name in enumerate(search.candidates.columns):
             grid = search.inputs.grids[column]
             if grid is None or not grid.is_ordered or name[:2] not in chosen or not self._rho:
                 continue

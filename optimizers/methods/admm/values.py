@@ -7,8 +7,8 @@ known, so the current penalties also apply to observations of earlier iterations
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.gaussian_search import (
+from prefect_tune.optimizers.acquisitions.improvement import AugmentedImprovement
+from prefect_tune.optimizers.acquisitions.maximise import (
     Fitted,
     GaussianSearch,
     Penalty,
@@ -16,11 +16,10 @@ from prefect_tune.optimizers.acquisitions.gaussian_search import (
 )
 from prefect_tune.optimizers.methods.admm.splitting import AdmmState, PathObservations, Positions
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.history import History
 
 _N_INITIAL = 4
@@ -98,7 +97,7 @@ class ThetaMin:
             numbers = [observed.trials[i].number for i in rows]
             within = self._region(best_first.units[0], augmented, numbers, state)
         ranked = maximise(acquisition, search.inputs, best_first, rng, penalty=added, within=within)
-        new = next(search.new_configurations(ranked, asked), None)
+        new = next(search.candidates.new_configurations(ranked, asked), None)
         return new or new_configuration(self._space, asked, rng, path)
 
     def _region(

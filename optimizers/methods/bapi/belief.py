@@ -23,21 +23,19 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     most_telling,
 )
 from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import (
+from prefect_tune.optimizers.surrogates.inputs import conditional_inputs
+from prefect_tune.optimizers.surrogates.kernels import (
     RBF,
-    ConstantNoise,
     Kernel,
     Matern52,
     Noise,
     Parameter,
 )
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
-from prefect_tune.optimizers.surrogates.pipeline_inputs import conditional_inputs
 from prefect_tune.optimizers.trials.objective import Objective
 
 _ROWS = 200
@@ -123,8 +121,8 @@ class CurveBelief:
     def outcome(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
         """Return means and deviations of observed scores, noise included, shape (m,)."""
         mean, deviation = self.predict(inputs, epochs)
-        noise = self.process.noise_variance(self.at(inputs, epochs)) * self.process.scale**2
-        return mean, np.sqrt(deviation**2 + noise)
+        noise = self.process.process.noise_variance(self.at(inputs, epochs))
+        return mean, np.sqrt(deviation**2 + noise * self.process.scale**2)
 
     def seconds(self, inputs: Array) -> Array:
         """Return seconds of an epoch, shape (m,): medians, or means in the paper.
@@ -161,7 +159,7 @@ class CurveLearner:
         self.inputs = conditional_inputs(space, _lengthscale, stationary)
         self._of_time = Decay(has_tail=not options.is_paper)
         self._kernel = CurveKernel(self.inputs.within, self.inputs.width, self._of_time)
-        self._noise = ConstantNoise(_NOISE)
+        self._noise = Noise(_NOISE)
         self._scores = Scores() if options.is_paper else Scores.of(objective)
 
     def learn(
@@ -223,7 +221,7 @@ class CurveLearner:
         if not self._is_paper:
             targets = np.log(targets)
             mean = float(targets.mean())
-        kernel, noise = self.inputs.kernel, ConstantNoise()
+        kernel, noise = self.inputs.kernel, Noise()
         theta = _theta(memo.get("costs"), kernel, noise)
         return _process(kernel, noise, theta, (inputs, targets), mean=mean, rng=rng)
 

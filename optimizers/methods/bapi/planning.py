@@ -13,7 +13,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import (
+from prefect_tune.optimizers.acquisitions.improvement import (
     JointImprovement,
     log_expected_improvement,
     sobol_normals,
@@ -22,9 +22,8 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import TINY, LearningCurve
 from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait, n_promoted
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 
 _ETA = 3
 """One of so many configurations is promoted; the start may take such a share of the budget."""

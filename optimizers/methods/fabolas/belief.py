@@ -13,24 +13,21 @@ import numpy as np
 from emcee import EnsembleSampler, State
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.gaussian_search import FIT_ITERATIONS, is_refitted
+from prefect_tune.optimizers.acquisitions.maximise import is_refitted
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.subsets import COST, UNKNOWN_RANGE, Sizes, Strategy
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import (
-    Constant,
-    ConstantNoise,
+from prefect_tune.optimizers.surrogates.forest import LossMean, OlderMean
+from prefect_tune.optimizers.surrogates.gaussian_process import FIT_ITERATIONS, GaussianProcess
+from prefect_tune.optimizers.surrogates.inputs import PipelineInputs, conditional_inputs
+from prefect_tune.optimizers.surrogates.kernels import (
     FallingNoise,
     Noise,
     Parameter,
 )
 from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs, conditional_inputs
-from prefect_tune.optimizers.surrogates.random_forest import LossMean, OlderMean
 from prefect_tune.optimizers.trials.earlier import OlderTrials
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
@@ -239,11 +236,11 @@ class Learner:
         self._objective, self._strategy = objective, strategy
         self._one_fold_to = float(sizes.s(strategy.one_fold_to)) if strategy.one_fold_to else -1.0
         self._older = OlderMean(lambda known: inputs.of(inputs.encode(known)))
-        within, s = inputs.within or Constant(Parameter("constant", 0.0, -1e-9, 1e-9)), inputs.width
-        noise = ConstantNoise() if strategy.is_published else FallingNoise(s)
+        within, s = inputs.within, inputs.width
+        noise = Noise() if strategy.is_published else FallingNoise(s)
         kernel = FidelityKernel(within, s, strategy.basis)
         self._losses = _Regression(kernel, noise, strategy.is_drawn)
-        self._costs = _Regression(FidelityKernel(within, s, COST), ConstantNoise())
+        self._costs = _Regression(FidelityKernel(within, s, COST), Noise())
 
     def learn(
         self, seen: Observations, last: Mapping[str, Any], rng: Generator

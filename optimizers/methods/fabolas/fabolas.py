@@ -59,7 +59,6 @@ from prefect_tune.optimizers.methods.fabolas.subsets import (
 )
 from prefect_tune.optimizers.methods.rungs import all_begun, promotable, ranked
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
     Query,
@@ -67,8 +66,8 @@ from prefect_tune.optimizers.space.configuration import (
     is_allowed,
 )
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
+from prefect_tune.optimizers.space.vectors import Array, Candidates
+from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")
@@ -236,7 +235,9 @@ class Fabolas(Optimizer):
             return None
         *before, last = self.space.searched
         model = np.random.default_rng(self.seed).permutation(self._n_models)[number]
-        path = self.space.settled((*(s.plainest.id for s in before), last.algorithms[model].id))
+        path = self.space.canonical_path(
+            (*(s.simplest.id for s in before), last.algorithms[model].id)
+        )
         if not self.space.is_feasible(path):
             return None
         plain = default_configuration(self.space, path)

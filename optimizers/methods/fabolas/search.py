@@ -18,16 +18,15 @@ from prefect_tune.optimizers.acquisitions.entropy import (
     information_gain,
     whitened_normals,
 )
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.gaussian_search import moved, pool_around
+from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
+from prefect_tune.optimizers.acquisitions.maximise import moved, pool_around
 from prefect_tune.optimizers.methods.fabolas.belief import Belief
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.subsets import Acquisition
-from prefect_tune.optimizers.space.candidate_space import Candidates
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.surrogates.fidelity_kernel import latents_of
+from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
 from prefect_tune.optimizers.surrogates.log_posterior import cholesky
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ import numpy as np
 from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, two_digits
 from prefect_tune.optimizers.methods.declarations import FLASH, FlashOptions
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
@@ -40,11 +40,10 @@ from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.shared_values import TIE, VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.paths.table import PathTable, design_order
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
-from prefect_tune.optimizers.space.space import Path, Space, with_idle_steps
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.space import Path, Space, closed_under_passthrough
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History, trials_affordable
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
@@ -104,7 +103,7 @@ def subspace_of(
         if keep:
             by_loss = dict.fromkeys(t.query.configuration.path[k] for t in complete)
             kept[step.name].update(islice(by_loss, max(2, ceil(keep * len(step.algorithms)))))
-    closed = with_idle_steps(space.searched, kept)
+    closed = closed_under_passthrough(space.searched, kept)
     return {
         step.name: [a.id for a in step.algorithms if a.id in closed[step.name]]
         for step in space.searched
@@ -360,8 +359,7 @@ class Flash(Optimizer):
         if self.is_of_paper:
             settings = ForestSettings(
                 n_startup=1,
-                min_samples_split=10,
-                max_features=5 / 6,
+                forest={"min_samples_split": 10, "max_features": 5 / 6},
                 random_share=0.5,
                 failure_cost="bound",
                 is_log=False,

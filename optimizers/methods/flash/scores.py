@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
 from prefect_tune.optimizers.paths.cost import PathCost
 from prefect_tune.optimizers.paths.shared_values import BestValues
 from prefect_tune.optimizers.paths.table import PathTable
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.surrogates.linear import PathLinear
+from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.losses import imputed_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective

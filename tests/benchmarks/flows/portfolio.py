@@ -141,9 +141,9 @@ def candidates(space: Space, n: int) -> list[Configuration]:
 def defaults(space: Space) -> Iterator[Configuration]:
     """Each model with default values and nothing before it, as far as it allows."""
     *before, model = space.searched
-    plain = tuple(step.plainest.id for step in before)
+    plain = tuple(step.simplest.id for step in before)
     for algorithm in model.algorithms:
-        path = space.settled((*plain, algorithm.id))
+        path = space.canonical_path((*plain, algorithm.id))
         if space.is_feasible(path):
             yield default_configuration(space, path)
 

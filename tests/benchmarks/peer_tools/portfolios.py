@@ -109,7 +109,7 @@ def begins_with(space: Space) -> str | None:
     if space.name != KINDS["events"]:
         return None
     model = space.searched[-1].algorithms[0].id
-    path = space.settled((*(step.plainest.id for step in space.searched[:-1]), model))
+    path = space.canonical_path((*(step.simplest.id for step in space.searched[:-1]), model))
     default = default_configuration(space, path)
     (step, construction), *_ = default.choices
     values = {**dict(construction.values), "aggregations": "count_sum_mean", "levels": "code"}

@@ -21,7 +21,7 @@ from prefect_tune.deployments.report.study_page import study_page
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.comparison.standings import standings
 from prefect_tune.optimizers.importance import Input
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
+from prefect_tune.optimizers.space.vectors import CandidateSpace
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 
@@ -259,7 +259,7 @@ def test_the_page_of_a_comparison_has_ranking_curves_and_pairs() -> None:
 
 @pytest.mark.parametrize("space", ["flash", "healthcare", "regression", "small"])
 def test_each_choice_of_a_space_has_a_name_of_its_own(space) -> None:
-    columns = CandidateSpace(space_named(space)).encoding.columns
+    columns = CandidateSpace(space_named(space)).columns
     inputs = [Input(step.name) for step in space_named(space).searched]
     inputs += [Input(*column) for column in columns]
     assert len({input_name(of) for of in inputs}) == len(inputs)

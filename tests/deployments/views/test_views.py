@@ -21,7 +21,7 @@ from prefect_tune.flows.reading.study_view import StudyView
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study.facts import ModelFacts, StudyFacts, WeightedTrial
 from prefect_tune.flows.wording.text import Whole
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.storage.index import CacheCounts, CacheTotals
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 

@@ -8,8 +8,8 @@ from inputs import table
 from prefect_tune.flows.comparison.comparison import Comparison, parse_methods, prepare_comparison
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS
 from prefect_tune.flows.study.lease import locked_study
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.registry import METHODS
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 

@@ -27,7 +27,7 @@ from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.model_card import card_facts, model_card
 from prefect_tune.flows.results.predict import final_model, predict
 from prefect_tune.flows.results.trial_table import writable
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.ledger import Ledger, LedgerEvent

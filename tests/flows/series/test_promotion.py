@@ -27,7 +27,7 @@ from prefect_tune.flows.results.predict import predict
 from prefect_tune.flows.series.champion import promote, promote_study, roll_back
 from prefect_tune.flows.series.locked import LockedSeries, SeriesBusy
 from prefect_tune.flows.tune import tune
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.series import Decision, Series
 from prefect_tune.tasks.bad_input import BadInput

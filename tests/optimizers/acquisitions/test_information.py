@@ -19,7 +19,7 @@ from prefect_tune.optimizers.acquisitions.entropy import (
     information_gain,
     whitened_normals,
 )
-from prefect_tune.optimizers.acquisitions.expected_improvement import (
+from prefect_tune.optimizers.acquisitions.improvement import (
     AugmentedImprovement,
     JointImprovement,
     expected_squared_excess,
@@ -31,7 +31,7 @@ from prefect_tune.optimizers.acquisitions.expected_improvement import (
 )
 from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Constant, Matern52
+from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52, Product
 
 
 def plain_improvement(u: float) -> float:
@@ -88,7 +88,7 @@ def test_gradients_agree_with_differences(n_constraints: int) -> None:
     X = rng.random((12, 3))
     Y = np.column_stack([np.sin(5 * X[:, 0]), X[:, 1] ** 2, X[:, 2] * X[:, 0]])
     process = GaussianProcess.given(
-        Constant() * Matern52(range(3)),
+        Product([Constant(), Matern52(range(3))]),
         np.log([1.0, 0.4, 0.7, 0.9, 0.01]),
         X,
         Y[:, : n_constraints + 1],

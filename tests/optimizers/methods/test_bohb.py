@@ -22,8 +22,8 @@ from prefect_tune.optimizers import (
 )
 from prefect_tune.optimizers.methods import bohb
 from prefect_tune.optimizers.methods.bohb import KernelDensity
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
 
 OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
 
@@ -157,7 +157,7 @@ def test_what_a_configuration_does_not_have_does_not_count() -> None:
     points = space.encode(sample_configuration(mixed_space(), rng) for _ in range(12))
     density = KernelDensity.fit(space, points, 4)
     drawn = space.sample(50, rng)
-    other = np.where(space.columns.active(drawn), drawn.units, rng.random(drawn.units.shape))
+    other = np.where(space.active(drawn), drawn.units, rng.random(drawn.units.shape))
     moved = Candidates(drawn.algorithms, other)
     assert density.log_density(moved) == pytest.approx(density.log_density(drawn))
 

@@ -9,17 +9,17 @@ from worlds import mixed_space, told, told_history
 
 from prefect_tune.optimizers import Budget, Configuration, History, Objective, Query, Smac, Trial
 from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
-from prefect_tune.optimizers.space.candidate_space import Candidates
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
-from prefect_tune.optimizers.surrogates.random_forest import RandomForest
+from prefect_tune.optimizers.space.vectors import Candidates
+from prefect_tune.optimizers.surrogates.forest import RandomForest
 
 PERCENT = Objective(chance=50.0)
 
 
 def search_of(space, proposed=None, objective=PERCENT, **options) -> ForestSearch:
     given = {"n_startup": 1, "random_share": 0.0, **options}
-    return ForestSearch(space, objective, ForestSettings(**given), proposed)
+    return ForestSearch(space, objective, ForestSettings(**{"n_startup": 10, **given}), proposed)
 
 
 def line(x: float, y: float = 0.5) -> Query:
@@ -162,14 +162,14 @@ def test_the_first_query_is_a_path_with_its_defaults() -> None:
 
 def fitted(X, y, n_trees=10, **given) -> RandomForest:
     usual = {"min_samples_split": 2, "max_features": 1.0, "seed": 0}
-    return RandomForest.fit(X, y, n_trees=n_trees, **{**usual, **given})  # type: ignore[arg-type]
+    return RandomForest(X, y, n_trees=n_trees, **{**usual, **given})  # type: ignore[arg-type]
 
 
 def test_mean_comes_from_the_trees_and_variance_from_their_leaves() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.random((80, 5)), rng.random(80)
     forest = RandomForestRegressor(10, min_samples_split=20, random_state=3).fit(X, y)
-    mean, deviation = RandomForest(forest).predict(X)
+    mean, deviation = fitted(X, y, min_samples_split=20, seed=3).predict(X)
     assert mean == pytest.approx(forest.predict(X))
     for row in range(5):
         means, variances = [], []

@@ -1,5 +1,7 @@
 """Values in the unit interval, configurations in the cube, candidates and their neighbours."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from ConfigSpace import (
@@ -17,14 +19,25 @@ from hypothesis import strategies as st
 from worlds import algorithm, mixed_space, sparse_space
 
 from prefect_tune.optimizers import Configuration, Encoding, Space, Step
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace, neighbours
+from prefect_tune.optimizers.documents import choices_of
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.space.unit_interval import Grid, from_unit, grid_of, to_unit, values_of
+from prefect_tune.optimizers.space.vectors import (
+    CandidateSpace,
+    Grid,
+    from_unit,
+    grid_of,
+    neighbours,
+    to_unit,
+)
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 SPACE = mixed_space()
 ENCODING = Encoding(SPACE)
+
+
+def values_of(hyperparameter: Any) -> list[Any]:
+    return list(choices_of(hyperparameter) or range(hyperparameter.lower, hyperparameter.upper + 1))
 
 
 def drawn(seed: int) -> Configuration:
@@ -166,11 +179,11 @@ def conditional_space() -> Space:
 def test_the_active_columns_match_each_configuration(space: Space) -> None:
     table = CandidateSpace(space)
     drawn = table.sample(300, np.random.default_rng(0))
-    active = table.columns.active(drawn)
-    names = [column[2] for column in table.encoding.columns]
+    active = table.active(drawn)
+    names = [column[2] for column in table.columns]
     seen = set()
     for row in range(300):
-        configuration = table.encoding.from_cube(
+        configuration = table.from_cube(
             tuple(
                 s.algorithms[a].id
                 for s, a in zip(space.searched, drawn.algorithms[row], strict=True)
@@ -186,9 +199,9 @@ def test_the_active_columns_match_each_configuration(space: Space) -> None:
 def test_categories_are_snapped_to_the_middle_of_their_shares_and_numbers_are_not() -> None:
     space = mixed_space()
     table = CandidateSpace(space)
-    names = [column[2] for column in table.encoding.columns]
+    names = [column[2] for column in table.columns]
     units = np.full((1, len(names)), 0.9)
-    snapped = dict(zip(names, table.columns.snapped(units)[0], strict=True))
+    snapped = dict(zip(names, table.snapped(units)[0], strict=True))
     assert snapped == {"C": 0.9, "kernel": 0.75, "poly.degree": 0.9, "depth": 0.9}
 
 
@@ -210,7 +223,7 @@ def test_rows_are_encoded_as_single_configurations_are(space: Space) -> None:
     for row, configuration in enumerate(decoded):
         assert configuration is not None
         assert Configuration.from_json(configuration.to_json(), space) == configuration
-        assert again[row] == pytest.approx(by_hand(table.encoding, configuration), abs=1e-9)
+        assert again[row] == pytest.approx(by_hand(table, configuration), abs=1e-9)
         whole_numbers_are_rounded = 0.5
         assert np.abs(features[row] - again[row]).max() < whole_numbers_are_rounded
 

@@ -32,14 +32,14 @@ from prefect_tune.optimizers import (
     UnknownName,
     order_step,
 )
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace, Encoding, neighbours
-from prefect_tune.optimizers.space.configuration import default_configuration, is_full, part_of
+from prefect_tune.optimizers.space.configuration import default_configuration, part_of
 from prefect_tune.optimizers.space.sampling import (
     SpaceExhausted,
     enumerate_configurations,
     new_configuration,
     sample_configuration,
 )
+from prefect_tune.optimizers.space.vectors import CandidateSpace, Encoding, neighbours
 
 
 def test_paths_are_listed_and_counted_without_forbidden_ones() -> None:
@@ -77,8 +77,8 @@ def steps_called(names: str) -> tuple[Step, ...]:
         (lambda: order_step("a"), "got a"),
         (lambda: order_step("a", "a"), "got a, a"),
         (lambda: order_step(*"abcde"), "2 to 4"),
-        (lambda: Space("x", (order_step("s", "t"), *steps_called("sut"))), "s, u"),
-        (lambda: Space("x", (order_step("s", "t"), *steps_called("st"))), "step 't'"),
+        (lambda: Space("x", (order_step("s", "t"), *steps_called("sut"))), "orders s, t"),
+        (lambda: Space("x", (order_step("s", "t"), *steps_called("st"))), "last step"),
         (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="a"))), "called 'a'"),
         (lambda: Step("s", (Algorithm(id="a"), Algorithm(id="b")), fixed=True), "is fixed"),
         (lambda: Space("x", (Step("s", (Algorithm(id="a"),), fixed=True),)), "nothing to tune"),
@@ -94,7 +94,7 @@ def test_a_space_that_cannot_be_is_refused_with_the_reason(build, message) -> No
 
 def test_the_plainest_algorithm_of_a_step_does_nothing_or_is_the_first() -> None:
     space = mixed_space()
-    assert [step.plainest.id for step in space.steps] == ["none", "svm"]
+    assert [step.simplest.id for step in space.steps] == ["none", "svm"]
 
 
 def test_steps_run_in_the_order_that_was_chosen() -> None:
@@ -174,7 +174,7 @@ def spaces(draw) -> Space:
     ],
 )
 def test_a_step_that_is_ignored_does_nothing(path: str, canonical: str) -> None:
-    assert IGNORING.canonical(tuple(path.split())) == tuple(canonical.split())
+    assert IGNORING.canonical_path(tuple(path.split()), settle=False) == tuple(canonical.split())
 
 
 def test_a_step_that_is_ignored_ignores_nothing_itself() -> None:
@@ -186,13 +186,18 @@ def test_a_step_that_is_ignored_ignores_nothing_itself() -> None:
             Step("model", (Algorithm(id="m", estimator="x.M", ignores=("b",)),)),
         ),
     )
-    assert space.canonical(("made", "made", "m")) == ("made", "none", "m")
+    assert space.canonical_path(("made", "made", "m"), settle=False) == ("made", "none", "m")
 
 
 def test_what_is_only_for_ignored_steps_is_not_had_otherwise() -> None:
     assert not IGNORING.is_feasible(("none", "unit", "none", "svm"))
-    assert IGNORING.settled(("none", "unit", "none", "svm")) == ("mean", "unit", "none", "svm")
-    assert IGNORING.step("impute").plainest.id == "mean"
+    assert IGNORING.canonical_path(("none", "unit", "none", "svm")) == (
+        "mean",
+        "unit",
+        "none",
+        "svm",
+    )
+    assert IGNORING.step("impute").simplest.id == "mean"
 
 
 @pytest.mark.slow
@@ -201,8 +206,8 @@ def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space
     listed = set(space.paths())
     assert len(listed) == space.n_paths
     for path in product_of(space):
-        canonical, settled = space.canonical(path), space.settled(path)
-        assert space.canonical(canonical) == canonical
+        canonical, settled = space.canonical_path(path, settle=False), space.canonical_path(path)
+        assert space.canonical_path(canonical, settle=False) == canonical
         assert settled in listed
         assert settled == canonical or canonical not in listed
         assert (path in listed) == (settled == path)
@@ -333,8 +338,9 @@ def test_a_fidelity_out_of_range_is_refused(fidelity, message) -> None:
 
 
 def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
-    assert is_full(1.0, None, None)
-    assert not any((is_full(0.5, None, None), is_full(1.0, 2, None), is_full(1.0, None, 9)))
+    assert Query(drawn(0)).is_full
+    partial = ({"subset": 0.5}, {"folds": 2}, {"epochs": 9}, {"held_out": 0.5})
+    assert not any(Query(drawn(0), **fidelity).is_full for fidelity in partial)
     assert [part_of(3, asked, "folds") for asked in (None, 1, 2, 3)] == [None, 1, 2, None]
     assert part_of(None, 9, "folds") == 9
     with pytest.raises(ValueError, match="4 folds"):

@@ -22,11 +22,10 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import UnknownName, from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.wording import UnknownName
 from prefect_tune.optimizers.surrogates.costs import Costs, cheap_configuration
-from prefect_tune.optimizers.surrogates.linear import LinearRegression
+from prefect_tune.optimizers.surrogates.path_linear import LinearRegression
 from prefect_tune.optimizers.trials.outcome import Pilot
 
 TREES = Integer("trees", (10, 1000), log=True, default=100)

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernel import Matern52
+from prefect_tune.optimizers.surrogates.kernels import Matern52
 from prefect_tune.optimizers.surrogates.monotone import (
     MonotoneProcess,
     Sites,
@@ -51,10 +51,8 @@ def test_without_sites_it_is_the_process_itself() -> None:
     plain = MonotoneProcess.of(process, np.zeros((0, 3)))
     for ours, theirs in zip(plain.predict(rows), process.predict(rows), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-12)
-    assert plain.covariance(rows, rows) == pytest.approx(process.covariance(rows, rows))
-    assert plain.half(rows).shape == process.half(rows).shape
+    assert plain.predict_half(rows)[1].shape == process.half(rows).shape
     assert plain.scale == process.scale[0]
-    assert plain.noise_variance(rows) == pytest.approx(process.noise_variance(rows))
 
 
 def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,12 +88,22 @@ def test_it_agrees_with_the_dense_formula(seed: int) -> None:
     mean, covariance = dense(on_sites, rows)
     latent = (on_sites.predict(rows)[0] - process.offset) / on_sites.scale
     assert latent - process.centred()[0] == pytest.approx(mean, abs=1e-6)
-    assert on_sites.covariance(rows, rows) == pytest.approx(covariance, abs=1e-6)
-    half = on_sites.half(rows)
-    assert half.shape == (len(process.inputs) + len(on_sites.sites), 5)
+    assert covariance_of(on_sites, rows) == pytest.approx(covariance, abs=1e-6)
     assert on_sites.predict(rows)[1] == pytest.approx(
         on_sites.scale * np.sqrt(np.diag(covariance)), abs=1e-5
     )
+
+
+def covariance_of(on_sites: MonotoneProcess, rows: np.ndarray) -> np.ndarray:
+    prior = on_sites.process.kernel.covariance(on_sites.process.kernel_theta, rows, rows)
+    half = on_sites.predict_half(rows)[1]
+    return prior - half.T @ half
+
+
+def slopes(on_sites: MonotoneProcess, rows: np.ndarray) -> np.ndarray:
+    """By differences of the means."""
+    step = 1e-5 * np.eye(rows.shape[1])[-1]
+    return (on_sites.predict(rows + step)[0] - on_sites.predict(rows - step)[0]) / 2e-5
 
 
 def falls(means: np.ndarray) -> int:
@@ -118,22 +126,6 @@ def test_the_mean_falls_nowhere_where_the_plain_one_does(only_falling: bool) -> 
     assert told == 0
 
 
-def test_slopes_follow_the_mean() -> None:
-    process, unfinished = toy(3)
-    on_sites = monotone(process, unfinished)
-    step = np.array([0.0, 0.0, 1e-5])
-    rows = unfinished - [0.0, 0.0, 0.4]
-    ahead, behind = (on_sites.predict(rows + s)[0] for s in (step, -step))
-    mean, deviation = on_sites.slopes(rows)
-    assert mean == pytest.approx((ahead - behind) / 2e-5, rel=1e-5)
-    around = on_sites.covariance(np.vstack([rows + step, rows - step]), rows[:0])
-    assert around.shape == (8, 0)
-    pair = np.vstack([rows[0] + 1e3 * step, rows[0] - 1e3 * step])
-    C = on_sites.covariance(pair, pair)
-    spread = np.sqrt(C[0, 0] + C[1, 1] - 2 * C[0, 1]) / 2e-2
-    assert deviation[0] == pytest.approx(on_sites.scale * spread, rel=1e-2)
-
-
 def test_sites_of_an_unseen_curve_are_added_without_touching_the_others() -> None:
     process, unfinished = toy(0)
     on_sites = monotone(process, unfinished)
@@ -143,15 +135,15 @@ def test_sites_of_an_unseen_curve_are_added_without_touching_the_others() -> Non
     assert local.beliefs.precision[: len(on_sites.sites)] == pytest.approx(
         on_sites.beliefs.precision
     )
-    assert (local.slopes(unseen)[0] >= -1e-6).all()
-    assert (on_sites.slopes(unseen)[0] < 0).any()
+    assert (slopes(local, unseen) >= -1e-6).all()
+    assert (slopes(on_sites, unseen) < 0).any()
     together = np.vstack([on_sites.sites, unseen])
     again = MonotoneProcess.of(process, together, only_falling=False)
     assert local.predict(unseen)[0] == pytest.approx(again.predict(unseen)[0], abs=1e-3)
     mean, covariance = dense(local, unseen)
     latent = (local.predict(unseen)[0] - process.offset) / local.scale
     assert latent - process.centred()[0] == pytest.approx(mean, abs=1e-5)
-    assert local.covariance(unseen, unseen) == pytest.approx(covariance, abs=1e-5)
+    assert covariance_of(local, unseen) == pytest.approx(covariance, abs=1e-5)
     assert on_sites.with_sites(unseen[:0]) is on_sites
 
 
@@ -169,8 +161,8 @@ def test_only_where_the_mean_falls_stands_a_site() -> None:
     process, ends = two_curves(second=0.1)
     on_sites = MonotoneProcess.of(process, ends)
     assert on_sites.sites.tolist() == [[0.0, 1.0]]
-    assert (MonotoneProcess.of(process, ends[:0]).slopes(ends)[0] < 0).tolist() == [True, False]
-    assert (on_sites.slopes(ends)[0] >= 0).all()
+    assert (slopes(MonotoneProcess.of(process, ends[:0]), ends) < 0).tolist() == [True, False]
+    assert (slopes(on_sites, ends) >= 0).all()
     everywhere = MonotoneProcess.of(process, ends, only_falling=False)
     assert (everywhere.predict(ends)[0] > on_sites.predict(ends)[0]).all()
 
@@ -205,7 +197,7 @@ def test_with_the_needed_sites_no_mean_is_negative(seed: int, s: int) -> None:
     assert sites.precision == pytest.approx(propagate(mean[chosen], inner).precision, rel=0.02)
 
 
-def test_the_least_likely_comes_first_and_no_more_are_taken_than_allowed() -> None:
+def test_the_least_likely_comes_first() -> None:
     covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
     chosen, _ = needed_sites(np.array([-0.3, -1.0, -0.5]), covariance)
     assert chosen.tolist() == [1, 2]
@@ -215,9 +207,6 @@ def test_the_least_likely_comes_first_and_no_more_are_taken_than_allowed() -> No
     chosen, sites = needed_sites(np.array([0.1, 2.0]), np.eye(2))
     assert not len(chosen)
     assert not len(sites.precision)
-    chosen, sites = needed_sites(-np.arange(1.0, 6.0), np.eye(5), most=2)
-    assert chosen.tolist() == [4, 3]
-    assert len(sites.precision) == 2
 
 
 def truncated(mean, covariance, sites) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +228,6 @@ def test_worked_single_truths() -> None:
     sites = propagate(mean, covariance, noise=0.0)
     assert sites.precision[0] == pytest.approx(0.681167, abs=1e-6)
     assert sites.shift[0] == pytest.approx(1.443900, abs=1e-6)
-    assert sites.log_probability == pytest.approx(-1.1759117615936188, rel=1e-12)
     moments = truncated(mean, covariance, sites)
     assert moments[0][0] == pytest.approx(1.2821555, abs=1e-6)
     assert moments[1][0, 0] == pytest.approx(1.0739216, abs=1e-6)
@@ -248,7 +236,6 @@ def test_worked_single_truths() -> None:
     moments = truncated(mean, covariance, sites)
     assert moments[0][0] == pytest.approx(0.1213681, abs=1e-6)
     assert moments[1][0, 0] == pytest.approx(0.0143249, abs=1e-6)
-    assert sites.log_probability == pytest.approx(-35.01343716, abs=1e-6)
 
 
 def test_worked_pair() -> None:
@@ -256,7 +243,6 @@ def test_worked_pair() -> None:
     sites = propagate(np.zeros(2), covariance, noise=0.0)
     assert sites.precision == pytest.approx([1.35055] * 2, rel=1e-4)
     assert sites.shift == pytest.approx([1.80926] * 2, rel=1e-4)
-    assert np.exp(sites.log_probability) == pytest.approx(0.3327286, rel=1e-4)
     mean, S = truncated(np.zeros(2), covariance, sites)
     assert mean == pytest.approx([0.896908] * 2, rel=1e-4)
     assert np.diag(S) == pytest.approx([0.397095] * 2, rel=1e-4)
@@ -284,13 +270,11 @@ def test_truths_that_hold_anyway_or_are_known_say_nothing() -> None:
     sites = propagate(8.5 * np.sqrt(np.diag(covariance)), covariance)
     assert not sites.precision.any()
     assert not sites.shift.any()
-    assert sites.log_probability == pytest.approx(0.0, abs=1e-12)
     mean, covariance = np.array([-1.0, 0.5, 0.0]), np.zeros((3, 3))
     covariance[0, 0] = 4.0
     covariance[1, 1] = 1e-15
     sites = propagate(mean, covariance, noise=0.0)
     assert sites.precision == pytest.approx([0.681167, 0.0, 0.0], abs=1e-6)
-    assert np.isfinite(sites.log_probability)
 
 
 def test_a_start_that_fits_badly_is_dropped() -> None:
@@ -318,7 +302,6 @@ def test_a_truth_seen_with_noise_is_milder() -> None:
     moved, S = truncated(mean, covariance, sites)
     assert moved[0] == pytest.approx(-1 + 2 * ratio / np.sqrt(3), rel=1e-9)
     assert S[0, 0] == pytest.approx(2 - 4 * ratio * (z + ratio) / 3, rel=1e-9)
-    assert sites.log_probability == pytest.approx(norm.logcdf(z), rel=1e-9)
 
 
 def test_sites_added_where_it_falls_know_those_that_are_there() -> None:
@@ -327,4 +310,4 @@ def test_sites_added_where_it_falls_know_those_that_are_there() -> None:
     both = first.with_sites(ends)
     assert both.sites.tolist() == [[0.0, 1.0], [1.0, 1.0]]
     assert both.beliefs.precision[0] == first.beliefs.precision[0]
-    assert (both.slopes(ends)[0] >= 0).all()
+    assert (slopes(both, ends) >= 0).all()

@@ -17,10 +17,10 @@ from sklearn.base import clone
 from sklearn.utils.class_weight import compute_class_weight
 
 from prefect_tune.optimizers import Algorithm, Choice
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.configuration import active_hyperparameters, default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
-from prefect_tune.optimizers.space.unit_interval import from_unit
-from prefect_tune.optimizers.space.wording import UnknownName
+from prefect_tune.optimizers.space.vectors import from_unit
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.catalogue import admm
 from prefect_tune.tasks.catalogue.construction import CONSTRUCT_FEATURES

@@ -133,7 +133,7 @@ def events_context(tmp_path_factory) -> StudyContext:
 def test_events_need_not_be_made_dense_for_them(events_context, name) -> None:
     space, losses = SPACES["modern_healthcare"], []
     for densify in ("keep_sparse", "to_dense"):
-        path = space.settled(("aggregate", densify, "none", "none", "none", name))
+        path = space.canonical_path(("aggregate", densify, "none", "none", "none", name))
         assert space.is_feasible(path)
         query = Query(default_configuration(space, path))
         losses.append(evaluate(events_context, query).fold_losses)

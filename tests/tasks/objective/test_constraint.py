@@ -16,7 +16,7 @@ from studies import context_of, draw, evaluate
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.optimizers import UnknownName
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import quantity_record
 from prefect_tune.storage.waiting import StoreLost

@@ -71,7 +71,7 @@ def _value(trial: Any, name: str, hyperparameter: Any) -> Any:
         OrdinalHyperparameter,
     )
 
-    from prefect_tune.optimizers.converter import plain_value
+    from prefect_tune.optimizers.documents import plain_value
 
     h = hyperparameter
     if isinstance(h, Constant):

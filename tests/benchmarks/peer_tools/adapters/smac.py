@@ -83,7 +83,7 @@ def joint_space(space: Any, seed: int) -> Any:
 def in_our_space(configuration: Any, space: Any) -> Any:
     """A configuration of the joint space as one of ours."""
     from prefect_tune.optimizers import Configuration
-    from prefect_tune.optimizers.converter import plain_value
+    from prefect_tune.optimizers.documents import plain_value
 
     given = {name: plain_value(value) for name, value in dict(configuration).items()}
     path = tuple(given[step.name] for step in space.searched)

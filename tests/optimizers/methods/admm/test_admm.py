@@ -27,7 +27,7 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
-from prefect_tune.optimizers.converter import to_document
+from prefect_tune.optimizers.documents import to_document
 from prefect_tune.optimizers.methods.admm.admm import plainest_path
 from prefect_tune.optimizers.methods.admm.splitting import observations
 from prefect_tune.optimizers.methods.declarations import AdmmOptions

@@ -23,8 +23,8 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.acquisitions.gaussian_search import GaussianSearch
-from prefect_tune.optimizers.converter import from_document, to_document
+from prefect_tune.optimizers.acquisitions.maximise import GaussianSearch
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.methods.admm.paths import PathArms
 from prefect_tune.optimizers.methods.admm.splitting import (
     AdmmState,
@@ -41,7 +41,7 @@ from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.space import sampling
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.unit_interval import Grid, grid_of
+from prefect_tune.optimizers.space.vectors import Grid, grid_of
 
 
 def one_to(n: int) -> Grid:
@@ -389,7 +389,7 @@ def test_the_linear_solver_learns_additive_paths() -> None:
 
 
 def test_more_paths_than_can_be_listed_are_drawn_once(monkeypatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_PATHS", 50)
+    monkeypatch.setattr(sampling, "MOST_LISTED", 50)
     space = counted_space((8, 8), 0)
     table = PathArms(space, 3)
     assert 20 < len(table.paths) <= 50

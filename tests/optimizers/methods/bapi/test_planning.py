@@ -10,7 +10,7 @@ from curve_worlds import CURVES, T_MAX, curves_from, mixed_nets, net, nets, stre
 from subset_worlds import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, Trial
-from prefect_tune.optimizers.acquisitions.expected_improvement import (
+from prefect_tune.optimizers.acquisitions.improvement import (
     JointImprovement,
     sobol_normals,
 )

@@ -383,7 +383,7 @@ def test_what_is_observed_deviates_by_the_noise_too(plans: list[NotedPlanning]) 
     belief, inputs = plans[-1].belief, plans[-1].inputs[:3]
     _, latent = belief.predict(inputs, 5)
     _, observed = belief.outcome(inputs, 5)
-    noise = belief.process.noise_variance(belief.at(inputs, 5)) * belief.process.scale**2
+    noise = belief.process.process.noise_variance(belief.at(inputs, 5)) * belief.process.scale**2
     assert observed**2 - latent**2 == pytest.approx(noise)
     assert (noise > 0).all()
 

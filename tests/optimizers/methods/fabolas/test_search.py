@@ -29,7 +29,7 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidates, Search
 from prefect_tune.optimizers.methods.fabolas.subsets import Acquisition, Sizes
-from prefect_tune.optimizers.space.candidate_space import Candidates
+from prefect_tune.optimizers.space.vectors import Candidates
 
 LINE = pipeline_inputs(cube())
 LEVELS = np.array([0.25, 0.5, 0.75, 1.0])

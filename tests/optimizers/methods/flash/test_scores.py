@@ -19,15 +19,15 @@ from prefect_tune.optimizers import (
     Space,
     Trial,
 )
-from prefect_tune.optimizers.acquisitions.expected_improvement import log_expected_improvement
+from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.flash import subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, ranked
 from prefect_tune.optimizers.methods.smac import ForestSettings
 from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.space.candidate_space import CandidateSpace
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.surrogates.linear import PathLinear
+from prefect_tune.optimizers.space.vectors import CandidateSpace
+from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]
@@ -253,8 +253,7 @@ def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
 def test_the_papers_forest_has_the_settings_of_its_time() -> None:
     assert tuning(History(), variant="paper")._tuning.settings == ForestSettings(
         n_startup=1,
-        min_samples_split=10,
-        max_features=5 / 6,
+        forest={"min_samples_split": 10, "max_features": 5 / 6},
         random_share=0.5,
         failure_cost="bound",
         is_log=False,

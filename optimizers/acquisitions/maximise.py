@@ -6,8 +6,7 @@ pool needs no gradients. Half is new; half is near the best, by normal steps of 
 switched choices. Entropy search draws representers from the pool (Hennig and Schuler 2012).
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +14,19 @@ from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from prefect_tune.optimizers.acquisitions.expected_improvement import AugmentedImprovement
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace, neighbours
+from prefect_tune.optimizers.acquisitions.improvement import AugmentedImprovement
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import (
+    Array,
+    Candidates,
+    CandidateSpace,
+    neighbours,
+    reflected,
+)
+from prefect_tune.optimizers.surrogates.forest import OlderMean
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.pipeline_inputs import PipelineInputs
-from prefect_tune.optimizers.surrogates.random_forest import OlderMean
+from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
 from prefect_tune.optimizers.trials.earlier import OlderTrials
 
 _SWITCHED = 0.25
@@ -42,9 +46,7 @@ def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator
 def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
     """Return up to n candidates from the prior, evenly over the model algorithms."""
     drawn = inputs.candidates.sample(4 * n, rng)
-    if len(drawn) <= n:
-        return drawn
-    models = drawn.algorithms[:, -1] if drawn.algorithms.shape[1] else np.zeros(len(drawn))
+    models = drawn.algorithms[:, -1]
     turn = np.zeros(len(drawn), dtype=np.intp)
     for model in np.unique(models):
         mine = models == model
@@ -56,9 +58,8 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
     """Return a candidate near each of n origins; `widths`, (n, 1), scale steps of numbers."""
     space = inputs.candidates
     n, d = origins.units.shape
-    units = origins.units + widths * rng.standard_normal((n, d))
-    units = 1 - np.abs(1 - np.abs(units) % 2)  # reflected, to stay within the range
-    is_category = space.columns.sizes > 0
+    units = reflected(origins.units + widths * rng.standard_normal((n, d)))
+    is_category = space.sizes > 0
     redrawn = rng.random((n, d))
     keeps = is_category & (rng.random((n, d)) >= _SWITCHED)
     units = np.where(keeps, origins.units, np.where(is_category, redrawn, units))
@@ -70,9 +71,9 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
         for row, step in zip(switched, steps, strict=True):
             others = space.allowed[step][space.allowed[step] != algorithms[row, step]]
             algorithms[row, step] = rng.choice(others)
-            own = space.columns.step == step
+            own = space.step == step
             units[row, own] = redrawn[row, own]
-    algorithms = space.settled(algorithms)
+    algorithms = space.canonical_paths(algorithms)
     can_run = space.can_run(algorithms)
     return inputs.snapped(Candidates(algorithms[can_run], units[can_run]))
 
@@ -105,85 +106,60 @@ def maximise(
 
     A `penalty` is added to the loss of candidates; `within` bounds continuous columns.
     """
-    space = inputs.candidates
+    space, d = inputs.candidates, len(inputs.candidates.columns)
     added = penalty or (lambda candidates: np.zeros(len(candidates)))
+    lower, upper = within or (np.zeros(d), np.ones(d))
 
     def score(candidates: Candidates) -> Array:
         return acquisition.score(inputs.of(candidates), added(candidates))
 
-    d = len(space.columns)
-    lower, upper = box = within or (np.zeros(d), np.ones(d))
-    starts, drawn = observed[:_N_STARTS], _drawn(space, rng)
-    scaled = Candidates(drawn.algorithms, lower + drawn.units * (upper - lower))
-    pool = scaled.joined(starts)
+    starts, drawn = observed[:_N_STARTS], space.sample(2**_SOBOL, rng)
+    units = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)[: len(drawn)] if d else drawn.units
+    pool = Candidates(drawn.algorithms, lower + units * (upper - lower)).joined(starts)
     for deviation in (0.2, 0.05):
         near, _ = neighbours(space, starts, _N_NEIGHBOURS, rng, deviation)
         pool = pool.joined(near)
-    pool = inputs.snapped(_boxed(pool, box))
+    pool = inputs.snapped(Candidates(pool.algorithms, np.clip(pool.units, lower, upper)))
     scores = score(pool)
     best = pool[np.argsort(-scores, kind="stable")[:_N_POLISHED]]
-    polished = _polished(best, acquisition, inputs, added(best), box)
-    pool, scores = pool.joined(polished), np.append(scores, score(polished))
+    # All of the best climb together in their active numbers; the sum of their scores is separable.
+    rows, columns = np.nonzero(space.active(best) & inputs.is_continuous)
+    if len(rows):
+        places, seen, penalties = inputs.input_of(columns), inputs.of(best), added(best)
+
+        def objective(units: Array) -> tuple[float, Array]:
+            seen[rows, places] = units
+            score, gradient = acquisition.score_with_gradient(seen, penalties)
+            return -float(score.sum()), -gradient[rows, places]
+
+        found = minimize(
+            objective,
+            np.clip(best.units[rows, columns], lower[columns], upper[columns]),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=np.column_stack([lower[columns], upper[columns]]),
+            options={"maxiter": _POLISH_ITERATIONS},
+        )
+        best.units[rows, columns] = found.x
+        pool, scores = pool.joined(best), np.append(scores, score(best))
     for _ in range(_N_CLIMBS):
-        around = _boxed(_steps_around(pool[[int(np.argmax(scores))]], inputs, rng), box)
+        around = _steps_around(pool[[int(np.argmax(scores))]], inputs, rng)
+        around = Candidates(around.algorithms, np.clip(around.units, lower, upper))
         if not len(around):
             break
-        found = score(around)
-        is_better = found.max() > scores.max()
-        pool, scores = pool.joined(around), np.append(scores, found)
+        new = score(around)
+        is_better = new.max() > scores.max()
+        pool, scores = pool.joined(around), np.append(scores, new)
         if not is_better:
             break
     return pool[np.argsort(-scores, kind="stable")]
 
 
-def _drawn(space: CandidateSpace, rng: Generator) -> Candidates:
-    drawn = space.sample(2**_SOBOL, rng)
-    d = drawn.units.shape[1]
-    if not d:
-        return drawn
-    sobol = qmc.Sobol(d, rng=rng).random_base2(_SOBOL)
-    return Candidates(drawn.algorithms, sobol[: len(drawn)])
-
-
-def _polished(
-    points: Candidates,
-    acquisition: AugmentedImprovement,
-    inputs: PipelineInputs,
-    penalties: Array,
-    box: Box,
-) -> Candidates:
-    """Climb from all points together in their active numbers; the sum of scores is separable."""
-    free = inputs.candidates.columns.active(points) & inputs.is_continuous
-    if not free.any():
-        return points
-    rows, columns = np.nonzero(free)
-    places, seen = inputs.input_of(columns), inputs.of(points)
-    lower, upper = box
-
-    def objective(units: Array) -> tuple[float, Array]:
-        seen[rows, places] = units
-        score, gradient = acquisition.score_with_gradient(seen, penalties)
-        return -float(score.sum()), -gradient[rows, places]
-
-    found = minimize(
-        objective,
-        np.clip(points.units[rows, columns], lower[columns], upper[columns]),
-        jac=True,
-        method="L-BFGS-B",
-        bounds=np.column_stack([lower[columns], upper[columns]]),
-        options={"maxiter": _POLISH_ITERATIONS},
-    )
-    units = points.units.copy()
-    units[rows, columns] = found.x
-    return Candidates(points.algorithms, units)
-
-
 def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) -> Candidates:
     space = inputs.candidates
-    active = space.columns.active(leader)[0]
     moved: list[Array] = []
-    for column, grid in enumerate(inputs.grids):
-        if grid is None or not active[column]:
+    for column in np.flatnonzero(space.active(leader)[0]):
+        if (grid := inputs.grids[column]) is None:
             continue
         here = int(grid.index(leader.units[0, column]))
         others = (here - 1, here + 1) if grid.is_ordered else range(len(grid.units))
@@ -192,8 +168,7 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
                 units = leader.units[0].copy()
                 units[column] = grid.units[i]
                 moved.append(units)
-    shape = len(moved), leader.units.shape[1]
-    rows: Array = np.array(moved, dtype=np.float64).reshape(shape)
+    rows = np.array(moved, dtype=np.float64).reshape(len(moved), leader.units.shape[1])
     around = Candidates(np.repeat(leader.algorithms, len(moved), axis=0), rows)
     if space.space.n_paths > 1:
         near, _ = neighbours(space, leader, 4 * _N_NEIGHBOURS, rng, 0.05)
@@ -201,12 +176,6 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
     return around
 
 
-def _boxed(candidates: Candidates, box: Box) -> Candidates:
-    return Candidates(candidates.algorithms, np.clip(candidates.units, *box))
-
-
-FIT_ITERATIONS = 20
-"""Iterations of a fit, which starts from the last one."""
 _MOST_FITTED_EACH_TIME = 64
 """Number of observations up to which each ask refits the process."""
 _FITTED_AFTER = 3
@@ -223,7 +192,7 @@ class Fitted:
     """Parameters of a process for the next ask, fitted to n observations (0 if unknown)."""
 
     theta: tuple[float, ...]
-    n: int = 0
+    n: int
 
 
 class GaussianSearch:
@@ -256,10 +225,9 @@ class GaussianSearch:
         have shape (n, t). `pending` configurations are assumed to return their predicted mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
-        n, fitted_to = len(inputs), 0 if last is None else last.n
-        start = None
-        if last is not None and len(last.theta) == len(kernel.parameters) + 1:
-            start = np.array(last.theta)
+        n, n_parameters = len(inputs), len(kernel.parameters) + 1
+        last = last if last and len(last.theta) == n_parameters else Fitted((), 0)
+        start, fitted_to = np.array(last.theta) if last.theta else None, last.n
         if start is not None and not is_refitted(n, fitted_to):
             process = GaussianProcess.given(kernel, start, inputs, targets)
         else:
@@ -270,19 +238,9 @@ class GaussianSearch:
                 rng=rng,
                 warm_start=start,
                 n_restarts=int(start is None),
-                max_iterations=FIT_ITERATIONS,
             )
             fitted_to = n
         kept = Fitted(tuple(round(float(x), 6) for x in process.theta), fitted_to)
         if pending:
             process = process.imagining(self.inputs.of(self.inputs.encode(pending)))
         return process, kept
-
-    def new_configurations(
-        self, ranked: Candidates, asked: AbstractSet[Configuration]
-    ) -> Iterator[Configuration]:
-        """Yield the configurations that are new, in order."""
-        for row in range(len(ranked)):
-            configuration = self.candidates.decode(ranked, row)
-            if configuration is not None and configuration not in asked:
-                yield configuration

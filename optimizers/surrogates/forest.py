@@ -1,25 +1,22 @@
 """Random-forest regression with a variance, the surrogate of SMAC (Hutter et al. 2011)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
 from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.unit_interval import Array
-from prefect_tune.optimizers.trials.earlier import OlderTrials
+from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.surrogates.log_posterior import LEAST_VARIANCE
+from prefect_tune.optimizers.trials.earlier import LEAST_PAIRS, OlderTrials
 
 
 class RandomForest:
-    """A fitted forest, made by `fit`."""
+    """A forest fitted to encoded configurations X, (n, d); `options` are scikit-learn's."""
 
-    def __init__(self, forest: RandomForestRegressor) -> None:
-        self._trees = [tree.tree_ for tree in forest.estimators_]
-
-    @classmethod
-    def fit(
-        cls,
+    def __init__(
+        self,
         X: Array,
         y: Array,
         *,
@@ -27,10 +24,10 @@ class RandomForest:
         seed: int,
         weights: Array | None = None,
         **options: Any,
-    ) -> Self:
-        """Fit to encoded configurations, shape (n, d), and targets; options are scikit-learn's."""
+    ) -> None:
         forest = RandomForestRegressor(n_trees, random_state=seed, **options)
-        return cls(forest.fit(X, y, sample_weight=weights))
+        forest.fit(X, y, sample_weight=weights)
+        self._trees = [tree.tree_ for tree in forest.estimators_]
 
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Return means and standard deviations, shape (n,) each.
@@ -45,14 +42,13 @@ class RandomForest:
         means = np.array([tree.value[leaf, 0, 0] for tree, leaf in pairs])
         within = np.array([tree.impurity[leaf] for tree, leaf in pairs])
         variance = means.var(axis=0) + within.mean(axis=0)
-        return means.mean(axis=0), np.sqrt(np.maximum(variance, 1e-10))
+        return means.mean(axis=0), np.sqrt(np.maximum(variance, LEAST_VARIANCE))
 
 
 LossMean = Callable[[Array], Array]
 """Function from inputs, shape (n, d), to expected losses, shape (n,)."""
 
 _N_TREES = 50
-_LEAST_OLDER = 4
 
 
 class OlderMean:
@@ -67,11 +63,11 @@ class OlderMean:
 
         None if there are fewer than four older observations.
         """
-        if len(older) < _LEAST_OLDER:
+        if len(older) < LEAST_PAIRS:
             return None
         if self._forest is None:
             inputs = self._inputs(older.configurations)
-            self._forest = RandomForest.fit(inputs, older.raw, n_trees=_N_TREES, seed=0)
+            self._forest = RandomForest(inputs, older.raw, n_trees=_N_TREES, seed=0)
         forest, transfer = self._forest, older.transfer
         level = float(np.median(older.losses))
 

@@ -16,9 +16,9 @@ from typing import Self
 
 import numpy as np
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
+from prefect_tune.optimizers.surrogates.log_posterior import LEAST_VARIANCE
 
-_SMALLEST_VARIANCE = 1e-8
 _SMALLEST_SHARE = 1e-3
 """Least deviation of the residuals, as a share of the range of the targets."""
 
@@ -67,7 +67,7 @@ class PathLinear:
         errors = intercept + paths @ beta - targets
         spread = (errors - np.average(errors, weights=weights)) ** 2
         variance = float(np.average(spread, weights=weights))
-        floor = max(_SMALLEST_VARIANCE, (_SMALLEST_SHARE * float(np.ptp(targets))) ** 2)
+        floor = max(LEAST_VARIANCE, (_SMALLEST_SHARE * float(np.ptp(targets))) ** 2)
         inverse = np.linalg.inv(scaled.T @ scaled + identity)
         return cls(beta, intercept, inverse, max(variance, floor))
 

@@ -9,13 +9,15 @@ the scaled distance between inputs, conditional ones on choices.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import reduce
+from itertools import accumulate
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 
 Pullback = Callable[[Array], Array]
 
@@ -25,22 +27,14 @@ class Parameter:
     """One entry of theta, on the scale of its search.
 
     Attributes:
-        prior: Mean and deviation of a normal prior; None for a flat one.
+        prior: Mean and deviation of a normal prior.
     """
 
     name: str
     start: float
     lower: float
     upper: float
-    prior: tuple[float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.lower <= self.start <= self.upper:
-            raise ValueError(
-                f"{self.name} starts at {self.start}, outside [{self.lower}, {self.upper}]"
-            )
-        if self.prior is not None and not self.prior[1] > 0:
-            raise ValueError(f"the prior of {self.name} has deviation {self.prior[1]}")
+    prior: tuple[float, float]
 
     @classmethod
     def of_log(
@@ -50,9 +44,7 @@ class Parameter:
         return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
 
     def draw(self, rng: Generator) -> float:
-        """Draw from the prior within the bounds, or uniformly between them."""
-        if self.prior is None:
-            return float(rng.uniform(self.lower, self.upper))
+        """Draw from the prior within the bounds."""
         return float(np.clip(rng.normal(*self.prior), self.lower, self.upper))
 
 
@@ -79,9 +71,6 @@ class Kernel(ABC):
         Only kernels of constant variance, which are searched by gradients, have it.
         """
         raise NotImplementedError
-
-    def __mul__(self, other: "Kernel") -> "Kernel":
-        return Product((self, other))
 
 
 class Constant(Kernel):
@@ -110,67 +99,51 @@ class Constant(Kernel):
 
 
 class Product(Kernel):
-    """k_1 k_2 ..."""
+    """k_1 k_2 ..., which is 1 without parts."""
 
     def __init__(self, parts: Sequence[Kernel]) -> None:
         self.parts = tuple(parts)
         self.parameters = tuple(p for part in self.parts for p in part.parameters)
-        ends = np.cumsum([0, *(len(part.parameters) for part in self.parts)])
-        self._slices = [slice(a, b) for a, b in pairwise(ends)]
+        self._ends = np.cumsum([len(part.parameters) for part in self.parts])[:-1]
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
-        return _product([part.covariance(t, a, b) for part, t in self._each(theta)])
+        factors = [part.covariance(t, a, b) for part, t in self._each(theta)]
+        return reduce(np.multiply, factors, np.ones((len(a), len(b))))
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        return _product([part.variance(t, inputs) for part, t in self._each(theta)])
+        factors = [part.variance(t, inputs) for part, t in self._each(theta)]
+        return reduce(np.multiply, factors, np.ones(len(inputs)))
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
         pairs = [part.pullback(t, inputs) for part, t in self._each(theta)]
-        factors = [K for K, _ in pairs]
-
-        def pull(weights: Array) -> Array:
-            others = _others(factors)
-            return np.concatenate([p(weights * o) for (_, p), o in zip(pairs, others, strict=True)])
-
-        return _product(factors), pull
+        K, pulls = _multiplied(pairs, (len(inputs), len(inputs)))
+        return K, lambda weights: np.concatenate([np.zeros(0), *pulls(weights)])
 
     def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
         """See `Kernel.input_pullback`."""
         pairs = [part.input_pullback(t, a, b) for part, t in self._each(theta)]
-        factors = [K for K, _ in pairs]
-
-        def pull(weights: Array) -> Array:
-            others = _others(factors)
-            parts = [p(weights * o) for (_, p), o in zip(pairs, others, strict=True)]
-            return np.sum(parts, axis=0)
-
-        return _product(factors), pull
+        K, pulls = _multiplied(pairs, (len(a), len(b)))
+        return K, lambda weights: np.sum(pulls(weights), axis=0)
 
     def _each(self, theta: Array) -> Iterator[tuple[Kernel, Array]]:
-        return zip(self.parts, (theta[part] for part in self._slices), strict=True)
+        return zip(self.parts, np.split(theta, self._ends), strict=bool(self.parts))
 
 
-def _product(factors: Sequence[Array]) -> Array:
-    total = factors[0]
-    for factor in factors[1:]:
-        total = total * factor
-    return total
-
-
-def _others(factors: Sequence[Array]) -> list[Array]:
-    """Product of all other factors for each factor, without a division."""
-    if len(factors) == 2:
-        return [factors[1], factors[0]]
-    ones = np.ones_like(factors[0])
-    before, after = [ones], [ones]
-    for factor in factors[:-1]:
-        before.append(before[-1] * factor)
-    for factor in factors[:0:-1]:
-        after.append(after[-1] * factor)
-    return [b * a for b, a in zip(before, reversed(after), strict=True)]
+def _multiplied(
+    pairs: Sequence[tuple[Array, Pullback]], shape: tuple[int, int]
+) -> tuple[Array, Callable[[Array], list[Array]]]:
+    """Return the product of factors, and a function of weights to the pull of each factor."""
+    factors = [K for K, _ in pairs]
+    # The product of all other factors, without a division.
+    before = [np.ones(shape), *accumulate(factors, np.multiply)]
+    after = [np.ones(shape), *accumulate(factors[:0:-1], np.multiply)][::-1]
+    others = [b * a for b, a in zip(before[:-1], after, strict=False)]
+    return before[-1], lambda weights: [
+        pull(weights * other) for (_, pull), other in zip(pairs, others, strict=True)
+    ]
 
 
 NOISE = Parameter.of_log("noise variance", float(np.log(1e-2)), 2.0, 1e-6, 1.0)
@@ -178,35 +151,23 @@ NOISE = Parameter.of_log("noise variance", float(np.log(1e-2)), 2.0, 1e-6, 1.0)
 _OF_NONE = Parameter.of_log(
     "noise variance of the smallest subset", float(np.log(1e-2)), 2.0, 1e-6, 4.0
 )
-_FLOOR = 1e-9
 
 
-class Noise(ABC):
-    """sigma^2 of each row of inputs, shape (n, d), as a share of a target's variance."""
+class Noise:
+    """sigma^2 of each row of inputs, (n, d), as a share of a target's variance.
 
-    parameters: tuple[Parameter, ...]
-
-    @abstractmethod
-    def variance(self, theta: Array, inputs: Array) -> Array:
-        """Return sigma^2 of each row, shape (n,)."""
-
-    @abstractmethod
-    def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
-        """Return sigma^2 and a function of weights w, (n,), to sum_i w_i dsigma_i^2 / dtheta."""
-
-
-class ConstantNoise(Noise):
-    """The same variance everywhere; `parameter` is its logarithm."""
+    It is the same everywhere; `parameter` is its logarithm.
+    """
 
     def __init__(self, parameter: Parameter = NOISE) -> None:
-        self.parameters = (parameter,)
+        self.parameters: tuple[Parameter, ...] = (parameter,)
 
     def variance(self, theta: Array, inputs: Array) -> Array:
-        """See `Noise.variance`."""
+        """Return sigma^2 of each row, shape (n,)."""
         return np.full(len(inputs), np.exp(theta[0]))
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
-        """See `Noise.pullback`."""
+        """Return sigma^2 and a function of weights w, (n,), to sum_i w_i dsigma_i^2 / dtheta."""
         value = np.exp(theta[0])
         return self.variance(theta, inputs), lambda weights: np.array([value * weights.sum()])
 
@@ -221,7 +182,7 @@ class FallingNoise(Noise):
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Noise.variance`."""
         everywhere, small = np.exp(theta)
-        return everywhere + small * (1 - inputs[:, self.column]) ** 2 + _FLOOR
+        return everywhere + small * (1 - inputs[:, self.column]) ** 2
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Noise.pullback`."""
@@ -257,11 +218,6 @@ class Stationary(Kernel):
         self.parameters = tuple(
             parameters or [lengthscale_parameter(f"lengthscale {i}", n) for i in range(n)]
         )
-        if len(self.groups) != len(self.columns) or len(self.parameters) != n:
-            raise ValueError(
-                f"{len(self.columns)} columns need as many groups, and {n} lengthscales; got "
-                f"{len(self.groups)} groups and {len(self.parameters)} lengthscales"
-            )
 
     @abstractmethod
     def profile(self, squared: Array) -> tuple[Array, Array]:
@@ -347,39 +303,30 @@ class Conditional(Kernel):
         self, choice: int, within: Kernel | None = None, correlation: Parameter = CORRELATION
     ) -> None:
         self.choice = choice
-        self.within = within
-        self.parameters = (correlation, *(within.parameters if within else ()))
+        self.within = within or Product(())
+        self.parameters = (correlation, *self.within.parameters)
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
-        rho, same = _expit(theta[0]), self._same(a, b)
-        inside = same if self.within is None else same * self.within.covariance(theta[1:], a, b)
-        return rho + (1 - rho) * inside
+        rho, same = float(expit(theta[0])), self._same(a, b)
+        return rho + (1 - rho) * (same * self.within.covariance(theta[1:], a, b))
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        rho = _expit(theta[0])
-        if self.within is None:
-            return np.ones(len(inputs))
+        rho = float(expit(theta[0]))
         return rho + (1 - rho) * self.within.variance(theta[1:], inputs)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
-        rho, same = _expit(theta[0]), self._same(inputs, inputs)
-        inside, inner = same, None
-        if self.within is not None:
-            K, inner = self.within.pullback(theta[1:], inputs)
-            inside = same * K
+        rho, same = float(expit(theta[0])), self._same(inputs, inputs)
+        K, inner = self.within.pullback(theta[1:], inputs)
+        inside = same * K
 
         def pull(weights: Array) -> Array:
-            head = rho * (1 - rho) * np.sum(weights * (1 - inside), keepdims=True).ravel()
-            return head if inner is None else np.append(head, inner((1 - rho) * weights * same))
+            head = rho * (1 - rho) * np.sum(weights * (1 - inside))
+            return np.append(head, inner((1 - rho) * weights * same))
 
         return rho + (1 - rho) * inside, pull
 
     def _same(self, a: Array, b: Array) -> Array:
         return np.equal.outer(a[:, self.choice], b[:, self.choice]).astype(np.float64)
-
-
-def _expit(logit: float) -> float:
-    return float(1 / (1 + np.exp(-logit)))

@@ -11,11 +11,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.candidate_space import Candidates, CandidateSpace
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.unit_interval import Array, grid_of
-from prefect_tune.optimizers.surrogates.kernel import (
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, grid_of
+from prefect_tune.optimizers.surrogates.kernels import (
     CORRELATION,
     Conditional,
     Constant,
@@ -61,7 +60,7 @@ class PipelineInputs:
     """The layout of the inputs of one space; stores no observations.
 
     Attributes:
-        within, kernel: Kernel over the inputs without and with an amplitude; None without inputs.
+        within, kernel: Kernel over the inputs without and with an amplitude.
         width: Number of inputs; a fidelity follows them.
         grids: Values of discrete hyperparameters, by column of the unit cube.
         is_continuous: Columns without a grid, shape (d,).
@@ -77,8 +76,8 @@ class PipelineInputs:
         self.candidates, self._stationary = candidates, stationary
         self._priors = priors or Priors()
         self._is_one_hot = kernel == "one_hot"
-        columns = candidates.encoding.columns
-        self.grids = [grid_of(candidates.encoding.hyperparameter(c)) for c in columns]
+        columns = candidates.columns
+        self.grids = [grid_of(candidates.hyperparameter(c)) for c in columns]
         self.is_continuous = np.array([g is None for g in self.grids], dtype=np.bool_)
         widths = [1 if g is None or g.is_ordered else len(g.units) for g in self.grids]
         ends = np.cumsum([0, *widths])
@@ -96,15 +95,22 @@ class PipelineInputs:
             parts = [self._tied_kernel(keys, range(len(keys)))] if keys else []
         else:
             self._n_choice_inputs = len(self._choosing)
-            parts = self._step_kernels(of_inputs)
+            for k, step in enumerate(candidates.space.searched):
+                mine = [i for i, key in enumerate(of_inputs) if key[0] == step.name]
+                places = [self._n_choice_inputs + i for i in mine]
+                within = self._tied_kernel([of_inputs[i] for i in mine], places) if mine else None
+                if k in self._choosing:
+                    correlation = self._priors.correlation(step.name)
+                    within = Conditional(self._choosing.index(k), within, correlation)
+                parts += [within] if within is not None else []
         self.width = self._n_choice_inputs + len(of_inputs)
-        self.within = (Product(parts) if len(parts) > 1 else parts[0]) if parts else None
+        self.within = parts[0] if len(parts) == 1 else Product(parts)
         self.kernel: Kernel = Product([Constant(), *parts])
         self._default = self._positions(candidates.default_units[None])
 
     def of(self, candidates: Candidates) -> Array:
         """Return the inputs of candidates, shape (n, width)."""
-        active = self.candidates.columns.active(candidates)
+        active = self.candidates.active(candidates)
         positions = self._positions(candidates.units)
         for column, inside in enumerate(self._inside):
             positions[:, inside] = np.where(
@@ -121,21 +127,13 @@ class PipelineInputs:
         """Return inputs followed by the fidelity s, one for all or (n,), shape (n, width + 1)."""
         return np.column_stack([self.of(candidates), np.broadcast_to(s, len(candidates))])
 
-    def choice_column(self, step: str) -> int | None:
-        """Return the input with a step's algorithm; None without one or for the one-hot kernel."""
-        names = [self.candidates.space.searched[k].name for k in self._choosing]
-        return names.index(step) if step in names and not self._is_one_hot else None
-
     def input_of(self, columns: Iterable[int]) -> NDArray[np.intp]:
         """Return the inputs of continuous columns."""
         return self._n_choice_inputs + np.array([self._inside[c][0] for c in columns])
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
         """Return configurations as candidates, inactive hyperparameters at their defaults."""
-        encoded = self.candidates.encode(configurations)
-        active = self.candidates.columns.active(encoded)
-        units = np.where(active, encoded.units, self.candidates.default_units)
-        return Candidates(encoded.algorithms, units)
+        return self.candidates.encode(configurations)
 
     def snapped(self, candidates: Candidates) -> Candidates:
         """Return candidates with discrete units moved onto their values."""
@@ -144,20 +142,6 @@ class PipelineInputs:
             if grid is not None:
                 units[:, column] = grid.units[grid.index(units[:, column])]
         return Candidates(candidates.algorithms, units)
-
-    def _step_kernels(self, of_inputs: Sequence[tuple[str, ...]]) -> list[Kernel]:
-        """rho_j + (1 - rho_j) same_j k_j of each step (Fabolas for pipelines)."""
-        parts: list[Kernel] = []
-        for k, step in enumerate(self.candidates.space.searched):
-            mine = [i for i, key in enumerate(of_inputs) if key[0] == step.name]
-            places = [self._n_choice_inputs + i for i in mine]
-            within = self._tied_kernel([of_inputs[i] for i in mine], places) if mine else None
-            if k in self._choosing:
-                correlation = self._priors.correlation(step.name)
-                parts.append(Conditional(self._choosing.index(k), within, correlation))
-            elif within is not None:
-                parts.append(within)
-        return parts
 
     def _positions(self, units: Array) -> Array:
         parts = []

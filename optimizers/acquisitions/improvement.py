@@ -12,7 +12,7 @@ closed form. This replaces the fully sampled q-EI of BAPI (Belakaria et al. 2022
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 from scipy.stats import qmc
 
-from prefect_tune.optimizers.space.unit_interval import Array
+from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.surrogates.log_posterior import LEAST_VARIANCE
 
 _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
@@ -60,16 +61,6 @@ def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
     return np.exp(log_expected_improvement(mean, deviation, best))
 
 
-def log_expected_improvement_gradient(
-    mean: Array, deviation: Array, best: float, mean_gradient: Array, deviation_gradient: Array
-) -> Array:
-    """Return the gradient of `log_expected_improvement` at xi = 0 by the inputs, shape (n, d)."""
-    u = (best - mean) / deviation
-    slope = log_standard_improvement_slope(u)
-    by_mean, by_deviation = -slope / deviation, (1 - slope * u) / deviation
-    return by_mean[:, None] * mean_gradient + by_deviation[:, None] * deviation_gradient
-
-
 def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -> Array:
     """Return ln E[max(0, exp(best) - exp(Y))] of Y ~ N(mean, deviation^2), shape (n,).
 
@@ -92,13 +83,10 @@ def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -
     return best + np.where(v > 1, above, below)
 
 
-_ROOT_TAU = np.sqrt(2 * np.pi)
-
-
 def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
     """E max(0, g)^2 for g ~ N(mean, deviation^2), and its derivatives by mean and deviation."""
     ratio = mean / deviation
-    density, mass = np.exp(-(ratio**2) / 2) / _ROOT_TAU, ndtr(ratio)
+    density, mass = np.exp(-(ratio**2) / 2) / np.sqrt(2 * np.pi), ndtr(ratio)
     value = (mean**2 + deviation**2) * mass + mean * deviation * density
     return value, 2 * (mean * mass + deviation * density), 2 * deviation * mass
 
@@ -113,38 +101,37 @@ class AugmentedImprovement:
 
     process: GaussianProcess
     best: float
-    rho_g: float = 0.0
-    shifts: Array = field(default_factory=lambda: np.zeros(0))
+    rho_g: float
+    shifts: Array
 
     def score(self, inputs: Array, penalties: Array) -> Array:
         """Return the scores, shape (n,), of inputs (n, d) with penalties (n,)."""
         mean, deviation = self.process.predict(inputs)
-        total = mean[:, 0] + penalties
-        if len(self.shifts):
-            excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
-            total = total + 0.5 * self.rho_g * excess.sum(axis=1)
+        excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
+        total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
         return log_expected_improvement(total, deviation[:, 0], self.best)
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
         """Return `score` and its gradient by the inputs, shape (n, d), penalties held fixed."""
         mean, deviation, by_mean, by_deviation = self.process.predict_with_gradient(inputs)
-        total, gradient = mean[:, 0] + penalties, by_mean[:, 0]
-        if len(self.shifts):
-            excess, slope, spread = expected_squared_excess(
-                mean[:, 1:] + self.shifts, deviation[:, 1:]
-            )
-            total = total + 0.5 * self.rho_g * excess.sum(axis=1)
-            gradient = gradient + 0.5 * self.rho_g * (
-                slope[:, :, None] * by_mean[:, 1:] + spread[:, :, None] * by_deviation[:, 1:]
-            ).sum(axis=1)
-        score = log_expected_improvement(total, deviation[:, 0], self.best)
-        return score, log_expected_improvement_gradient(
-            total, deviation[:, 0], self.best, gradient, by_deviation[:, 0]
+        excess, by_g, by_spread = expected_squared_excess(
+            mean[:, 1:] + self.shifts, deviation[:, 1:]
+        )
+        total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
+        gradient = by_mean[:, 0] + 0.5 * self.rho_g * (
+            by_g[:, :, None] * by_mean[:, 1:] + by_spread[:, :, None] * by_deviation[:, 1:]
+        ).sum(axis=1)
+        sigma = deviation[:, 0]
+        u = (self.best - total) / sigma
+        slope = log_standard_improvement_slope(u)
+        by_total, by_sigma = -slope / sigma, (1 - slope * u) / sigma
+        return (
+            log_expected_improvement(total, sigma, self.best),
+            by_total[:, None] * gradient + by_sigma[:, None] * by_deviation[:, 0],
         )
 
 
 _JITTER = 1e-8
-_LEAST_VARIANCE = 1e-10
 
 
 def sobol_normals(n: int, d: int, rng: Generator) -> Array:
@@ -167,7 +154,7 @@ class JointImprovement:
         best: float,
         normals: Array,
     ) -> None:
-        self._mean, self._variance, self._covariance = mean, variance.copy(), covariance
+        self._mean, self.variance, self._covariance = mean, variance.copy(), covariance
         self._normals = normals
         self._shift = np.zeros((len(normals), len(mean)))
         self._best = np.full(len(normals), best)
@@ -175,16 +162,11 @@ class JointImprovement:
 
     def gains(self) -> Array:
         """Return the mean increment of each candidate, shape (m,)."""
-        deviation = np.sqrt(np.maximum(self._variance, _LEAST_VARIANCE))
+        deviation = np.sqrt(np.maximum(self.variance, LEAST_VARIANCE))
         n = len(self._normals) if self._rows else 1  # before the first choice all draws agree
         u = (self._mean + self._shift[:n] - self._best[:n, None]) / deviation
         density = np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi)
         return (deviation * (u * ndtr(u) + density)).mean(axis=0)
-
-    @property
-    def variance(self) -> Array:
-        """Variance of each candidate given the chosen ones, shape (m,)."""
-        return self._variance
 
     def covariance(self, number: int) -> Array:
         """Return a candidate's covariances with all, given the chosen ones, shape (m,)."""
@@ -200,5 +182,5 @@ class JointImprovement:
         z = self._normals[:, len(self._rows)]
         self._rows.append(row)
         self._shift += np.outer(z, row)
-        self._variance = self._variance - row**2
+        self.variance = self.variance - row**2
         self._best = np.maximum(self._best, self._mean[number] + self._shift[:, number])

@@ -1,0 +1,258 @@
+"""JSON documents of dataclasses (trials, memos, plans, reports) and of values; and their texts.
+
+A class whose document needs a space, or differs from its fields, has its own `to_json` or
+`from_json` and leaves all other fields to this module. msgspec is imported by the first conversion,
+because help and completion import the classes and convert nothing.
+
+A value of a hyperparameter may be any value with a stable name: a number or text, None, a tuple,
+list or dict of them, a function or class of a module, or an object with parameters, such as an
+estimator.
+
+Configurations and fidelities have texts for people, and an unknown name has the nearest known one.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from difflib import get_close_matches
+from fractions import Fraction
+from inspect import Parameter, signature
+from math import isfinite
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+
+
+def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
+    """Return a dataclass as JSON values; `documents` replaces fields with their own hooks."""
+    from msgspec import to_builtins  # noqa: PLC0415 - see above
+
+    if not documents:
+        return to_builtins(value, enc_hook=_plain)
+    values = {f.name: documents.get(f.name, getattr(value, f.name)) for f in fields(value)}
+    return to_builtins(values, enc_hook=_plain)
+
+
+def json_values(value: Any) -> Any:
+    """Return a document with lists in place of tuples, as after writing and reading it."""
+    if isinstance(value, Mapping):
+        return {name: json_values(part) for name, part in value.items()}
+    return [*map(json_values, value)] if isinstance(value, list | tuple) else value
+
+
+def from_document(cls: type[T], document: Any) -> T:
+    """Return the dataclass with these JSON values; instances among the values stay as they are.
+
+    Missing fields have their defaults and unknown keys are skipped, because other versions wrote
+    more or fewer fields. A `ValueError` names the place in the document where a field without a
+    default is missing, or a value has the wrong type or is rejected by its class.
+    """
+    from msgspec import ValidationError, convert  # noqa: PLC0415 - see above
+
+    try:
+        return convert(document, cls)
+    except ValidationError as error:
+        raise ValueError(f"{cls.__name__}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    kinds: dict[type, Callable[[Any], Any]] = {float: float, str: str, Mapping: dict}
+    for kind, plain in kinds.items():
+        if isinstance(value, kind):
+            return plain(value)
+    raise TypeError(f"{type(value).__name__} has no JSON")
+
+
+Document = bool | int | float | str | None
+
+
+def value_document(value: Any) -> Document:
+    """Return a value as JSON; a value that JSON lacks becomes its Python code.
+
+    Different values have different documents, which are equal in all processes. A `ValueError` is
+    raised for an object without such a document.
+
+    >>> value_document(0.5), value_document((50, 50)), value_document([None, {"f": print}])
+    (0.5, '(50, 50)', "[None, {'f': builtins.print}]")
+    """
+    value = plain_value(value)
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    return value if is_plain and (not isinstance(value, float) or isfinite(value)) else _code(value)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a Python value in place of numpy's, for JSON and equality."""
+    return value.item() if hasattr(value, "dtype") and getattr(value, "shape", 0) == () else value
+
+
+def choices_of(hyperparameter: Any) -> Sequence[Any] | None:
+    """Return the values of a hyperparameter that lists them or has only one; None for a range."""
+    listed = getattr(hyperparameter, "choices", getattr(hyperparameter, "sequence", None))
+    if listed is not None:
+        return tuple(listed)
+    return (hyperparameter.value,) if hasattr(hyperparameter, "value") else None
+
+
+def value_of(hyperparameter: Any, document: Any) -> Any:
+    """Return the value of a hyperparameter with this document; a ValueError if it has none.
+
+    A list also stands for a tuple of the same items, because JSON has no tuples.
+    """
+    choices, wanted = choices_of(hyperparameter), _comparable(document)
+    if choices is None:
+        if not isinstance(document, bool) and hyperparameter.legal_value(document):
+            return document
+        choices = ()
+    for forms in (choices, json_values([*choices])):
+        documents = [*map(_comparable, forms)]
+        if wanted in documents:
+            return choices[documents.index(wanted)]
+    raise ValueError(
+        f"hyperparameter {hyperparameter.name}={document!r} must be {range_text(hyperparameter)}"
+    )
+
+
+def _comparable(value: Any) -> tuple[bool, Document]:
+    """Return a document that differs for true and 1."""
+    document = value_document(value)
+    return isinstance(document, bool), document
+
+
+def _code(value: Any) -> str:
+    value = plain_value(value)
+    if type(value) is dict:
+        return f"{{{', '.join(f'{_code(k)}: {_code(v)}' for k, v in value.items())}}}"
+    if type(value) in (list, tuple):
+        items = ", ".join(map(_code, value))
+        if isinstance(value, list):
+            return f"[{items}]"
+        return f"({items},)" if len(value) == 1 else f"({items})"
+    if hasattr(value, "__name__") and isinstance(getattr(value, "__self__", None), _OF_A_MODULE):
+        return _dotted_name(value)
+    if hasattr(value, "get_params") and hasattr(value, "set_params"):
+        accepted, arguments = signature(type(value)).parameters, []
+        for name, given in sorted(value.get_params(deep=False).items()):
+            default = accepted[name].default if name in accepted else Parameter.empty
+            is_given = default is Parameter.empty
+            if is_given or (given is not default and _code(given) != _code(default)):
+                arguments.append(f"{name}={_code(given)}")
+        return f"{_dotted_name(type(value))}({', '.join(arguments)})"
+    code = repr(value)
+    if " at 0x" in code or isinstance(value, set | frozenset) or hasattr(value, "dtype"):
+        raise ValueError(f"{code} has no text that identifies the object in another process")
+    return code
+
+
+_OF_A_MODULE = (ModuleType, type(None))
+"""Types of `__self__` of functions and classes; bound methods have other types."""
+
+
+def _dotted_name(value: Any) -> str:
+    module = getattr(value, "__module__", None) or type(value).__module__
+    name = f"{module}.{getattr(value, '__qualname__', value.__name__)}"
+    if "<" in name:
+        raise ValueError(f"{name} has no name that another process can import")
+    return name
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name most similar to `name`; None if none is similar.
+
+    >>> nearest("standardise", ["standardize", "minmax"])
+    'standardize'
+    """
+    lowered = {k.lower(): k for k in known}
+    found = get_close_matches(name.lower(), lowered, n=1, cutoff=0.5)
+    return lowered[found[0]] if found else None
+
+
+class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as KeyError does
+    """An unknown name; the message has the nearest name and all known ones."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        self.kind, self.name, self.known = kind, name, tuple(known)
+        guess = nearest(name, self.known)
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        shown = ", ".join(self.known[:30]) or "none"
+        more = f" and {len(self.known) - 30} more" if len(self.known) > 30 else ""
+        super().__init__(f"unknown {kind} {name!r}.{hint} Known: {shown}{more}.")
+
+
+_LARGEST_DENOMINATOR = 10_000
+"""Shares of rows are shown as fractions up to this one."""
+
+
+def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
+    """Return a configuration, given as JSON values, with a line per step.
+
+    >>> pipeline_lines({"model": {"algorithm": "svm", "hyperparameters": {"C": 1 / 3}}})
+    ['model  svm (C=0.3333)']
+    """
+    width = max(map(len, configuration))
+    lines = []
+    for step, choice in configuration.items():
+        values = ", ".join(values_text(choice["hyperparameters"]))
+        lines.append(f"{step:<{width}}  {choice['algorithm']}" + (f" ({values})" if values else ""))
+    return lines
+
+
+def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
+    """Return the values of hyperparameters with their names.
+
+    >>> values_text({"C": 1 / 3, "kernel": "rbf"})
+    ['C=0.3333', 'kernel=rbf']
+    """
+    return [f"{name}={value_text(value)}" for name, value in hyperparameters.items()]
+
+
+def range_text(hyperparameter: Any) -> str:
+    """Return the range of a hyperparameter of ConfigSpace.
+
+    >>> from ConfigSpace import Categorical, Float
+    >>> range_text(Float("C", (2**-5, 2**15), log=True)), range_text(Categorical("p", [1, 2]))
+    ('a number from 0.03125 to 32768', 'one of 1, 2')
+    """
+    if hasattr(hyperparameter, "value"):
+        return str(hyperparameter.value)
+    if (choices := choices_of(hyperparameter)) is not None:
+        return f"one of {', '.join(value_text(value_document(c)) for c in choices)}"
+    lower, upper = hyperparameter.lower, hyperparameter.upper
+    kind = "a whole number" if isinstance(lower, int) else "a number"
+    return f"{kind} from {lower:g} to {upper:g}"
+
+
+def fidelity_text(
+    query: Mapping[str, Any], n_folds: int | None = None, epochs: int | None = None
+) -> str:
+    """Return the fidelity of a query, given as JSON values; empty if it is full.
+
+    A full evaluation has `n_folds` and `epochs`, None if unknown.
+
+    >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
+    'subset 1/9, folds 1 of 3'
+    """
+    parts = []
+    subset, draw = query.get("subset", 1.0), query.get("subset_draw", 0)
+    if subset < 1:
+        fraction = Fraction(subset).limit_denominator(_LARGEST_DENOMINATOR)
+        is_fraction = abs(fraction - subset) < 1e-12
+        parts.append(f"subset {fraction}" if is_fraction else f"subset {subset:.3g}")
+        if draw:
+            parts.append(f"draw {draw}")
+    for name, whole in (("folds", n_folds), ("epochs", epochs)):
+        if (asked := query.get(name)) is not None:
+            parts.append(f"{name} {asked}" + (f" of {whole}" if whole else ""))
+    return ", ".join(parts)
+
+
+def value_text(value: Any) -> str:
+    """Return a hyperparameter's value, given as JSON, with four digits of a number."""
+    return f"{value:.4g}" if isinstance(value, float) else _OF_A_FILE.sub("", str(value))
+
+
+_OF_A_FILE = re.compile(r"prefect_tune_user_code_\w+\.")
+"""Module of a user's file, as `tasks.user_code` names the module by the text of the file."""

@@ -1,0 +1,439 @@
+"""Configurations as vectors: one, or many at once for models that score thousands of them.
+
+A path is one-hot, and hyperparameters are columns of the unit cube, some of them active. Candidates
+are drawn, encoded, decoded, turned into features of a model, and moved to neighbours that differ in
+one thing. Only this module converts between users' values and models' vectors.
+
+Discrete values are points of a grid on the unit interval. The rounding cell of a point reaches
+halfway to its neighbours; a position on a border belongs to the upper cell (round half up).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from ConfigSpace.hyperparameters import (
+    CategoricalHyperparameter,
+    Constant,
+    Hyperparameter,
+    IntegerHyperparameter,
+    OrdinalHyperparameter,
+)
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+
+from prefect_tune.optimizers.documents import choices_of, plain_value, value_document
+from prefect_tune.optimizers.space.configuration import (
+    Choice,
+    Configuration,
+    Value,
+    active_hyperparameters,
+    is_allowed,
+)
+from prefect_tune.optimizers.space.space import Path, Space
+
+Array = NDArray[np.floating[Any]]
+Column = tuple[str, str, str]
+"""Step, algorithm and hyperparameter of a column of the unit cube."""
+MOST_LISTED = 20_000
+"""Largest number of paths, configurations, or values of an integer to list."""
+
+
+def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
+    """Return the value at position `u` in [0, 1]; discrete values have equal shares."""
+    if (choices := choices_of(hyperparameter)) is not None:
+        return plain_value(choices[min(int(u * len(choices)), len(choices) - 1)])
+    if isinstance(hyperparameter, IntegerHyperparameter):
+        return int(integers_at(hyperparameter, u))
+    return plain_value(hyperparameter.to_value(min(max(u, 0.0), 1.0)))
+
+
+def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
+    """Return the position of `value` in [0, 1]; a discrete value is in the middle of its share."""
+    if (choices := choices_of(hyperparameter)) is None:
+        if isinstance(hyperparameter, IntegerHyperparameter):
+            return float(position_on_scale(hyperparameter, value))
+        return float(hyperparameter.to_vector(value))
+    try:
+        place = choices.index(value)
+    except ValueError:  # an equal object of another process, or a value that is not equal to itself
+        place = [*map(value_document, choices)].index(value_document(value))
+    return (place + 0.5) / len(choices)
+
+
+def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDArray[np.int64]:
+    """Return the integers at positions in [0, 1], of any shape.
+
+    The interval is the range plus half a step at both ends, so that the first and the last value
+    have the same share as the others.
+    """
+    lower, upper = _ends(hyperparameter)
+    scaled = lower + np.asarray(units, dtype=np.float64) * (upper - lower)
+    rounded = np.floor((np.exp(scaled) if hyperparameter.log else scaled) + 0.5)
+    return np.clip(rounded, hyperparameter.lower, hyperparameter.upper).astype(np.int64)
+
+
+def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> Array:
+    """Return positions in [0, 1] of numbers within an integer's range, whole or not."""
+    lower, upper = _ends(hyperparameter)
+    numbers = np.asarray(numbers, dtype=np.float64)
+    return ((np.log(numbers) if hyperparameter.log else numbers) - lower) / (upper - lower)
+
+
+def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
+    lower, upper = hyperparameter.lower - 0.5, hyperparameter.upper + 0.5
+    return (float(np.log(lower)), float(np.log(upper))) if hyperparameter.log else (lower, upper)
+
+
+_INSIDE = 1e-9
+"""Distance of cells from their upper borders, which belong to the next cell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The values of one discrete hyperparameter.
+
+    Attributes:
+        units: Position of each value by `to_unit`, rising, shape (L,).
+        borders: Positions from which `from_unit` gives the next value, shape (L - 1,).
+        positions: Values on [0, 1], from first to last, shape (L,).
+        is_ordered: Whether neighbours are similar; false for three or more categories.
+    """
+
+    units: Array
+    borders: Array
+    positions: Array
+    is_ordered: bool = True
+
+    def index(self, units: ArrayLike) -> NDArray[np.intp]:
+        """Return the index of each unit's value."""
+        return np.searchsorted(self.borders, np.asarray(units), side="right")
+
+    def projected(self, position: float) -> int:
+        """Return the index of the value nearest to a position, rounding half up."""
+        borders = (self.positions[1:] + self.positions[:-1]) / 2
+        inside = np.clip(position, 0.0, 1.0) + _INSIDE / 1_000
+        return int(np.searchsorted(borders, inside, side="right"))
+
+    def nearest_in_cells(self, target: float) -> Array:
+        """Return the point of each value's cell that is nearest to the target, shape (L,)."""
+        borders = (self.positions[1:] + self.positions[:-1]) / 2
+        lower = np.concatenate([[0.0], borders + _INSIDE])
+        upper = np.concatenate([borders - _INSIDE, [1.0]])
+        return np.clip(target, lower, upper)
+
+
+def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
+    """Return the grid of a hyperparameter; None if continuous, or with too many values to list."""
+    if isinstance(hyperparameter, IntegerHyperparameter):
+        if hyperparameter.upper - hyperparameter.lower >= MOST_LISTED:
+            return None
+        values = np.arange(hyperparameter.lower, hyperparameter.upper + 1)
+        units = position_on_scale(hyperparameter, values)
+        borders = position_on_scale(hyperparameter, values[:-1] + 0.5)
+        return Grid(units, borders, np.asarray(hyperparameter.to_vector(values), dtype=np.float64))
+    if not isinstance(hyperparameter, CategoricalHyperparameter | OrdinalHyperparameter):
+        return None
+    n = len(choices_of(hyperparameter) or ())
+    is_ordered = n < 3 or isinstance(hyperparameter, OrdinalHyperparameter)
+    positions = np.arange(n) / max(n - 1, 1)
+    return Grid((np.arange(n) + 0.5) / n, np.arange(1, n) / n, positions, is_ordered)
+
+
+class Encoding:
+    """Vectors for the configurations of one space.
+
+    Attributes:
+        algorithms: (step, algorithm) of each of the N columns of a one-hot path.
+        columns: (step, algorithm, hyperparameter) of each of the d columns of the cube.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.algorithms = tuple((s.name, a.id) for s in space.searched for a in s.algorithms)
+        self._place = {pair: i for i, pair in enumerate(self.algorithms)}
+        self._hyperparameters: dict[Column, Hyperparameter[Any, Any]] = {
+            (s.name, a.id, h.name): h
+            for s in space.searched
+            for a in s.algorithms
+            for h in a.hyperparameters.values()
+            if not isinstance(h, Constant)
+        }
+        self.columns = tuple(self._hyperparameters)
+        self._position = {column: i for i, column in enumerate(self.columns)}
+
+    def hyperparameter(self, column: Column) -> Hyperparameter[Any, Any]:
+        """Return the hyperparameter of a column of the cube."""
+        return self._hyperparameters[column]
+
+    def one_hot(self, path: Path) -> Array:
+        """Return a vector, shape (N,), with exactly one 1 per searched step."""
+        vector = np.zeros(len(self.algorithms))
+        for step, algorithm in zip(self.space.searched, path, strict=True):
+            vector[self._place[step.name, algorithm]] = 1.0
+        return vector
+
+    def to_cube(self, configuration: Configuration) -> tuple[Array, NDArray[np.bool_]]:
+        """Return positions in [0, 1], shape (d,), and which are active; the others are 0.5."""
+        positions = np.full(len(self.columns), 0.5)
+        active = np.zeros(len(self.columns), dtype=np.bool_)
+        for step, choice in configuration.choices:
+            for name, value in choice.values:
+                column = step, choice.algorithm, name
+                if (i := self._position.get(column)) is not None:
+                    positions[i] = to_unit(self._hyperparameters[column], value)
+                    active[i] = True
+        return positions, active
+
+    def from_cube(self, path: Path, positions: Array) -> Configuration:
+        """Return the configuration of `path` with the values at `positions`, shape (d,)."""
+        choices = []
+        for step, algorithm_id in zip(self.space.searched, path, strict=True):
+            algorithm = step.algorithm(algorithm_id)
+            values: dict[str, Value] = {}
+            for h in active_hyperparameters(algorithm.hyperparameters, values):
+                column = self._position.get((step.name, algorithm_id, h.name))
+                u = 0.5 if column is None else float(positions[column])
+                values[h.name] = self._value(h, column, u)
+            choices.append((step.name, Choice.of(algorithm_id, values)))
+        return Configuration(tuple(choices))
+
+    def _value(self, h: Hyperparameter[Any, Any], column: int | None, u: float) -> Value:  # noqa: ARG002
+        return from_unit(h, u)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """n candidates.
+
+    Algorithms are numbered within each searched step, shape (n, K). Units are positions in [0, 1]
+    of all hyperparameters, active or not, shape (n, d).
+    """
+
+    algorithms: NDArray[np.intp]
+    units: Array
+
+    def __len__(self) -> int:
+        return len(self.algorithms)
+
+    def __getitem__(self, rows: Any) -> "Candidates":
+        return Candidates(self.algorithms[rows], self.units[rows])
+
+    def joined(self, *others: "Candidates") -> "Candidates":
+        """Return these and other candidates, in order."""
+        parts = (self, *others)
+        return Candidates(
+            np.concatenate([p.algorithms for p in parts]), np.concatenate([p.units for p in parts])
+        )
+
+
+class CandidateSpace(Encoding):
+    """Samples, encodes and decodes candidates of the `proposed` part of a space.
+
+    The columns cover the full space.
+
+    Attributes:
+        allowed: Numbers of the algorithms that may be proposed, by step.
+        step: Number of the searched step of each column, shape (d,).
+        sizes: Number of values of each column if it is listed, else 0, shape (d,).
+        default_units: Positions of the defaults, shape (d,).
+    """
+
+    def __init__(self, space: Space, proposed: Space | None = None) -> None:
+        super().__init__(space)
+        self.proposed = proposed or space
+        self._ids = [[a.id for a in s.algorithms] for s in space.searched]
+        self.allowed = [
+            np.array([ids.index(a.id) for a in s.algorithms])
+            for ids, s in zip(self._ids, self.proposed.searched, strict=True)
+        ]
+        self._offsets = np.cumsum([0, *(len(ids) for ids in self._ids)])
+        names = [s.name for s in space.searched]
+        self.step = np.array([names.index(step) for step, _, _ in self.columns], dtype=np.intp)
+        self._algorithm = np.array(
+            [self._ids[k].index(c[1]) for k, c in zip(self.step, self.columns, strict=True)],
+            dtype=np.intp,
+        )
+        all_hyperparameters = list(self._hyperparameters.values())
+        sizes = [len(choices_of(h) or ()) for h in all_hyperparameters]
+        self.sizes = np.array(sizes, dtype=np.intp)
+        self.default_units = np.array([to_unit(h, h.default_value) for h in all_hyperparameters])
+        spaces = [space.step(step).algorithm(a).hyperparameters for step, a, _ in self.columns]
+        self._conditional = [
+            (i, hyperparameters)
+            for i, hyperparameters in enumerate(spaces)
+            if hyperparameters.parent_conditions_of[self.columns[i][2]]
+        ]
+        self._rows: dict[Configuration, tuple[list[int], Array]] = {}
+        self._values: list[dict[float, Value]] = [
+            {float(unit): plain_value(h.default_value)}
+            for h, unit in zip(all_hyperparameters, self.default_units, strict=True)
+        ]
+        """Known values by column and position, because conversion back may lose digits."""
+        self._is_feasible = cache(lambda row: space.is_feasible(self._path(row)))
+        self._canonical = cache(
+            lambda row: self._indices(self.proposed.canonical_path(self._path(row)))
+        )
+        self._paths: NDArray[np.intp] | None = None
+        # Of more paths, rows are drawn, and dropped if they cannot run.
+        if self.proposed.n_paths <= MOST_LISTED and not space.has_ignored:
+            self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
+
+    def active(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Return which hyperparameters each candidate has, shape (n, d)."""
+        active = candidates.algorithms[:, self.step] == self._algorithm
+        for i, hyperparameters in self._conditional:  # parents precede their children
+            step, algorithm, name = self.columns[i]
+            rows = np.flatnonzero(active[:, i])
+            if not len(rows):
+                continue
+            # ConfigSpace's conditions read a row per hyperparameter of the algorithm.
+            vectors = np.zeros((len(hyperparameters), len(rows)))
+            for place, h in enumerate(hyperparameters.values()):
+                if (j := self._position.get((step, algorithm, h.name))) is None:
+                    continue
+                units = candidates.units[rows, j]
+                if self.sizes[j]:
+                    vectors[place] = np.minimum(np.floor(units * self.sizes[j]), self.sizes[j] - 1)
+                elif isinstance(h, IntegerHyperparameter):
+                    vectors[place] = h.to_vector(integers_at(h, units))
+                else:
+                    vectors[place] = h.to_vector(h.to_value(units))
+            for parent in hyperparameters.parents_of[name]:
+                if (j := self._position.get((step, algorithm, parent.name))) is not None:
+                    active[rows, i] &= active[rows, j]
+            for condition in hyperparameters.parent_conditions_of[name]:
+                active[rows, i] &= condition.satisfied_by_vector_array(vectors)
+        return active
+
+    def snapped(self, units: Array) -> Array:
+        """Return units with categories in the middle of their shares, as in `to_cube`."""
+        with_size = np.maximum(self.sizes, 1)
+        middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
+        return np.where(self.sizes > 0, middle, units)
+
+    def sample(self, n: int, rng: Generator) -> Candidates:
+        """Return up to n candidates, uniform over runnable paths, or by step if any is ignored."""
+        if self._paths is not None:
+            algorithms = self._paths[rng.integers(len(self._paths), size=n)]
+        else:
+            drawn = np.column_stack([rng.choice(a, size=n) for a in self.allowed])
+            algorithms = self.canonical_paths(drawn)
+            algorithms = algorithms[self.can_run(algorithms)]
+        return Candidates(algorithms, rng.random((len(algorithms), len(self.columns))))
+
+    def encode(self, configurations: Iterable[Configuration]) -> Candidates:
+        """Return configurations as candidates, inactive hyperparameters at their defaults."""
+        rows = []
+        for configuration in configurations:
+            if configuration not in self._rows:
+                units, is_active = self.to_cube(configuration)
+                units = np.where(is_active, units, self.default_units)
+                self._rows[configuration] = self._indices(configuration.path), units
+                for step, choice in configuration.choices:
+                    for name, value in choice.values:
+                        i = self._position.get((step, choice.algorithm, name))
+                        if i is not None:
+                            self._values[i][float(units[i])] = value
+            rows.append(self._rows[configuration])
+        algorithms = np.array([a for a, _ in rows], dtype=np.intp)
+        units = np.array([u for _, u in rows], dtype=np.float64)
+        n, d = len(rows), len(self.columns)
+        return Candidates(algorithms.reshape(n, len(self._ids)), units.reshape(n, d))
+
+    def decode(self, candidates: Candidates, row: int) -> Configuration | None:
+        """Return a row's configuration, exact to the last digit; None if values are forbidden."""
+        path = self._path(candidates.algorithms[row])
+        configuration = self.from_cube(path, candidates.units[row])
+        return configuration if is_allowed(self.space, configuration) else None
+
+    def new_configurations(
+        self, ranked: Candidates, asked: AbstractSet[Configuration]
+    ) -> Iterator[Configuration]:
+        """Yield the configurations that are allowed and new, in order."""
+        decoded = (self.decode(ranked, row) for row in range(len(ranked)))
+        return (c for c in decoded if c is not None and c not in asked)
+
+    def _value(self, h: Hyperparameter[Any, Any], column: int | None, u: float) -> Value:
+        value = super()._value(h, column, u)
+        if column is None or self.sizes[column]:
+            return value
+        return self._values[column].get(u, value)
+
+    def features(self, candidates: Candidates) -> Array:
+        """Return one-hot paths and positions, inactive ones -1, shape (n, N + d)."""
+        n = len(candidates)
+        one_hot = np.zeros((n, self._offsets[-1]))
+        one_hot[np.arange(n)[:, None], candidates.algorithms + self._offsets[:-1]] = 1.0
+        active = self.active(candidates)
+        return np.hstack([one_hot, np.where(active, self.snapped(candidates.units), -1.0)])
+
+    def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
+        """Return which rows use only algorithms that may be proposed, shape (n,)."""
+        columns = zip(candidates.algorithms.T, self.allowed, strict=True)
+        return np.all([np.isin(column, allowed) for column, allowed in columns], axis=0)
+
+    def canonical_paths(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the canonical paths nearest to paths combined step by step, shape (n, K)."""
+        if not self.space.has_ignored or not len(algorithms):
+            return algorithms
+        return np.array([self._canonical(tuple(row)) for row in algorithms.tolist()], dtype=np.intp)
+
+    def can_run(self, algorithms: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which paths, shape (n, K), can run, shape (n,)."""
+        return np.array([self._is_feasible(tuple(row)) for row in algorithms.tolist()], np.bool_)
+
+    def _path(self, row: Sequence[int]) -> Path:
+        return tuple(ids[a] for ids, a in zip(self._ids, row, strict=True))
+
+    def _indices(self, path: Path) -> list[int]:
+        return [ids.index(a) for ids, a in zip(self._ids, path, strict=True)]
+
+
+def neighbours(
+    space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
+) -> tuple[Candidates, NDArray[np.intp]]:
+    """Return up to n neighbours of each candidate, and the row of each neighbour's origin.
+
+    A neighbour differs in one thing, drawn uniformly from steps with a choice and active
+    hyperparameters: another algorithm, another category, or a normal step of a number. If
+    algorithms ignore steps, another algorithm may change ignored steps too.
+    """
+    origin = np.repeat(np.arange(len(candidates)), n)
+    algorithms, units = candidates.algorithms[origin], candidates.units[origin]
+    if not len(origin):
+        return Candidates(algorithms, units), origin
+    has_choice = np.array([len(allowed) > 1 for allowed in space.allowed])
+    active = space.active(candidates)[origin]
+    changeable = np.hstack([np.tile(has_choice, (len(origin), 1)), active])
+    changed = np.where(changeable, rng.random(changeable.shape), -1.0).argmax(axis=1)
+    for k, allowed in enumerate(space.allowed):
+        rows = np.flatnonzero(changed == k)
+        drawn = rng.choice(allowed, size=len(rows))
+        same = drawn == algorithms[rows, k]
+        drawn[same] = allowed[(np.searchsorted(allowed, drawn[same]) + 1) % len(allowed)]
+        algorithms[rows, k] = drawn
+    rows = np.flatnonzero(changed >= len(has_choice))
+    columns = changed[rows] - len(has_choice)
+    before, sizes = units[rows, columns], space.sizes[columns]
+    stepped = reflected(before + deviation * rng.standard_normal(before.shape))
+    others = np.maximum(sizes - 1, 1)
+    away = 1 + np.minimum(np.floor(rng.random(before.shape) * others), others - 1)
+    with_size = np.maximum(sizes, 1)
+    redrawn = (np.floor(before * with_size) + away) % with_size
+    units[rows, columns] = np.where(sizes > 0, (redrawn + 0.5) / with_size, stepped)
+    if space.space.has_ignored:
+        algorithms = space.canonical_paths(algorithms)
+        is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
+        is_same &= changed < len(has_choice)  # another choice of a step that is ignored
+        algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
+    kept = space.can_run(algorithms)
+    return Candidates(algorithms[kept], units[kept]), origin[kept]
+
+
+def reflected(units: Array) -> Array:
+    """Return units within [0, 1], where steps beyond a border turn back."""
+    return 1 - np.abs(1 - np.abs(units) % 2)
