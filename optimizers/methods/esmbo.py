@@ -57,11 +57,10 @@ class Esmbo(Jopt):
         held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
         if held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
             return ()
-        note = (
+        return (
             f"{held_out * n_folds} held-out examples are too few for bootstraps; the weights of "
-            "the ensemble are mostly noise"
+            "the ensemble are mostly noise",
         )
-        return (note,)
 
     @property
     def decisions(self) -> dict[str, Any]:

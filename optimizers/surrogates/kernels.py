@@ -15,7 +15,6 @@ from itertools import accumulate
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from prefect_tune.optimizers.space.vectors import Array
 
@@ -308,17 +307,17 @@ class Conditional(Kernel):
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
-        rho, same = float(expit(theta[0])), self._same(a, b)
+        rho, same = _expit(theta[0]), self._same(a, b)
         return rho + (1 - rho) * (same * self.within.covariance(theta[1:], a, b))
 
     def variance(self, theta: Array, inputs: Array) -> Array:
         """See `Kernel.variance`."""
-        rho = float(expit(theta[0]))
+        rho = _expit(theta[0])
         return rho + (1 - rho) * self.within.variance(theta[1:], inputs)
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
         """See `Kernel.pullback`."""
-        rho, same = float(expit(theta[0])), self._same(inputs, inputs)
+        rho, same = _expit(theta[0]), self._same(inputs, inputs)
         K, inner = self.within.pullback(theta[1:], inputs)
         inside = same * K
 
@@ -330,3 +329,7 @@ class Conditional(Kernel):
 
     def _same(self, a: Array, b: Array) -> Array:
         return np.equal.outer(a[:, self.choice], b[:, self.choice]).astype(np.float64)
+
+
+def _expit(logit: float) -> float:
+    return float(1 / (1 + np.exp(-logit)))

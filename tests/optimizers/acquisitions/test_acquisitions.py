@@ -141,7 +141,8 @@ def test_each_acquisition_is_looked_at() -> None:
         if one.__module__ == module.__name__ and not name.startswith("_")
     }
     proposing = {
-        "Fitted", "GaussianSearch", "maximise", "pool_around", "drawn_evenly", "moved", "is_refitted",
+        "Fitted", "GaussianSearch", "maximise", "pool_around", "drawn_evenly", "moved",
+        "is_refitted",
     }  # fmt: skip
     looked_at = {acquisition.what.__name__ for acquisition in ACQUISITIONS.values()}
     assert looked_at | OF_PARTS | proposing == written
