@@ -54,13 +54,10 @@ class Esmbo(Jopt):
     @property
     def notes(self) -> Sequence[str]:
         """Warning of too few held-out examples."""
-        held_out, n_folds = self.objective.n_held_out, self.objective.n_folds or 1
-        if held_out is None or held_out * n_folds >= _FEW_EXAMPLES:
+        n = (self.objective.n_held_out or np.inf) * (self.objective.n_folds or 1)
+        if n >= _FEW_EXAMPLES:
             return ()
-        return (
-            f"{held_out * n_folds} held-out examples are too few for bootstraps; the weights of "
-            "the ensemble are mostly noise",
-        )
+        return (f"{n} held-out examples are too few; weights of the ensemble are mostly noise",)
 
     @property
     def decisions(self) -> dict[str, Any]:

@@ -159,9 +159,8 @@ class Tpe(Optimizer):
         if n_told + len(history.older.subsample()) < self.options.n_startup:
             self._because = _START
             return Query(new_configuration(self.space, asked, rng))
-        known = (
-            history if n_told <= _N_KNOWN else history.abridged(_N_KNOWN // 4, _N_KNOWN * 3 // 4)
-        )
+        n_best = _N_KNOWN // 4
+        known = history if n_told <= _N_KNOWN else history.abridged(n_best, _N_KNOWN - n_best)
         told, losses = imputed_losses(known, self.objective, "worst")
         trials = [self._frozen(t, t.loss) for t in known.older.subsample()]
         trials += [self._frozen(t, float(y)) for t, y in zip(told, losses, strict=True)]

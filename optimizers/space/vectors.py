@@ -258,8 +258,7 @@ class CandidateSpace(Encoding):
             dtype=np.intp,
         )
         all_hyperparameters = list(self._hyperparameters.values())
-        sizes = [len(choices_of(h) or ()) for h in all_hyperparameters]
-        self.sizes = np.array(sizes, dtype=np.intp)
+        self.sizes = np.array([len(choices_of(h) or ()) for h in all_hyperparameters], np.intp)
         self.default_units = np.array([to_unit(h, h.default_value) for h in all_hyperparameters])
         spaces = [space.step(step).algorithm(a).hyperparameters for step, a, _ in self.columns]
         self._conditional = [
