@@ -20,7 +20,6 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.catalogue.event_windows import PARENT_ENDING
-from prefect_tune.tasks.data.code_table import CodeCoverage, code_coverage
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
@@ -29,9 +28,11 @@ from prefect_tune.tasks.final_model import predicted
 from prefect_tune.tasks.fitting.figures import (
     Auroc,
     Calibration,
+    CodeCoverage,
     ColumnEffects,
     auroc_with_interval,
     calibration,
+    code_coverage,
     column_effects,
 )
 from prefect_tune.tasks.objective.metric import Metric

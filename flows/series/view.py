@@ -38,7 +38,10 @@ def series_of(store: ArtifactStore, plan: StudyPlan) -> Series | None:
 def series_json(store: ArtifactStore, series: Series) -> dict[str, Any]:
     """Return a series as `series NAME --json` prints it."""
     studies = [champion.study for champion in series.champions]
-    document = {"series": series.name, "store_options": store_options(store.address)}
+    document: dict[str, Any] = {
+        "series": series.name,
+        "store_options": store_options(store.address),
+    }
     document |= to_document(series) | {"champion": next(iter(studies), None), "former": studies[1:]}
     document["decisions"] = [
         {"study": run.study} | to_document(run.decision) for run in series.runs if run.decision

@@ -2,7 +2,7 @@
 
 The interval of the AUROC comes from bootstraps over independent units, such as all rows of a
 patient. The strength of a code of patient events is the rise of the loss when the values of its
-columns are permuted together among rows. The direction of a column is its correlation with the
+columns are permuted together among rows. The coverage of a code counts its patients and events. The direction of a column is its correlation with the
 ranks of the scores.
 """
 
@@ -28,6 +28,7 @@ _FEWEST_UNITS = 2
 """Least number of units with rows of each class."""
 _MOST_BINS, _FEWEST_BINS = 10, 2
 _ROWS_PER_BIN = 20
+_PATIENTS_AT_ONCE = 10_000
 _MOST_CODES, _MOST_COLUMNS = 40, 8
 """Limits on the codes permuted, and on the columns of each code."""
 _REPEATS = 3
@@ -251,3 +252,59 @@ def _correlations(matrix: Any, scores: Array) -> Array:
     spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
     made: Array = np.asarray(logs.T @ centred, dtype=np.float64) / len(ranks)
     return np.divide(made, spread, out=np.zeros(len(made)), where=spread > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCoverage:
+    """Events of one code.
+
+    Attributes:
+        code: The code.
+        description: Its description; empty if unknown.
+        patients: Share of the patients that have the code, 0 to 1.
+        events: Mean number of its events among these patients.
+        by_class: Share of patients with the code, by class; empty unless there are two classes.
+    """
+
+    code: str
+    description: str
+    patients: float
+    events: float
+    by_class: tuple[float, ...]
+
+
+def code_coverage(
+    X: EventRows, rows: NDArray[np.intp], label: NDArray[np.int32] | None = None
+) -> list[CodeCoverage]:
+    """Return the coverage of all codes in `rows` of `X`, the most frequent first.
+
+    A patient with several rows counts once, with the latest row and its class. `label` has the
+    class, 0 or 1, of each row of `X`; it is None for other targets.
+    """
+    patients, width = X.longest_rows(rows), len(X.codes)
+    n_sides = 1 if label is None else 2
+    side = np.zeros(len(patients), dtype=np.int32) if label is None else label[patients]
+    n_events, n_with = np.zeros(width), np.zeros((n_sides, width))
+    for first in range(0, len(patients), _PATIENTS_AT_ONCE):
+        chunk = slice(first, first + _PATIENTS_AT_ONCE)
+        code, offsets = X.take(patients[chunk]).codes_of_events()
+        shape = len(offsets) - 1, width
+        counts = sparse.csr_array((np.ones(len(code)), code, offsets), shape=shape)
+        counts.sum_duplicates()
+        n_events += counts.sum(axis=0)
+        for i in range(n_sides):
+            n_with[i] += np.bincount(counts[side[chunk] == i].indices, minlength=width)
+    n_patients, total = np.bincount(side, minlength=n_sides), n_with.sum(axis=0)
+    shares = n_with / np.maximum(n_patients, 1)[:, None]
+    descriptions, vocabulary = X.descriptions(), X.codes
+    order = np.lexsort((-n_events, -total))[: np.count_nonzero(total)]
+    return [
+        CodeCoverage(
+            vocabulary[i],
+            descriptions.get(vocabulary[i], ""),
+            float(total[i] / len(patients)),
+            float(n_events[i] / total[i]),
+            () if label is None else tuple(shares[:, i].tolist()),
+        )
+        for i in order.tolist()
+    ]

@@ -6,8 +6,8 @@ import pytest
 from inputs import events
 
 from prefect_tune.tasks.data import code_table as module
-from prefect_tune.tasks.data.code_table import code_coverage
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.fitting.figures import code_coverage
 
 TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents": [[]]})
 
