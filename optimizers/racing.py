@@ -5,66 +5,68 @@ run. After each rung, its loss is compared with the incumbent's on the same rung
 are hard for both. Finished configurations show how much of a difference is chance.
 
 If a configuration is clearly behind, it stays stopped, and the method is told a paired estimate of
-its loss. If not, it runs all folds (the first from the cache), and the method is told all rungs
-together. Until then, with many rows, the method's history has the present estimate. The method
-itself sees one trial per configuration and no folds.
+its loss. If not, it runs all folds (the first from the cache), and the method is told their loss.
+Until then, with many rows, the method's history has the present estimate. The method itself sees
+one trial per configuration and no folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
-from prefect_tune.optimizers.method import Reason, two_digits
+from prefect_tune.optimizers.method import Reason, share_text, two_digits
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
 from prefect_tune.optimizers.surrogates.costs import LIKELY
 from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.objective import MANY_ROWS, Bootstraps, Objective
-from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, StepCost, TrialState
+from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective
+from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
-_PARTIAL_ROWS = 10_000
-"""Fewest rows of a partial run, as in FLAML 2.7."""
-_LEAST_ROWS = 1_000
-"""Fewest rows of a partial run if more would not end in time."""
+_PARTIAL_ROWS, _LEAST_ROWS = 10_000, 1_000
+"""Fewest rows of a partial run, as in FLAML 2.7, and if more would not end in time."""
 _PARTIAL_RAREST = 100
 """Fewest rows of the rarest class in a partial run, if the data has so many."""
 _RUNG = 4
 """Factor between the rows of successive partial runs, the usual factor of ASHA."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """A rung: the part of an evaluation that one trial runs; `folds` is None for all."""
+class Rung(NamedTuple):
+    """A rung: the part of an evaluation that one trial runs; `folds` is infinite for all."""
 
     subset: float = 1.0
-    folds: int | None = None
+    folds: float = inf
     held_out: float = 1.0
 
-    @property
-    def extent(self) -> tuple[float, float, float]:
-        """Sort key by the amount of work."""
-        return self.subset, inf if self.folds is None else self.folds, self.held_out
+    @classmethod
+    def of(cls, query: Query) -> "Rung":
+        """Return the rung of a query."""
+        return cls(query.subset, query.folds or inf, query.held_out)
 
-    def of(self, whole: Query) -> Query:
+    def query(self, whole: Query) -> Query:
         """Return the query of this rung of a whole evaluation."""
-        return replace(whole, subset=self.subset, folds=self.folds, held_out=self.held_out)
+        folds = None if self.folds == inf else int(self.folds)
+        return replace(whole, subset=self.subset, folds=folds, held_out=self.held_out)
 
-    def fits(self, query: Query) -> bool:
-        """Return whether a query has exactly this fidelity."""
-        return (query.subset, query.folds) == (self.subset, self.folds)
+    @property
+    def text(self) -> str:
+        """The rung for people."""
+        if self.subset < 1:
+            return f"{share_text(self.subset)} of the rows"
+        return "all folds" if self.folds == inf else "the first fold"
 
 
 def is_large(objective: Objective) -> bool:
     """Return whether the rows are so many that a run on part of them comes first."""
-    return _share(objective) < 1
+    n_rows = objective.n_rows or 0
+    return n_rows > MANY_ROWS and _share(objective, n_rows) < 1
 
 
 def rungs_of(objective: Objective) -> tuple[Rung, ...]:
@@ -76,32 +78,29 @@ def rungs_of(objective: Objective) -> tuple[Rung, ...]:
     run is judged on the smallest 2^-k of the held-out rows by the same rule; each next one on four
     times as many. A `ValueError` is raised if no rung precedes the whole evaluation.
     """
-    is_split = objective.n_folds is None or objective.n_folds > 1
-    folds = (Rung(folds=1),) if is_split else ()
-    share, judged = _share(objective), _held_out_share(objective)
-    runs: list[Rung] = []
-    while share < 1 and (not runs or share <= 1 / _RUNG):
-        runs.append(Rung(share, 1 if is_split else None, judged))
+    fold = Rung() if objective.n_folds == 1 else Rung(folds=1)
+    share = _share(objective, objective.n_rows or 0) if is_large(objective) else 1.0
+    judged = _share(objective, objective.n_held_out or 0)
+    rungs: list[Rung] = []
+    while share < 1 and (not rungs or share <= 1 / _RUNG):
+        rungs.append(Rung(share, fold.folds, judged))
         share, judged = _RUNG * share, min(_RUNG * judged, 1.0)
-    if not runs and not folds:
+    if fold == Rung() and not rungs:
         raise ValueError(
             f"a race needs 2 folds or more, or more than {MANY_ROWS:,} training rows; there is "
             f"{objective.n_folds} fold"
         )
-    return (*runs, *folds, Rung())
+    return tuple(dict.fromkeys([*rungs, fold, Rung()]))
 
 
-def _share(objective: Objective) -> float:
-    n_rows = objective.n_rows or 0
-    if n_rows <= MANY_ROWS:
-        return 1.0
-    is_known = objective.n_classes and objective.n_rarest is not None
-    return _halved(n_rows, (objective.n_rarest or 0) if is_known else inf)
-
-
-def _halved(n_rows: int, n_rarest: float) -> float:
+def _share(objective: Objective, n_rows: int) -> float:
+    """Smallest share 2^-k of so many rows that is large enough for a partial run."""
+    least: float = _PARTIAL_ROWS
+    if objective.n_classes and objective.n_rarest is not None:
+        rarest = _PARTIAL_RAREST * (objective.n_rows or 0)
+        least = max(least, rarest / objective.n_rarest if objective.n_rarest else inf)
     share = 1.0
-    while share * n_rows / 2 >= _PARTIAL_ROWS and share * n_rarest / 2 >= _PARTIAL_RAREST:
+    while share * n_rows / 2 >= least:
         share /= 2
     return share
 
@@ -112,14 +111,6 @@ def smaller_shares(objective: Objective, share: float) -> list[float]:
     while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
         shares.append(shares[-1] / 2)
     return shares
-
-
-def _held_out_share(objective: Objective) -> float:
-    n_rows = objective.n_held_out or 0
-    rarest = inf
-    if objective.n_classes and objective.n_rarest and objective.n_rows:
-        rarest = objective.n_rarest * n_rows / objective.n_rows
-    return _halved(n_rows, rarest)
 
 
 LEAST_COMPARED = 3
@@ -196,41 +187,11 @@ def estimated(
     return replace(rung, loss=sum(losses) / len(losses), fold_losses=losses, risks=())
 
 
-def joined(first: Evaluation, whole: Evaluation) -> Evaluation:
-    """Return the evaluation of all folds as if the first fold had not been run before."""
-    return replace(
-        whole,
-        cost_seconds=first.cost_seconds + whole.cost_seconds,
-        steps=_made_steps(first.steps, whole.steps),
-        resumed_from=0,
-    )
-
-
-def failed_later(first: Evaluation, failure: Failure) -> Failure:
-    """Return the failure of a configuration after its first fold, with the cost of that fold."""
-    told = {(cost.step, cost.fold) for cost in failure.steps}
-    unsaid = [cost for cost in first.steps if (cost.step, cost.fold) not in told]
-    return replace(
-        failure,
-        cost_seconds=first.cost_seconds + failure.cost_seconds,
-        steps=(*unsaid, *_made_steps(first.steps, failure.steps)),
-    )
-
-
-def _made_steps(first: Sequence[StepCost], later: Sequence[StepCost]) -> tuple[StepCost, ...]:
-    """Later steps, with hits of the first rung's results replaced by the steps that made them."""
-    made = {(cost.step, cost.fold): cost for cost in first}
-    return tuple(made.get((cost.step, cost.fold), cost) for cost in later)
-
-
 _GATHERED, _GATHERING_SHARE = 8, 0.2
 """Number of configurations that run on part of the rows before the best one is resumed. It is
 reduced to as many as fit into this share of the seconds."""
-_LEADS_FROM = 1 / 8
-"""Least share of the rows with which a partial trial that is clearly ahead may lead."""
-_LEADS_BY_GAIN, _LEADS_BY_SHARE = 0.5, 0.1
-"""A run on fewer rows leads if it undercuts the loss of the best full trial by a tenth, and by half
-of what that trial gained from more rows."""
+_LEADS_BY = 0.1
+"""While no trial is full, a run on fewer rows leads if its loss is less by this share."""
 
 
 class Racing(Optimizer):
@@ -242,11 +203,11 @@ class Racing(Optimizer):
     """
 
     def __init__(self, inner: Optimizer) -> None:
-        if inner.method.fidelities:
-            asked_for = ", ".join(sorted(inner.method.fidelities))
+        if inner.method.fidelities or inner.bootstraps:
+            needs = ", ".join(sorted(inner.method.fidelities)) or "bootstraps of all folds"
             raise ValueError(
                 f"method {inner.name!r} cannot be raced: it chooses itself how much to run "
-                f"({asked_for})"
+                f"({needs})"
             )
         self._rungs = rungs_of(inner.objective)
         self.method = inner.method  # type: ignore[misc]  # its declaration is the inner one
@@ -255,21 +216,17 @@ class Racing(Optimizer):
         self.inner = inner
         inner.share_costs(self.costs)
         inner.has_partial_runs = self._has_partial_runs
-        self._inner_of: dict[int, int] = {}
-        self._ran: dict[int, list[int]] = {}
+        self._numbers: dict[Configuration, int] = {}
         self._losses: dict[Rung, dict[int, float]] = {}
         self._smaller: dict[int, float] = {}
         self._open: set[int] = set()
-        self._spent_seconds = [0.0, 0.0]  # on first partial runs, and on more rows
-        self._led_by: int | None = None
 
     @property
     def decisions(self) -> dict[str, Any]:
         """The method's decisions, and `race`: numbers of `begun` and `stopped` configurations."""
-        ended = self._ran.keys() - self._open
-        partial = [i for i in ended if not self._last(i).query.is_full]
-        stopped = [i for i in partial if self.inner.history[i].failure is None]
-        race = {"begun": len(self._ran), "stopped": len(stopped)}
+        ended = (t for i, t in enumerate(self.inner.history) if i not in self._open)
+        stopped = [t for t in ended if t.failure is None and not self._last(t.number).query.is_full]
+        race = {"begun": len(self._numbers), "stopped": len(stopped)}
         return {**self.inner.decisions, "race": race}
 
     @property
@@ -278,69 +235,38 @@ class Racing(Optimizer):
         return self.inner.notes
 
     @property
-    def bootstraps(self) -> Bootstraps | None:
-        """The method's bootstraps."""
-        return self.inner.bootstraps
-
-    @property
     def resumes_configurations(self) -> bool:
         """Always true: configurations that keep up are resumed when no more may be started."""
         return True
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial of the configuration that the method would choose, if that ran all folds.
+        """The best full trial, or a partial trial clearly ahead of it.
 
-        A partial trial clearly ahead of it comes first. If no configuration ran all folds, the best
-        partial trial leads; a run on fewer rows must be better by a tenth of the loss.
-        """
-        chosen = self.inner.incumbent
-        if chosen is None or chosen == self.inner.history.incumbent:
-            return self._ahead() or self.history.incumbent or self._leading_partial_run()
-        return self._whole(chosen.number) or super().incumbent
-
-    def _leading_partial_run(self) -> Trial | None:
-        if not self._has_partial_runs or self.history.best_partial is None:
-            return self.history.best_partial
-        found = (self._ended(i) for i in self._ran)
-        feasible = [t for t in found if t is not None and self.history.violation(t) <= 0]
-        leading: Trial | None = None
-        for trial in sorted(feasible, key=lambda t: (-t.query.subset, _loss(t), t.number)):
-            if leading is None or _loss(leading) - _loss(trial) > _tenth(leading):
-                leading = trial
-        return leading or self.history.best_partial
-
-    def _ahead(self) -> Trial | None:
-        """Partial trial clearly better than the best full one, if any.
-
-        A run on few rows must be far better, because models that learn fast need not be the best.
-        It never leads under constraints, since measured quantities may grow with the rows.
+        If no configuration ran all folds, the best partial trial leads; a run on fewer rows must be
+        better by a tenth of the loss. Quantities may grow with the rows, so no run on part of the
+        rows is ahead under constraints.
         """
         best = self.history.incumbent
-        if best is None:
-            return None
-        partial = [t for i in self._open if (t := self._ended(i)) and not t.query.is_full]
-        ahead = [t for t in partial if self.history.violation(t) <= 0 and self._is_ahead(t, best)]
-        key = lambda t: (-self._number_of(t.query), _loss(t), t.number)  # noqa: E731
-        return min(ahead, key=key, default=None)
+        runs = [run for i in self._open if (run := self._ended(i)) and not run.query.is_full]
+        runs = [run for run in runs if self.history.violation(run) <= 0]
+        if best is not None:
+            may_lead = (t for t in runs if t.query.subset == 1 or not self.objective.constraints)
+            ahead = [run for run in may_lead if self._is_behind(run, best, -1.0)]
+            key = lambda t: (-self._number_of(t.query), t.loss, t.number)  # noqa: E731
+            return min(ahead, key=key, default=best)
+        leading: Trial | None = None
+        for run in sorted(runs, key=lambda t: (-t.query.subset, _loss(t), t.number)):
+            if leading is None or _loss(leading) - _loss(run) > _LEADS_BY * abs(_loss(leading)):
+                leading = run
+        return leading or self.history.best_partial
 
     def _ended(self, i: int) -> Trial | None:
         """Last rung of a configuration that has a loss; None if any rung has failed."""
-        trials = [self.history[number] for number in self._ran[i]]
-        if any(t.failure is not None and not t.failure.is_unstarted for t in trials):
+        runs = self._runs(i)
+        if any(t.failure is not None and not t.failure.is_unstarted for t in runs):
             return None
-        return next((t for t in reversed(trials) if t.evaluation is not None), None)
-
-    @property
-    def weights(self) -> Mapping[int, float]:
-        """The method's weights, distributed over the configurations that ran all folds."""
-        chosen, weights = self.inner.incumbent, self.inner.weights
-        if chosen is None or weights == {chosen.number: 1.0}:
-            return super().weights
-        wholes = [(self._whole(i), weight) for i, weight in weights.items()]
-        known = {whole.number: weight for whole, weight in wholes if whole is not None}
-        total = sum(known.values())
-        return {n: weight / total for n, weight in known.items()} if total else super().weights
+        return next((t for t in reversed(runs) if t.evaluation is not None), None)
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
         """Race these configurations first, in this order."""
@@ -352,15 +278,16 @@ class Racing(Optimizer):
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
         """Record an ask of an earlier process; a first rung was also an ask of the inner method."""
-        if number == self._n_asks and self._going_on(query) is None:
-            self.inner.restore(len(self.inner.history), self._rungs[-1].of(query), None)
+        if number == self._n_asks and query.configuration not in self._numbers:
+            self.inner.restore(len(self.inner.history), Rung().query(query), None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
         """Count a failed rung, and so its configuration, as pending again."""
         super().retry(number)
-        i = self._inner_of[number]
-        if self._smaller.pop(i, None) is None and self.inner.history[i].failure is not None:
+        i = self._number(self.history[number])
+        self._smaller.pop(i, None)
+        if self.inner.history[i].failure is not None:
             self.inner.retry(i)
             self._open.add(i)
 
@@ -382,7 +309,13 @@ class Racing(Optimizer):
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        return query if self._is_whole_at_once(query) else self._first_rung(query, budget)
+        # The first one has no other to be compared with. One that an earlier run chose to repeat is
+        # a pair only on all folds.
+        prior = self.inner.history.prior
+        is_repeated = prior is not None and query.configuration in prior.start
+        if not self._has_partial_runs and (not self._numbers or is_repeated):
+            return query
+        return self._first_rung(query, budget)
 
     def _begun(self, budget: Budget) -> Query:
         if budget.trials_left == 0:
@@ -391,46 +324,38 @@ class Racing(Optimizer):
         return self.inner.ask(replace(budget, trials_spent=n_told))
 
     def _next_rung(self, i: int) -> Query:
-        ran, rest = self._last(i).query, self._following(self._last(i).query)
-        if rest.subset < 1:
-            why = f"kept up on {ran.subset:.2g} of the rows, so {rest.subset:.2g} of them follow"
-        elif ran.subset < 1:
-            follows = "the fold runs on all rows" if rest.folds else "all rows follow"
-            why = f"kept up on part of the rows, so {follows}"
-        else:
-            why = "kept up on its first fold, so the other folds follow"
-        self._because = Reason("race", why)
-        return rest.of(self.inner.history[i].query)
+        ran = Rung.of(self._last(i).query)
+        follows = self._following(ran)
+        self._because = Reason("race", f"kept up on {ran.text}; next: {follows.text}")
+        return follows.query(self.inner.history[i].query)
 
-    def _following(self, ran: Query) -> Rung:
+    def _following(self, ran: Rung) -> Rung:
         """Rung after this one; after a smaller run, the first of the usual rungs."""
-        k = self._number_of(ran)
-        return self._rungs[k if ran.subset < self._rungs[k].subset else k + 1]
+        return next(rung for rung in self._rungs if rung[:2] > ran[:2])
 
     def _gathers(self, budget: Budget) -> bool:
         """Whether more partial runs come before the best one is resumed."""
         seconds = replace(budget, trials_left=None)  # a partial run is a small part of a trial
         if not self._has_partial_runs or seconds.share_left <= 1 - _GATHERING_SHARE:
             return False
-        lasts = [self._last(i) for i in self._ran]
-        is_alone = all(self._number_of(trial.query) == 0 for trial in lasts)
+        is_alone = all(self._number_of(trial.query) == 0 for trial in self.history)
+        lasts = [self._last(i) for i in range(len(self.inner.history))]
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_first_runs(self, budget: Budget) -> bool:
         """Whether later rungs, pending ones included, have taken more seconds than first runs."""
         if not self._has_partial_runs or not self._reads_costs(budget):
             return False
-        under_way = (trial for trial in self.history.pending if self._goes_on(trial))
-        more = sum(self.costs.seconds(trial.query) for trial in under_way)
-        return self._spent_seconds[1] + more > self._spent_seconds[0]
-
-    def _goes_on(self, trial: Trial) -> bool:
-        before = (n for n in self._ran[self._inner_of[trial.number]] if n < trial.number)
-        return any(self.history[n].evaluation is not None for n in before)
+        spent = [0.0, 0.0]
+        for trial in self.history:
+            is_later = self._number_of(trial.query) > 0
+            is_pending = is_later and not trial.is_told
+            spent[is_later] += self.costs.seconds(trial.query) if is_pending else trial.cost_seconds
+        return spent[1] > spent[0]
 
     def _first_rung(self, whole: Query, budget: Budget) -> Query:
         """First rung of an evaluation, on fewer rows if more would not end in time."""
-        first = self._rungs[0].of(whole)
+        first = self._rungs[0].query(whole)
         if not self._has_partial_runs or not self._reads_costs(budget):
             return first
         if not self.costs.is_expected(whole.configuration):
@@ -451,20 +376,18 @@ class Racing(Optimizer):
         return self.costs.seconds(replace(run, subset=share), LIKELY) <= allowed
 
     def _smaller_run(self, i: int, share: float) -> Query:
-        last = self._last(i)
-        failure = last.failure
-        assert failure is not None  # noqa: S101 - it was not started
-        assert failure.pilot is not None  # noqa: S101 - which showed that
-        rows, seconds = self.costs.rows(last.query), two_digits(failure.pilot.seconds)
-        why = f"again on fewer rows, as {rows:,.0f} would take {seconds} s"
+        query = self._last(i).query
+        why = (
+            f"again on fewer rows, as a pilot predicts too long a run on {share_text(query.subset)}"
+        )
         self._because = Reason("race", why)
-        return replace(last.query, subset=share)
+        return replace(query, subset=share)
 
     def _would_end(self, i: int, budget: Budget) -> bool:
         if not self._reads_costs(budget):
             return True
         last = self._last(i).query
-        follows = self._following(last).of(self.inner.history[i].query)
+        follows = self._following(Rung.of(last)).query(self.inner.history[i].query)
         done = last.folds or 0 if last.subset == follows.subset else 0
         seconds = self.costs.seconds(follows, LIKELY, folds_done=done)
         return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
@@ -477,92 +400,26 @@ class Racing(Optimizer):
     def _has_partial_runs(self) -> bool:
         return self._rungs[0].subset < 1
 
-    def _is_whole_at_once(self, query: Query) -> bool:
-        """Whether a new configuration runs in full, unless the rows are many.
-
-        The first one has no other to be compared with. One that an earlier run chose to repeat is
-        a pair only on all folds.
-        """
-        prior = self.inner.history.prior
-        is_repeated = prior is not None and query.configuration in prior.start
-        return not self._has_partial_runs and (not self._ran or is_repeated)
-
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
         self.inner._restore(memo)  # noqa: SLF001 - its own, whichever ask was the last
 
     def _register(self, query: Query) -> None:
-        i = self._going_on(query)
-        if i is None:
-            i = len(self.inner.history) - 1
-            self._ran[i] = []
-        elif self._smaller.pop(i, None) is None and i not in self._open:
-            # A constraint, and so the incumbent, has changed since then.
-            self.inner.history.record(self.inner.history[i].waiting())
+        i = self._numbers.setdefault(query.configuration, len(self.inner.history) - 1)
+        self._smaller.pop(i, None)
         self._open.add(i)
-        self._ran[i].append(self._n_asks)
-        self._inner_of[self._n_asks] = i
         super()._register(query)
 
-    def _going_on(self, query: Query) -> int | None:
-        """Number, in the method, of a configuration that is resumed; None for a new one."""
-        if query.is_full and self._is_whole_at_once(query):
-            return None
-        k, lasts = self._number_of(query), {i: self._last(i) for i in self._ran}
-        same = [i for i, t in lasts.items() if t.query.configuration == query.configuration]
-        again = (i for i in same if i in self._smaller)
-        if k == 0 and (i := next(again, None)) is not None:
-            return i
-        found = [
-            i
-            for i in same
-            if lasts[i].state == TrialState.STOPPED and self._following(lasts[i].query).fits(query)
-        ]
-        if not found and k > 0:
-            raise ValueError(
-                f"trial {self._n_asks} resumes a configuration whose previous rung is missing"
-            )
-        return min(
-            found,
-            key=lambda i: (i not in self._open, -self._number_of(lasts[i].query), i),
-            default=None,
-        )
-
-    def _number_of(self, query: Query) -> int:
-        """Number of a query's rung; `ValueError` if it matches no rung."""
-        for k, rung in enumerate(self._rungs):
-            if rung.fits(query):
-                return k
-        first = self._rungs[0]
-        if first.subset < 1 and query.subset <= first.subset and query.folds == first.folds:
-            return 0
-        raise ValueError(
-            f"trial {self._n_asks} is of {query.folds or 'all'} folds and a share of "
-            f"{query.subset:g} of the rows, which is no rung of this race"
-        )
-
     def _observe(self, trial: Trial) -> None:
-        i = self._inner_of[trial.number]
-        self._spent_seconds[self._goes_on(trial)] += trial.cost_seconds
+        i = self._number(trial)
         if trial.loss is not None:
-            rung = Rung(trial.query.subset, trial.query.folds, trial.query.held_out)
-            self._losses.setdefault(rung, {})[i] = trial.loss
-        last, counts = self._last(i), trial.loss is not None
-        is_last = last.number == trial.number
-        if not is_last and self._number_of(last.query) == 0 and (counts or last.failure):
-            # This rung was rerun after a smaller partial run had replaced it.
-            self._ran[i] = [*(n for n in self._ran[i] if n != trial.number), trial.number]
-            is_last = True
-        if is_last and (share := self._share_instead(trial)) is not None:
-            self._smaller[i] = share
-        elif is_last and (trial.failure or trial.query.is_full):
-            before = self._before(i)
-            self.inner.history.estimated.discard(i)
-            if trial.failure is not None:
-                self._conclude(i, failed_later(before, trial.failure) if before else trial.failure)
-            else:
-                seen = _evaluation(trial)
-                self._conclude(i, joined(before, seen) if before else seen)
+            self._losses.setdefault(Rung.of(trial.query), {})[i] = trial.loss
+        if self._last(i).number == trial.number:
+            if (share := self._share_instead(trial)) is not None:
+                self._smaller[i] = share
+            elif trial.failure or trial.query.is_full:
+                self.inner.history.estimated.discard(i)
+                self._conclude(i, self._outcome(i))
         self._stop_behind()
 
     def _share_instead(self, trial: Trial) -> float | None:
@@ -570,23 +427,10 @@ class Racing(Optimizer):
         failure, query = trial.failure, trial.query
         if failure is None or failure.pilot is None or not failure.is_unstarted:
             return None
-        if not self._has_partial_runs or self._number_of(query) > 0:
+        if query.subset == 1 or self._number_of(query) > 0:
             return None
         allowed, shares = failure.pilot.limit_seconds, smaller_shares(self.objective, query.subset)
         return next((s for s in shares[1:] if self._is_likely(query, s, allowed)), None)
-
-    def _before(self, i: int) -> Evaluation | None:
-        """All rungs before the last one together; None if the last is the first."""
-        so_far: Evaluation | None = None
-        for number in self._ran[i][:-1]:
-            trial = self.history[number]
-            if trial.evaluation is None:  # it was not started
-                continue
-            seen = trial.evaluation
-            if trial.query.subset < 1:  # later rungs cannot reuse their steps
-                seen = replace(seen, steps=())
-            so_far = joined(so_far, seen) if so_far else seen
-        return so_far
 
     def _stop_behind(self) -> None:
         """Tell the method about configurations that are clearly behind and stay stopped.
@@ -595,22 +439,18 @@ class Racing(Optimizer):
         history also has the estimates of all others, by the present incumbent.
         """
         incumbent, inner = self.history.incumbent, self.inner.history
-        leads = None if incumbent is None else incumbent.number
-        is_led_by_other, self._led_by = leads != self._led_by, leads
         for i in self._waiting():
-            is_behind, seen = False, None
-            if incumbent is not None:
-                is_behind, seen = self._is_behind(i, incumbent), self._estimated(i, incumbent)
-            if is_behind and seen is not None:
+            estimate = self._estimated(i, incumbent)
+            if incumbent is not None and self._is_behind(self._last(i), incumbent):
                 inner.estimated.add(i)
-                self._conclude(i, seen)
-            elif self._has_partial_runs and (is_led_by_other or not inner[i].is_told):
+                self._conclude(i, estimate)
+            elif self._has_partial_runs and (incumbent is not None or not inner[i].is_told):
                 inner.estimated.add(i)
-                inner.record(inner[i].completed(seen or self._as_on_all_rows(i)))
+                inner.record(inner[i].completed(estimate))
 
     def _conclude(self, i: int, outcome: Evaluation | Failure) -> None:
         """Tell the method the outcome of a configuration, in place of any estimate."""
-        asked = replace(self.inner.history[i].waiting(), attempts=self._last(i).attempts)
+        asked = self.inner.history[i].waiting()
         self.inner.history.record(asked)
         if isinstance(outcome, Failure):
             self.inner.tell(asked.failed(outcome))
@@ -618,107 +458,88 @@ class Racing(Optimizer):
             self.inner.tell(asked.completed(outcome))
         self._open.discard(i)
 
-    def _estimated(self, i: int, incumbent: Trial) -> Evaluation | None:
-        """Paired estimate of a configuration; None without a common partial run."""
-        last, best = self._last(i), _evaluation(incumbent)
-        if last.query.subset == 1:
-            difference = _evaluation(last).fold_losses[0] - best.fold_losses[0]
-        elif (run := self._shared_run(i, incumbent)) is not None:
-            losses = self._losses[run]
-            difference = losses[i] - losses[self._inner_of[incumbent.number]]
-        else:
-            return None
-        return estimated(self._as_on_all_rows(i), best, self.objective, difference)
+    def _outcome(self, i: int) -> Any:
+        """Evaluation or failure of a configuration's last rung, with the seconds of all rungs."""
+        last, seconds = self._last(i), sum(trial.cost_seconds for trial in self._runs(i))
+        outcome = last.evaluation or last.failure
+        assert outcome is not None  # noqa: S101 - it has ended
+        return replace(outcome, cost_seconds=seconds)
 
-    def _as_on_all_rows(self, i: int) -> Evaluation:
-        """All rungs of a configuration together, with steps as slow as on all rows."""
-        last, before = self._last(i), self._before(i)
-        seen = _evaluation(last)
-        growth = {cost.step: self.costs.growth(last.query, cost.step) for cost in seen.steps}
-        steps = (replace(cost, seconds=growth[cost.step] * cost.seconds) for cost in seen.steps)
-        seen = replace(seen, steps=tuple(steps))
-        return joined(before, seen) if before else seen
+    def _estimated(self, i: int, best: Trial | None) -> Evaluation:
+        """Paired estimate of a configuration; its present loss without a common partial run."""
+        last, outcome = self._last(i), self._outcome(i)
+        if best is None:
+            return outcome
+        if last.query.subset == 1:
+            difference = _evaluation(last).fold_losses[0] - _evaluation(best).fold_losses[0]
+        elif (rung := self._shared_rung(i, best)) is not None:
+            losses = self._losses[rung]
+            difference = losses[i] - losses[self._number(best)]
+        else:
+            return outcome
+        return estimated(outcome, _evaluation(best), self.objective, difference)
 
     def _keeps_up(self, i: int) -> bool:
         """Whether a configuration is not clearly behind the best configuration on the most rows."""
         if self.history.incumbent is not None or not self._has_partial_runs:
             return True
-        return not self._is_behind(i, self._last(self._waiting()[0]))
+        return not self._is_behind(self._last(i), self._last(self._waiting()[0]))
 
-    def _is_behind(self, i: int, best: Trial) -> bool:
-        if self._last(i).query.subset == 1:
-            return is_behind(_evaluation(self._last(i)), _evaluation(best), self.history)
-        return self._is_behind_on_part(i, best, 1.0)
-
-    def _is_ahead(self, run: Trial, best: Trial) -> bool:
-        i = self._inner_of[run.number]
+    def _is_behind(self, run: Trial, best: Trial, sign: float = 1.0) -> bool:
+        """Whether a run is worse than the best trial by more than a margin; better for -1."""
         if run.query.subset == 1:
-            if not self._has_partial_runs:
-                return _evaluation(best).fold_losses[0] - _loss(run) > _tenth(best)
-            return is_behind(_evaluation(run), _evaluation(best), self.history, -1.0)
-        if run.query.subset >= _LEADS_FROM:
-            return self._is_behind_on_part(i, best, -1.0)
-        return not self.objective.constraints and self._is_far_ahead(run, best)
-
-    def _is_far_ahead(self, run: Trial, best: Trial) -> bool:
-        """Whether a run, on the same rows if possible, is far better than the best trial."""
-        i, j = (self._inner_of[trial.number] for trial in (run, best))
-        reached = _evaluation(best).fold_losses[0]
-        runs = (losses[j] for s, losses in self._losses.items() if s.subset < 1 and j in losses)
-        gain = max(runs, default=reached) - reached
-        better = reached - _loss(run)
-        if (shared := self._shared_run(i, best)) is not None:
-            losses = self._losses[shared]
-            better = losses[j] - losses[i] - max(gain, 0.0)
-        return better > max(_LEADS_BY_GAIN * abs(gain), _tenth(best))
-
-    def _is_behind_on_part(self, i: int, best: Trial, sign: float) -> bool:
-        if (run := self._shared_run(i, best)) is None:
+            return is_behind(_evaluation(run), _evaluation(best), self.history, sign)
+        i, j = self._number(run), self._number(best)
+        if (rung := self._shared_rung(i, best)) is None:
             return False
-        losses, j = self._losses[run], self._inner_of[best.number]
-        difference = sign * (losses[i] - losses[j])
-        return is_behind_on_part(difference, _evaluation(best), self._known(run, best))
+        losses = self._losses[rung]
+        known = self._known(rung, j)
+        return is_behind_on_part(sign * (losses[i] - losses[j]), _evaluation(best), known)
 
-    def _known(self, run: Rung, best: Trial) -> list[tuple[float, float]]:
-        j, runs, known = self._inner_of[best.number], self._losses[run], []
-        further = (s for s in self._losses if run.extent < s.extent)
-        for far in sorted(further, key=lambda rung: rung.extent, reverse=True):
+    def _known(self, rung: Rung, j: int) -> list[tuple[float, float]]:
+        """Differences to configuration j, here and on the largest rung that enough others ran."""
+        runs, known = self._losses[rung], list[tuple[float, float]]()
+        for far in sorted((r for r in self._losses if r > rung), reverse=True):
             ran = self._losses[far]
-            others = runs.keys() & ran.keys() - {j} if j in ran else set()
-            known = [(runs[other] - runs[j], ran[other] - ran[j]) for other in sorted(others)]
+            others = sorted(runs.keys() & ran.keys() - {j}) if j in ran else []
+            known = [(runs[other] - runs[j], ran[other] - ran[j]) for other in others]
             if len(known) >= LEAST_COMPARED:
                 break
         return known
 
-    def _shared_run(self, i: int, best: Trial) -> Rung | None:
+    def _shared_rung(self, i: int, best: Trial) -> Rung | None:
         """Largest common partial run of two configurations on the same rows, if any."""
-        both = {i, self._inner_of[best.number]}
-        runs = (s for s, losses in self._losses.items() if s.subset < 1 and both <= losses.keys())
-        return max(runs, key=lambda rung: rung.extent, default=None)
+        both = {i, self._number(best)}
+        rungs = (r for r, losses in self._losses.items() if r.subset < 1 and both <= losses.keys())
+        return max(rungs, default=None)
 
     def _waiting(self) -> list[int]:
         """Configurations that may be resumed: nearest to the end first, then the best."""
+        lasts = [(i, self._last(i)) for i in self._open]
         found = [
-            (-self._number_of(last.query), _evaluation(last).loss, i)
-            for i in self._open
-            if (last := self._last(i)).state == TrialState.STOPPED
+            (-self._number_of(last.query), _loss(last), i)
+            for i, last in lasts
+            if last.state == TrialState.STOPPED
         ]
         return [i for _, _, i in sorted(found)]
 
-    def _last(self, i: int) -> Trial:
-        return self.history[self._ran[i][-1]]
+    def _number_of(self, query: Query) -> int:
+        """Number of a query's rung; a smaller partial run belongs to the first."""
+        return sum(rung[:2] < Rung.of(query)[:2] for rung in self._rungs)
 
-    def _whole(self, i: int) -> Trial | None:
-        last = self._last(i) if i in self._ran else None
-        return last if last is not None and last.state == TrialState.COMPLETE else None
+    def _number(self, trial: Trial) -> int:
+        """Number of a trial's configuration in the method."""
+        return self._numbers[trial.query.configuration]
+
+    def _runs(self, i: int) -> tuple[Trial, ...]:
+        return self.history.stretches(self.inner.history[i].query.configuration)
+
+    def _last(self, i: int) -> Trial:
+        return self._runs(i)[-1]
 
 
 def _loss(trial: Trial) -> float:
     return _evaluation(trial).loss
-
-
-def _tenth(trial: Trial) -> float:
-    return _LEADS_BY_SHARE * abs(_loss(trial))
 
 
 def _evaluation(trial: Trial) -> Evaluation:

@@ -8,18 +8,17 @@ algorithm, ln seconds of a fit on one fold and ln seconds for 1,000 held-out row
 with conjugate normal-inverse-gamma priors. The prior weights of the rows are 1 +- 0.3 for a fit and
 0.1 +- 0.3 for held-out rows, unless the algorithm's `growth` declares others. It also declares the
 `fixed` rows, 500 by default. The prior weight of a hyperparameter is 0 +- 1, or its declared factor
-+- 0.3. The level of an unseen algorithm comes from earlier studies in the same store, +- 0.7,
-corrected by the declared growth with columns and classes. Without earlier studies, it is the mean
-level of the step's other algorithms, with their spread. Another regression predicts overhead.
++- 0.3. The prior level comes from earlier studies in the same store, corrected by the declared
+growth with columns and classes. Without earlier studies, it is the mean level of the step's
+measured algorithms. Its deviation is 1, or their spread. Another regression predicts overhead.
 
 On many rows, an unseen algorithm first has a pilot. Its worker fits the pipeline on about 1,000
 rows in a fraction of a second and reports the seconds of each step, which later predictions use. A
 trial that would take too long is not started.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from math import exp, inf, log, nan
+from collections.abc import Iterable, Mapping
+from math import exp, inf, log
 from typing import Any
 
 import numpy as np
@@ -38,28 +37,18 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 _REST = "", ""
 """Key of the overhead of a trial."""
-_PER_ROWS = 1000.0
+_PER_ROWS, _PER_COLUMNS = 1000.0, 10
+"""Units of rows, and of columns in `portable`."""
 _LEAST_SECONDS = 1e-4
-_NOISE = 0.3
-"""Prior deviation of ln seconds of equal fits."""
+"""Least seconds of which a logarithm is taken; differences of clocks may be negative."""
+_SURE, _UNSURE = 0.3, 1.0
+"""Prior deviations of ln seconds: between equal fits and of declared weights, and of others."""
 _NOISE_WEIGHT = 2.0
 """Number of fits that the prior of the noise is worth."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of the overhead with the data; see `Algorithm.growth`."""
-_FIXED_HELD_OUT = 500.0
-"""Number of held-out rows that the fixed part is worth."""
-_ROWS_DEVIATION = 0.3
-_WEIGHT_DEVIATION, _DECLARED_DEVIATION = 1.0, 0.3
-"""Prior deviations of hyperparameter weights, without and with declared growth."""
-_LEVELS = log(0.03), log(0.003)
-"""Prior ln seconds of a fit on 1,000 rows, and of 1,000 held-out rows."""
-_LEVEL_DEVIATION = 2.0
-_LEAST_SPREAD = 1.0
-"""Least deviation between the levels of the algorithms of a step."""
-_EARLIER_DEVIATION = 0.7
-"""Deviation of a level from earlier studies: other data, maybe another machine."""
-_COLUMNS = 10
-"""Number of columns to which portable levels refer, with two classes."""
+_LEVEL = log(0.01)
+"""Prior ln seconds of a fit on 1,000 rows if no algorithm of the step was measured."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds; two of three trials end within them."""
 _PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
@@ -70,35 +59,12 @@ _CUT_TIMES = 2.0
 """Assumed seconds of a fit cut off by a limit, as a multiple of the seconds it took."""
 
 
-class _Part:
-    """A regression of ln seconds of an algorithm; `slopes` are the expected weights."""
-
-    def __init__(self, slopes: Sequence[float]) -> None:
-        self._slopes = np.array(slopes)
-        self._regression = LinearRegression(1 + len(slopes))
-
-    @property
-    def is_known(self) -> bool:
-        return self._regression.n > 0
-
-    @property
-    def level(self) -> float:
-        """Log seconds on 1,000 rows with central hyperparameters, by the expected slopes."""
-        return self._regression.level(self._slopes)
-
-    def add(self, features: Array, seconds: float) -> None:
-        self._regression.add(features, log(max(seconds, _LEAST_SECONDS)))
-
-    def posterior(self, level: float, deviation: float) -> LinearPosterior:
-        """Posterior of the weights, given the prior of the level."""
-        mean = np.concatenate([[level], self._slopes])
-        deviations = np.where(mean == 0, _WEIGHT_DEVIATION, _DECLARED_DEVIATION)
-        deviations[0], deviations[1] = deviation, _ROWS_DEVIATION
-        return self._regression.posterior(mean, deviations, _NOISE, _NOISE_WEIGHT)
-
-
 class _Algorithm:
-    """Seconds that one algorithm of a step takes to fit, and for held-out rows."""
+    """Regressions of ln seconds of one algorithm: of a fit, and of 1,000 held-out rows.
+
+    `slopes` are the expected weights of the rows and of the hyperparameters, and `moved` is the
+    declared effect of columns and classes.
+    """
 
     def __init__(
         self,
@@ -108,38 +74,47 @@ class _Algorithm:
     ) -> None:
         self._hyperparameters = [h for h in hyperparameters if not isinstance(h, Constant)]
         growth = {**GROWTH, **growth}
-        slopes = [_slope(h, growth) for h in self._hyperparameters]
-        self.parts = _Part([growth["rows"], *slopes]), _Part([growth["held_out"], *slopes])
         self._fixed = growth["fixed"]
+        slopes = [
+            growth[h.name] * log(h.upper / h.lower)
+            if growth.get(h.name) and isinstance(h, NumericalHyperparameter)
+            else 0.0
+            for h in self._hyperparameters
+        ]
+        self.slopes = [np.array([growth[name], *slopes]) for name in ("rows", "held_out")]
+        self.regressions = [LinearRegression(2 + len(slopes)) for _ in self.slopes]
         n_classes = objective.n_classes or 0
-        of_columns = growth["columns"] * log((objective.n_columns or _COLUMNS) / _COLUMNS)
+        of_columns = growth["columns"] * log((objective.n_columns or _PER_COLUMNS) / _PER_COLUMNS)
         # A model for each class, but a single one for two classes.
         self.moved = of_columns + growth["classes"] * log(n_classes if n_classes > 2 else 1)
 
-    def positions(self, values: Mapping[str, Value]) -> Array:
-        """Positions of hyperparameters in [0, 1], NaN for those without a value."""
-        hyperparameters = self._hyperparameters
-        return np.array(
-            [to_unit(h, values[h.name]) if h.name in values else nan for h in hyperparameters]
-        )
-
-    def features_at(self, rows: float, positions: Array) -> Array:
-        """Features of fits on so many rows, shape (n, d), at positions."""
-        n = len(positions)
-        of_rows = np.full(n, log((rows + self._fixed) / _PER_ROWS))
-        return np.column_stack([np.ones(n), of_rows, np.nan_to_num(positions - 0.5, nan=0.0)])
-
     def features(self, rows: float, choice: Choice | None = None) -> Array:
+        """Return features of a fit on so many rows; without a choice, at central values."""
         values = dict(choice.values) if choice else {}
-        return self.features_at(rows, self.positions(values)[None])[0]
+        positions = [
+            to_unit(h, values[h.name]) - 0.5 if h.name in values else 0.0
+            for h in self._hyperparameters
+        ]
+        return np.array([1.0, log((rows + self._fixed) / _PER_ROWS), *positions])
 
+    def add(self, k: int, features: Array, seconds: float) -> None:
+        """Record the seconds of a fit (k = 0), or of 1,000 held-out rows (k = 1)."""
+        self.regressions[k].add(features, log(max(seconds, _LEAST_SECONDS)))
 
-def _slope(h: Hyperparameter[Any, Any], growth: Mapping[str, float]) -> float:
-    """Declared effect of a hyperparameter's whole range on ln seconds."""
-    exponent = growth.get(h.name, 0.0)
-    if not exponent or not isinstance(h, NumericalHyperparameter):
-        return 0.0
-    return float(exponent * log(h.upper / h.lower))
+    def is_known(self, k: int = 0) -> bool:
+        """Return whether a fit, or held-out rows, were measured."""
+        return self.regressions[k].n > 0
+
+    def level(self, k: int) -> float:
+        """Return mean ln seconds on 1,000 rows at central values, by the expected slopes."""
+        return self.regressions[k].level(self.slopes[k])
+
+    def posterior(self, k: int, level: float, deviation: float) -> LinearPosterior:
+        """Return the posterior of the weights, given the prior of the level."""
+        mean = np.array([level, *self.slopes[k]])
+        deviations = np.where(mean == 0, _UNSURE, _SURE)
+        deviations[0] = deviation
+        return self.regressions[k].posterior(mean, deviations, _SURE, _NOISE_WEIGHT)
 
 
 def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
@@ -172,18 +147,22 @@ class Costs:
     def __init__(self, space: Space, objective: Objective) -> None:
         self._space, self._objective = space, objective
         self._last = space.steps[-1].name
+        self._rows = objective.n_rows or _PER_ROWS
+        self._held_out_rows = objective.n_held_out or _PER_ROWS
         self.models = frozenset(algorithm.id for algorithm in space.steps[-1].algorithms)
         self.seen: set[str] = set()
         self._algorithms = {_REST: _Algorithm((), _OF_REST, objective)}
-        self._earlier = {
-            (step, algorithm): of for step, algorithm, *of in objective.earlier_seconds
-        }
         for step in space.steps:
             for algorithm in step.algorithms:
                 self._algorithms[step.name, algorithm.id] = _Algorithm(
                     algorithm.hyperparameters.values(), algorithm.growth, objective
                 )
+        self._earlier = {(step, name): levels for step, name, *levels in objective.earlier_seconds}
+        # Whether held-out rows are measured separately.
+        self._is_apart = any(levels[1] is not None for levels in self._earlier.values())
+        self._loads: list[float] = []
         self._posteriors: dict[tuple[_Pair, int], LinearPosterior] = {}
+        self._lines: dict[_Pair, Array] = {}
 
     def tell(self, trial: Trial) -> None:
         """Record a trial that has ended. Its cached steps are not measured."""
@@ -191,28 +170,25 @@ class Costs:
         assert outcome is not None  # noqa: S101 - the caller's duty
         if trial.failure is None or not trial.failure.is_unstarted:
             self.seen.add(self.model_of(query.configuration))
-        choices = self._choices(query.configuration)
-        rows, held_out_rows = self.rows(query), self._held_out_rows(query)
-        made = [cost for cost in outcome.steps if not cost.hit]
         if outcome.pilot is not None:
             self.tell_pilot(query.configuration, outcome.pilot)
-        for cost in made:
-            is_part = cost.step == self._last and query.epochs is not None
-            if cost.step in choices and not is_part:
-                self._add(cost, choices[cost.step], rows, held_out_rows)
+        choices, rows = self._choices(query.configuration), self.rows(query)
+        made = [cost for cost in outcome.steps if not cost.hit]
+        self._loads += [cost.load_seconds for cost in outcome.steps if cost.hit]
+        of_steps = sum(cost.load_seconds for cost in outcome.steps) + sum(c.seconds for c in made)
         of_pilot = outcome.pilot.own_seconds if outcome.pilot else 0.0
-        of_steps = (c.load_seconds + (0.0 if c.hit else c.seconds) for c in outcome.steps)
-        rest = outcome.cost_seconds - of_pilot - sum(of_steps)
+        rest = outcome.cost_seconds - of_pilot - of_steps
         if trial.evaluation is not None and made and query.epochs is None:
-            n_folds = len({cost.fold for cost in outcome.steps})
-            part, _ = self._algorithms[_REST].parts
-            part.add(self._algorithms[_REST].features(rows), rest / n_folds)
-        elif trial.failure is not None and trial.failure.kind == FailureKind.TIMEOUT:
-            step = trial.failure.step
-            if step is not None and step in choices and query.epochs is None:
-                cut = StepCost(step, 0, _CUT_TIMES * rest, 0.0, hit=False, key="")
-                self._add(cut, choices[step], rows, held_out_rows)
+            n_folds, overhead = len({cost.fold for cost in outcome.steps}), self._algorithms[_REST]
+            overhead.add(0, overhead.features(rows), rest / n_folds)
+        elif (failure := trial.failure) and failure.kind == FailureKind.TIMEOUT and failure.step:
+            made.append(StepCost(failure.step, 0, _CUT_TIMES * rest, 0.0, hit=False, key=""))
+        for cost in made:
+            if cost.step in choices and (cost.step != self._last or query.epochs is None):
+                held_out_rows = query.held_out * self._held_out_rows
+                self._add(cost, choices[cost.step], rows, held_out_rows)
         self._posteriors.clear()
+        self._lines.clear()
 
     def tell_pilot(self, configuration: Configuration, pilot: Pilot) -> None:
         """Record the seconds of the steps of a cheap configuration on few rows."""
@@ -221,6 +197,7 @@ class Costs:
             if cost.step in choices:
                 self._add(cost, choices[cost.step], pilot.rows, pilot.held_out_rows)
         self._posteriors.clear()
+        self._lines.clear()
 
     def model_of(self, configuration: Configuration) -> str:
         """Return the id of a configuration's last algorithm."""
@@ -228,17 +205,15 @@ class Costs:
 
     def is_known(self, configuration: Configuration) -> bool:
         """Return whether a configuration's last algorithm was ever measured."""
-        part, _ = self._algorithms[self._last, self.model_of(configuration)].parts
-        return part.is_known
+        return self._algorithms[self._last, self.model_of(configuration)].is_known()
 
     def has_unknown(self, configuration: Configuration) -> bool:
         """Return whether its last algorithm, or another with declared growth, is unmeasured."""
-        for step, choice in self._choices(configuration).items():
-            may_be_slow = self._space.step(step).algorithm(choice.algorithm).growth
-            part, _ = self._algorithms[step, choice.algorithm].parts
-            if not part.is_known and (may_be_slow or step == self._last):
-                return True
-        return False
+        return any(
+            not self._algorithms[step, choice.algorithm].is_known()
+            for step, choice in self._choices(configuration).items()
+            if step == self._last or self._space.step(step).algorithm(choice.algorithm).growth
+        )
 
     def is_expected(self, configuration: Configuration) -> bool:
         """Return whether its last algorithm was measured, here or in earlier studies."""
@@ -247,18 +222,16 @@ class Costs:
 
     def portable(self) -> list[PortableSeconds]:
         """Return the measurements, for `earlier_seconds` of later studies."""
-        return [
-            (*pair, of_fit.level - algorithm.moved, of_held_out.level - algorithm.moved)
-            if of_held_out.is_known
-            else (*pair, of_fit.level - algorithm.moved, None)
-            for pair, algorithm in self._algorithms.items()
-            for of_fit, of_held_out in [algorithm.parts]
-            if of_fit.is_known
-        ]
+        found: list[PortableSeconds] = []
+        for pair, known in self._algorithms.items():
+            if known.is_known():
+                held_out = known.level(1) - known.moved if known.is_known(1) else None
+                found.append((*pair, known.level(0) - known.moved, held_out))
+        return found
 
     def rows(self, query: Query) -> float:
         """Return the number of training rows in one fold of a query."""
-        return query.subset * (self._objective.n_rows or _PER_ROWS)
+        return query.subset * self._rows
 
     def seconds(self, query: Query, deviations: float = 0.0, folds_done: int = 0) -> float:
         """Return predicted seconds of a query: the median, plus some deviations of ln seconds.
@@ -267,74 +240,60 @@ class Costs:
         method, the deviation of the whole is sqrt(sum of (m_k s_k / M)^2). `folds_done` folds ran
         before on the same rows and are only loaded.
         """
-        parts = [part for step in self._parts(query).values() for part in step]
-        of_fold = sum(median for median, _ in parts)
-        spread = sum((median * deviation) ** 2 for median, deviation in parts) ** 0.5
+        medians, spreads = [], []
+        chosen = self._choices(query.configuration).items()
+        pairs = [((step, choice.algorithm), choice) for step, choice in chosen]
+        for pair, choice in (*pairs, (_REST, None)):
+            features = self._algorithms[pair].features(self.rows(query), choice)[None]
+            for k in self._measured(pair):
+                (mean,), (deviation,) = self._posterior(pair, k).predict(features)
+                medians.append(_times(k, query.held_out * self._held_out_rows) * exp(mean))
+                spreads.append(medians[-1] * deviation)
+        of_fold = sum(medians)
         n_folds = max((query.folds or self._objective.n_folds or 1) - folds_done, 0)
-        return n_folds * of_fold * exp(deviations * spread / of_fold)
+        return n_folds * of_fold * exp(deviations * float(np.linalg.norm(spreads)) / of_fold)
 
     def held_out_seconds(self, configuration: Configuration, n_rows: int) -> float:
         """Return median seconds of predicting rows after a fit on all rows; 0 if never measured."""
-        rows = self._objective.n_rows or _PER_ROWS
         seconds = 0.0
         for step, choice in self._choices(configuration).items():
             pair = step, choice.algorithm
             if 1 in self._measured(pair):
-                features = self._algorithms[pair].features(rows, choice)[None]
-                (mean,), _ = self._posterior(pair, 1).predict(features)
-                seconds += self._times(1, n_rows) * exp(mean)
+                features = self._algorithms[pair].features(self._rows, choice)
+                seconds += _times(1, n_rows) * exp(features @ self._posterior(pair, 1).mean)
         return seconds
 
-    def step_seconds(self, step: str, choice: Choice) -> float:
-        """Return median seconds of a step on all folds and rows, with the values of a choice."""
-        positions = self._algorithms[step, choice.algorithm].positions(dict(choice.values))
-        return float(self.of_positions(step, choice.algorithm, positions[None])[0])
+    def lines(self, step: str, algorithm: str) -> Array:
+        """Return median ln seconds of an algorithm on all folds and rows as linear functions.
 
-    def of_positions(self, step: str, algorithm: str, positions: Array) -> Array:
-        """Return median seconds of a step on all folds and rows, shape (n,).
-
-        Positions of the algorithm's hyperparameters are in [0, 1], NaN if inactive, in the order of
-        `Encoding.columns`, shape (n, d).
+        There are two lines, for the fit and for held-out rows. They have the level at central
+        values, -inf if it is not measured apart, and a slope for each hyperparameter's position.
         """
-        known, n_rows = self._algorithms[step, algorithm], self._objective.n_rows or _PER_ROWS
-        features = known.features_at(n_rows, positions)
-        seconds = np.zeros(len(positions))
-        for k in self._measured((step, algorithm)):
-            mean, _ = self._posterior((step, algorithm), k).predict(features)
-            seconds += self._times(k, self._objective.n_held_out or _PER_ROWS) * np.exp(mean)
-        return seconds * (self._objective.n_folds or 1)
+        pair, known = (step, algorithm), self._algorithms[step, algorithm]
+        if pair in self._lines:
+            return self._lines[pair]
+        lines = np.zeros((2, len(known.slopes[0])))
+        lines[:, 0] = -inf
+        for k in self._measured(pair):
+            mean = self._posterior(pair, k).mean
+            n_times = (self._objective.n_folds or 1) * _times(k, self._held_out_rows)
+            level = float(known.features(self._rows) @ mean) + log(n_times)
+            lines[k] = level, *mean[2:]
+        self._lines[pair] = lines
+        return lines
 
     @property
     def overhead_seconds(self) -> float:
         """Median seconds of a full evaluation outside the searched steps."""
         fixed = [s for s in self._space.steps if s.fixed and not s.algorithms[0].is_passthrough]
-        of_fixed = sum(self.step_seconds(s.name, Choice(s.algorithms[0].id)) for s in fixed)
-        return of_fixed + float(self.of_positions(*_REST, np.empty((1, 0)))[0])
+        pairs = [*((s.name, s.algorithms[0].id) for s in fixed), _REST]
+        return sum(float(np.exp(self.lines(*pair)[:, 0]).sum()) for pair in pairs)
 
-    def growth(self, query: Query, step: str) -> float:
-        """Return the factor by which a step of a query would take longer on all rows."""
-        of_part, of_all = (
-            sum(median for median, _ in self._parts(asked).get(step, ()))
-            for asked in (query, replace(query, subset=1.0, held_out=1.0))
-        )
-        return of_all / of_part if of_part else 1.0
-
-    def _parts(self, query: Query) -> dict[str, list[tuple[float, float]]]:
-        rows, held_out_rows = self.rows(query), self._held_out_rows(query)
-        choices = self._choices(query.configuration)
-        chosen = [((step, choice.algorithm), choice) for step, choice in choices.items()]
-        parts: dict[str, list[tuple[float, float]]] = {}
-        for pair, choice in (*chosen, (_REST, None)):
-            features = self._algorithms[pair].features(rows, choice)[None]
-            parts[pair[0]] = []
-            for k in self._measured(pair):
-                (mean,), (deviation,) = self._posterior(pair, k).predict(features)
-                times = self._times(k, held_out_rows)
-                parts[pair[0]].append((times * exp(mean), float(deviation)))
-        return parts
-
-    def _times(self, k: int, held_out_rows: float) -> float:
-        return (held_out_rows + _FIXED_HELD_OUT) / _PER_ROWS if k else 1.0
+    @property
+    def load_seconds(self) -> float:
+        """Mean seconds of loading a cached step on all folds; inf if none was ever loaded."""
+        n_folds = self._objective.n_folds or 1
+        return n_folds * sum(self._loads) / len(self._loads) if self._loads else inf
 
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
         """Return the share of the remaining worker-seconds for a configuration's next trial.
@@ -364,28 +323,19 @@ class Costs:
             of_run = inf
         return min(share, of_run, left / max(budget.n_workers, 1), budget.trial_seconds or inf)
 
-    def _held_out_rows(self, query: Query) -> float:
-        return query.held_out * (self._objective.n_held_out or _PER_ROWS)
-
     def _add(self, cost: StepCost, choice: Choice, rows: float, held_out_rows: float) -> None:
         algorithm = self._algorithms[cost.step, choice.algorithm]
         features = algorithm.features(rows, choice)
-        of_fit, of_held_out = algorithm.parts
-        of_fit.add(features, cost.seconds - cost.held_out_seconds)
+        algorithm.add(0, features, cost.seconds - cost.held_out_seconds)
         if cost.held_out_seconds and held_out_rows:
-            in_all = held_out_rows + _FIXED_HELD_OUT
-            of_held_out.add(features, cost.held_out_seconds * _PER_ROWS / in_all)
+            algorithm.add(1, features, cost.held_out_seconds / _times(1, held_out_rows))
+            self._is_apart = True
 
     def _measured(self, pair: _Pair) -> tuple[int, ...]:
         """Parts of a prediction; held-out rows are a part if they were measured separately."""
-        of_fit, of_held_out = self._algorithms[pair].parts
-        is_apart = of_held_out.is_known or (not of_fit.is_known and self._is_apart)
+        known = self._algorithms[pair]
+        is_apart = known.is_known(1) or (not known.is_known() and self._is_apart)
         return (0, 1) if pair != _REST and is_apart else (0,)
-
-    @property
-    def _is_apart(self) -> bool:
-        is_here = any(algorithm.parts[1].is_known for algorithm in self._algorithms.values())
-        return is_here or any(of[1] is not None for of in self._earlier.values())
 
     def _choices(self, configuration: Configuration) -> dict[str, Choice]:
         chosen = dict(configuration.choices)
@@ -396,21 +346,21 @@ class Costs:
         }
 
     def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
-        if (pair, k) not in self._posteriors:
-            part = self._algorithms[pair].parts[k]
-            self._posteriors[pair, k] = part.posterior(*self._level(pair, k))
+        """Posterior with a level from earlier studies, or else from the step's algorithms."""
+        if (pair, k) in self._posteriors:
+            return self._posteriors[pair, k]
+        algorithm = self._algorithms[pair]
+        earlier = self._earlier.get(pair, (None, None))[k]
+        if earlier is not None:
+            level, deviation = earlier + algorithm.moved, _UNSURE
+        else:
+            peers = (of for (step, _), of in self._algorithms.items() if step == pair[0])
+            levels = [of.level(k) for of in peers if of.is_known(k)] or [_LEVEL]
+            level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
+        self._posteriors[pair, k] = algorithm.posterior(k, level, deviation)
         return self._posteriors[pair, k]
 
-    def _level(self, pair: _Pair, k: int) -> tuple[float, float]:
-        """Prior mean and deviation of a level, from earlier studies or the step's other members."""
-        known = self._earlier.get(pair, (None, None))[k]
-        if known is not None:
-            return known + self._algorithms[pair].moved, _EARLIER_DEVIATION
-        levels = [
-            algorithm.parts[k].level
-            for other, algorithm in self._algorithms.items()
-            if other[0] == pair[0] and other != pair and algorithm.parts[k].is_known
-        ]
-        if not levels:
-            return _LEVELS[k], _LEVEL_DEVIATION
-        return float(np.mean(levels)), max(float(np.std(levels)), _LEAST_SPREAD)
+
+def _times(k: int, held_out_rows: float) -> float:
+    """Thousands of held-out rows for their part, with the fixed ones of each call."""
+    return (held_out_rows + GROWTH["fixed"]) / _PER_ROWS if k else 1.0

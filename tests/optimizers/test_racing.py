@@ -1,9 +1,8 @@
 """A method whose configurations race: what it asks for, what the method inside is told."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import ClassVar
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -32,7 +31,6 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.racing import (
     Rung,
     estimated,
-    failed_later,
     is_behind,
     is_behind_on_part,
     margin,
@@ -135,22 +133,9 @@ def test_a_configuration_begun_before_any_incumbent_is_promoted_however_bad() ->
     assert optimizer.ask(Budget()).is_full
 
 
-def test_the_incumbents_own_configuration_is_never_stopped_by_itself() -> None:
-    class Same(RandomSearch):
-        def _propose(self, budget, rng) -> Query:
-            return Query(
-                next(iter(self.history.asked), super()._propose(budget, rng).configuration)
-            )
-
-    optimizer = Racing(Same(mixed_space(), 0, FOLDS))
-    whole(optimizer, 24.0, 20.0, 16.0)
-    begin(optimizer, 24.0)
-    assert optimizer.ask(Budget()).is_full
-
-
-@pytest.mark.parametrize(("loss", "leads"), [(14.5, False), (13.5, True)])
-def test_a_first_fold_that_is_better_by_a_tenth_of_the_loss_leads(loss, leads) -> None:
-    """The best has 16 on that fold, and 20 on all."""
+@pytest.mark.parametrize(("loss", "leads"), [(16.5, False), (15.5, True)])
+def test_a_first_fold_that_is_better_than_any_of_the_best_trial_leads(loss, leads) -> None:
+    """The best has 16, 20 and 24, and no other one has run all folds."""
     optimizer = with_incumbent()
     full = optimizer.incumbent
     first = begin(optimizer, loss)
@@ -237,37 +222,6 @@ def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fol
     begin(optimizer, 90.0, size=7.0)
     told = optimizer.inner.history[1]
     assert told.evaluation.constraints == {"size": 7.0}
-
-
-class Choosing(RandomSearch):
-    """Chooses its configuration of a number, and weighs those that it is told to."""
-
-    chosen = 0
-    shares: ClassVar[dict[int, float]] = {}
-
-    @property
-    def incumbent(self) -> Trial | None:
-        return self.history.get(self.chosen)
-
-    @property
-    def weights(self) -> Mapping[int, float]:
-        return self.shares or super().weights
-
-
-def test_the_choice_of_the_method_is_the_trial_of_all_folds_of_its_configuration() -> None:
-    inner = Choosing(mixed_space(), 0, FOLDS)
-    optimizer = Racing(inner)
-    whole(optimizer, 16.0, 20.0, 24.0)
-    begin(optimizer, 14.0)
-    whole(optimizer, 14.0, 18.0, 22.0)
-    begin(optimizer, 90.0)
-    assert optimizer.incumbent == optimizer.history[0]  # and not the best, which is 2
-    assert optimizer.weights == {0: 1.0}
-    inner.shares = {0: 0.5, 1: 0.25, 2: 0.25}  # type: ignore[misc]
-    assert dict(optimizer.weights) == pytest.approx({0: 2 / 3, 2: 1 / 3})
-    inner.chosen, inner.shares = 2, {2: 1.0}  # type: ignore[misc]  # it was stopped
-    assert optimizer.incumbent == optimizer.history[2]
-    assert optimizer.weights == {2: 1.0}
 
 
 def test_how_many_were_stopped_is_among_the_decisions() -> None:
@@ -365,16 +319,6 @@ def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> Non
     assert told.loss == pytest.approx(98.0)
 
 
-def test_a_failure_after_the_first_fold_costs_that_fold_too() -> None:
-    first = Evaluation(18.0, (18.0,), 2.0, 2.0, steps=(step("pca", 0, 0.5),))
-    failure = Failure(
-        FailureKind.TIMEOUT, "10 s", cost_seconds=10.0, steps=(step("pca", 0, 0.5, hit=True),)
-    )
-    told = failed_later(first, failure)
-    assert (told.kind, told.cost_seconds) == ("timeout", 12.0)
-    assert told.steps == first.steps
-
-
 SPACE = mixed_space()
 FOLD, WHOLE = Rung(folds=1), Rung()
 
@@ -402,7 +346,7 @@ def test_on_many_rows_that_fold_on_parts_of_10_000_or_more_comes_first(n_rows, s
 
 def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_more() -> None:
     parts = rungs_of(Objective(n_rows=200_000, n_held_out=80_000, n_folds=1))
-    assert parts == (Rung(1 / 16, None, 1 / 8), Rung(1 / 4, None, 1 / 2), WHOLE)
+    assert parts == (Rung(1 / 16, inf, 1 / 8), Rung(1 / 4, inf, 1 / 2), WHOLE)
     objective = Objective(n_rows=80_000, n_folds=3, n_classes=2, n_rarest=400)
     assert rungs_of(objective)[0].subset == 1 / 4
     assert rungs_of(replace(objective, n_rarest=150)) == (FOLD, WHOLE)
@@ -413,12 +357,13 @@ def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_m
 
 
 @given(st.integers(1, 10**8), st.integers(2, 20), st.integers(1, 10**6))
-def test_stretches_rise_to_the_whole_and_each_is_told_from_the_others(n_rows, n_folds, rare):
+def test_rungs_rise_to_the_whole_and_each_is_read_from_its_query(n_rows, n_folds, rare):
     objective = Objective(n_rows=n_rows, n_folds=n_folds, n_classes=2, n_rarest=min(rare, n_rows))
     parts = rungs_of(objective)
     query = Query(default_configuration(SPACE, next(SPACE.paths())))
-    queries = [part.of(query) for part in parts]
+    queries = [part.query(query) for part in parts]
     assert queries[-1] == query
-    assert [[part.fits(q) for part in parts].index(True) for q in queries] == [*range(len(parts))]
+    assert [Rung.of(q) for q in queries] == [*parts]
+    assert sorted(parts) == [*parts]
     assert all(a.subset * n_rows <= b.subset * n_rows for a, b in pairwise(parts))
     assert parts[0].subset * n_rows >= min(n_rows, 10_000)

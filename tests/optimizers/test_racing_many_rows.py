@@ -82,19 +82,6 @@ def test_the_best_of_the_first_looks_is_promoted_to_one_fold_and_then_to_all() -
     assert ask(optimizer) == Query(best)
 
 
-def test_no_stretch_is_left_out_or_follows_itself() -> None:
-    optimizer = gathered(raced(), 20.0, *[90.0] * (GATHERED - 1))
-    fold = ask(optimizer)
-    tell(optimizer, 10.0)
-    with pytest.raises(ValueError, match="trial 9"):
-        optimizer.restore(len(optimizer.history), fold, None)
-    optimizer = gathered(raced(), 20.0)
-    looked_at = optimizer.history[0].query.configuration
-    with pytest.raises(ValueError, match="trial 1"):
-        optimizer.restore(1, Query(looked_at), None)
-    optimizer.restore(1, Query(looked_at, folds=1), None)
-
-
 TIMED = Budget(seconds_spent=40.0, seconds_left=60.0)
 
 
@@ -189,13 +176,6 @@ def test_the_leader_keeps_its_lead_while_it_is_promoted() -> None:
     assert ask(optimizer).configuration == first.query.configuration
     assert optimizer.incumbent == first  # its next stretch is under way
     tell(optimizer, 10.0)
-    ahead = ran_further()
-    assert ahead.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
-    look = tell(ahead, 4.0)
-    plenty = Budget(seconds_spent=1e3, seconds_left=1e3)
-    while ahead.ask(plenty).configuration != look.query.configuration:
-        tell(ahead, 90.0, seconds=99.0)  # first looks that are owed
-    assert ahead.incumbent == look
 
 
 def test_under_constraints_no_look_at_few_rows_leads() -> None:
@@ -204,15 +184,6 @@ def test_under_constraints_no_look_at_few_rows_leads() -> None:
     assert optimizer.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
     tell(optimizer, 4.0)
     assert optimizer.incumbent == full
-
-
-def test_of_looks_of_different_rows_the_least_loss_leads() -> None:
-    optimizer = ran_further()
-    budget = Budget(seconds_spent=1e3, seconds_left=3.0)
-    assert optimizer.ask(budget).subset == FIRST
-    tell(optimizer, 4.0)
-    assert optimizer.ask(replace(budget, seconds_left=1e-9)).subset < FIRST
-    assert tell(optimizer, 3.0) == optimizer.incumbent
 
 
 def test_a_look_that_was_not_started_may_be_rerun_with_its_smaller_look_kept() -> None:
@@ -225,35 +196,6 @@ def test_a_look_that_was_not_started_may_be_rerun_with_its_smaller_look_kept() -
     failure = Failure(FailureKind.ERROR, "on all rows")
     optimizer.tell(optimizer.history[0].started().failed(failure))
     assert optimizer.inner.history[0].loss == 30.0
-
-
-def test_a_look_that_is_run_again_after_its_smaller_one_failed_counts() -> None:
-    optimizer = raced()
-    first = ask(optimizer)
-    unstarted(optimizer, limit_seconds=20.0)
-    ask(optimizer)
-    failed = Failure(FailureKind.ERROR, "on fewer rows")
-    optimizer.tell(optimizer.history[1].started().failed(failed))
-    optimizer.retry(0)
-    tell(optimizer, 30.0, number=0)
-    assert optimizer.inner.history[0].loss == 30.0
-    assert optimizer.ask(Budget(trials_left=0)) == Query(first.configuration, folds=1)
-
-
-def test_a_look_at_fewer_rows_leads_only_if_it_is_far_better() -> None:
-    """It is never behind, and leads if all rows do not bring the best trial nearly as far."""
-    optimizer = with_incumbent(seconds=30.0)
-    best = optimizer.history[0]
-    too_late = Budget(seconds_spent=99.0, seconds_left=1e-9)
-    assert optimizer.ask(too_late).subset < LOOK
-    tell(optimizer, 6.0)
-    assert optimizer.incumbent.query.configuration == best.query.configuration
-    assert optimizer.ask(too_late).subset < LOOK
-    tell(optimizer, 99.0)
-    assert optimizer.decisions["race"]["stopped"] == GATHERED - 1
-    assert optimizer.ask(too_late).subset < LOOK
-    assert tell(optimizer, 4.0) == optimizer.incumbent  # all rows brought the best from 20 to 10
-    assert ask(optimizer).subset == LOOK  # where there is time, the usual look follows
 
 
 def test_if_the_best_would_not_end_the_next_one_that_does_is_promoted() -> None:
@@ -320,10 +262,6 @@ def test_who_is_behind_on_the_part_is_told_by_the_difference_to_the_incumbents_l
     told = optimizer.inner.history[GATHERED]
     assert told.loss == pytest.approx(12.0 + (27.0 - 20.0))
     assert told.cost_seconds == 0.5
-    (cost,) = told.evaluation.steps
-    look = optimizer.history[len(optimizer.history) - 1].query
-    assert cost.seconds == 0.5 * optimizer.costs.growth(look, "model")  # as of all rows
-    assert cost.seconds > 2 * 0.5
 
 
 def goes_on(optimizer: Racing, loss: float) -> bool:
@@ -410,7 +348,8 @@ def subsets(optimizer: Racing, *losses: float) -> list[tuple[int, float]]:
     asked = []
     for loss in losses:
         query = ask(optimizer)
-        asked.append((optimizer._inner_of[len(optimizer.history) - 1], query.subset))
+        begun = [t.query.configuration for t in optimizer.inner.history]
+        asked.append((begun.index(query.configuration), query.subset))
         tell(optimizer, loss)
     return asked
 
@@ -468,9 +407,9 @@ def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> Non
     assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]
 
 
-@pytest.mark.parametrize(("look", "leads"), [(11.0, False), (6.0, False), (4.0, True)])
-def test_a_look_at_few_rows_leads_if_it_is_far_better_than_all_rows(look, leads) -> None:
-    """The best full trial has 20 on the part and 10 on all rows, so what leads has less than 5."""
+@pytest.mark.parametrize(("look", "leads"), [(20.0, False), (19.0, True)])
+def test_a_look_at_few_rows_leads_if_it_is_clearly_better_on_them(look, leads) -> None:
+    """The best full trial has 20 on the part, and looks were not off."""
     optimizer = ran_further()
     full, short = optimizer.incumbent, Budget(seconds_spent=1e3, seconds_left=3.0)
     assert full.query.is_full

@@ -12,7 +12,6 @@ from ConfigSpace import (
     ForbiddenAndConjunction,
     ForbiddenEqualsClause,
 )
-from flash_worlds import run_steps
 from shared_worlds import FAMILIES, events_space
 from worlds import NONE, algorithm, mixed_space, told_history
 
@@ -26,9 +25,8 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.paths.design import PathTable
 from prefect_tune.optimizers.paths.shared_values import SharedValues
-from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.configuration import Choice, default_configuration
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
@@ -245,20 +243,20 @@ def test_values_of_two_algorithms_are_tried_in_turn_and_only_allowed_ones() -> N
     assert not [v for v in made if (v["window"], v["scale"]) == ("week", "log")]
 
 
-def test_prefixes_of_first_runs_are_cached_by_the_values_that_they_have() -> None:
-    """Trees ran with averages, so these are there for trees, and counts for nobody."""
+def test_first_runs_are_encoded_as_they_run() -> None:
     space = events_space()
-    shared, paths = SharedValues(space), list(space.paths())
-    cost = PathCost(space, paths, shared)
+    shared = SharedValues(space)
+    table = PathTable(space, 0, shared)
     ran = with_values(space, ("aggregate", "none", "none", "boosting"), aggregation="average")
-    history = run_steps([Query(ran)], {"construct.aggregate": 10.0})
-    is_new = np.ones(len(paths), dtype=np.bool_)
-    assert cost.seconds(history, is_new).min() > 10
-    best = {**shared.best(), ("trees", "construct", "aggregate"): ran["construct"]}
-    cost.set_shared_values(best)
-    seconds = dict(zip(paths, cost.seconds(history, is_new), strict=True))
-    assert seconds["aggregate", "unit", "none", "forest"] < 1
-    assert seconds["aggregate", "unit", "none", "ridge"] > 10
+    for best in (
+        shared.best(),
+        {**shared.best(), ("trees", "construct", "aggregate"): ran["construct"]},
+    ):
+        table.best = best
+        runs, features = table.first_runs()
+        expected = table.candidates.encode(map(table.first_run, range(len(table))))
+        assert (runs.algorithms == expected.algorithms).all()
+        assert (features == table.candidates.features(expected)).all()
 
 
 def test_spaces_of_tables_have_paths_as_before() -> None:

@@ -38,15 +38,14 @@ from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores
 from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings, LogCost
 from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.paths.shared_values import TIE, VARIED_SHARE, SharedValues
-from prefect_tune.optimizers.paths.table import PathTable, design_order
+from prefect_tune.optimizers.paths.design import PathTable, design_order
+from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space, closed_under_passthrough
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History, trials_affordable
-from prefect_tune.optimizers.trials.objective import MANY_ROWS
 
 _DESIGN_SHARE = 0.5
 _KNOWN_SHARE = 0.25
@@ -192,7 +191,6 @@ class Flash(Optimizer):
             return Query(varied)
         if decided.subspace is None and table.shared is not None:
             table.best = self._scores.best_values(self.history)
-            self._cost.set_shared_values(table.best)
         try:
             if phase == 3:
                 return self._tuned(rng)
@@ -340,8 +338,8 @@ class Flash(Optimizer):
         """
         if self.is_of_paper or self.has_partial_runs:
             return None
-        predicted = self._cost.of_candidates(self.history, self._tuning.candidates)
-        least = max(LEAST_SHARE * self._cost.typical_seconds(self.history), TIE)
+        predicted = self._cost.after(self.history)
+        least = LEAST_SHARE * float(self._scores.seconds(None).mean())
 
         def log_cost(candidates: Candidates, features: Array) -> Array:
             return _COST_POWER * np.log(np.maximum(predicted(candidates, features), least))
@@ -380,8 +378,7 @@ class Flash(Optimizer):
 
     @cached_property
     def _cost(self) -> PathCost:
-        costs = self.costs if (self.objective.n_rows or 0) > MANY_ROWS else None
-        return PathCost(self.space, self._table.paths, self._table.shared, costs)
+        return PathCost(self._table.candidates, self.costs)
 
     @cached_property
     def _scores(self) -> PathScores:

@@ -1,12 +1,14 @@
 """FLASH's linear models of all paths, and their improvement per cost (section 3.3, eq. 2 and 4)."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.random import Generator
 
 from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
 from prefect_tune.optimizers.paths.cost import PathCost
+from prefect_tune.optimizers.paths.design import PathTable
 from prefect_tune.optimizers.paths.shared_values import BestValues
-from prefect_tune.optimizers.paths.table import PathTable
 from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.history import History
@@ -37,9 +39,9 @@ class PathScores:
         survive pruning.
         """
         trials, losses = self._told(history)
-        seen = self._table.encoded(trials)
+        seen = self._encoded(trials)
         model = self._learned(history, seen, losses)
-        for path in self._table.encoded(history.pending):
+        for path in self._encoded(history.pending):
             model = model.imagining(path)
         first_runs = self._table.encoded_first_runs()
         deviation = model.deviation(first_runs)
@@ -56,11 +58,9 @@ class PathScores:
             return log_ei, np.log(np.maximum(expected, 0.5))
         if not is_next_run:
             # ln(e + seconds) is at least 1; ln(seconds) below a second would turn the sign.
-            return log_ei, np.log(np.log(np.e + self._cost.seconds(history, None)))
+            return log_ei, np.log(np.log(np.e + self.seconds(None)))
         seconds = self.seconds(history)
-        least = LEAST_SHARE * float(seconds.mean())
-        log_cost = np.log(np.maximum(seconds, least)) if least > 0 else np.zeros(len(seconds))
-        return log_ei, log_cost
+        return log_ei, np.log(np.maximum(seconds, LEAST_SHARE * float(seconds.mean())))
 
     def best_values(self, history: History) -> BestValues:
         """Return the shared values that look best so far, by kind of model."""
@@ -69,12 +69,15 @@ class PathScores:
         if not history.complete:
             return shared.best()
         trials, losses = self._told(history)
-        model = self._learned(history, self._table.encoded(trials), losses)
+        model = self._learned(history, self._encoded(trials), losses)
         return shared.best(model.coefficients[-shared.width :])
 
-    def seconds(self, history: History) -> Array:
-        """Return predicted seconds of the next run of each path, shape (B,)."""
-        return self._cost.seconds(history, self._table.without_first_run(history))
+    def seconds(self, history: History | None) -> Array:
+        """Return predicted seconds of the first run of each path, shape (B,); see `PathCost`."""
+        return self._cost.after(history)(*self._table.first_runs())
+
+    def _encoded(self, trials: Iterable[Trial]) -> Array:
+        return self._table.encoded(trial.query.configuration for trial in trials)
 
     def _told(self, history: History) -> tuple[list[Trial], Array]:
         rule: FailureCost = "bound" if self._is_paper else "worst"
@@ -89,7 +92,7 @@ class PathScores:
         older = history.older
         if not len(older):
             return self._fitted(paths, losses)
-        rows = np.vstack([self._table.encoded_configurations(older.configurations), paths])
+        rows = np.vstack([self._table.encoded(older.configurations), paths])
         weights = np.append(older.weights, np.ones(len(paths)))
         return self._fitted(rows, np.append(older.losses, losses), weights)
 

@@ -15,7 +15,7 @@ from inputs import event_rows, write_meds
 from studies import evaluate, problem_of, store_of
 
 from prefect_tune.optimizers import Query, Space
-from prefect_tune.optimizers.paths.table import PathTable, design_order
+from prefect_tune.optimizers.paths.design import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.keys import model_record

@@ -1,7 +1,4 @@
-"""The paths of a space by number, and the order of their first runs.
-
-The order is a greedy optimal design over one-hot paths (FLASH, section 3.2).
-"""
+"""FLASH's paths by number, and its design: the order of first runs (FLASH, section 3.2)."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
@@ -13,8 +10,8 @@ from numpy.typing import NDArray
 from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
-from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.space.vectors import Array, Encoding
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, Encoding
 from prefect_tune.optimizers.trials.trial import Trial
 
 _TIE = 1e-9
@@ -34,12 +31,16 @@ def design_order(
     """
     first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
     chosen = _independent(paths, first, n, rng)
-    if len(chosen) == n:
-        return chosen
     # Once the chosen paths span all others, the paper's product is 0 for every path. Later picks
-    # maximise the determinant on the range of the sum.
+    # maximise the determinant on the range of the sum: p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap).
     inverse: Array = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
-    return _greedy(paths, chosen, inverse, n, rng)
+    while len(chosen) < n:
+        leverage = np.einsum("ij,ij->i", paths @ inverse, paths)
+        pick = _pick(leverage, rng)
+        chosen.append(pick)
+        direction = inverse @ paths[pick]
+        inverse = inverse - np.outer(direction, direction) / (1 + leverage[pick])
+    return chosen
 
 
 def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
@@ -64,81 +65,70 @@ def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | No
     return chosen
 
 
-def _greedy(
-    paths: Array, chosen: list[int], inverse: Array, n: int, rng: Generator | None
-) -> list[int]:
-    """Continue with the path of largest p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap)."""
-    chosen = list(chosen)
-    while len(chosen) < n:
-        leverage = np.einsum("ij,ij->i", paths @ inverse, paths)
-        pick = _pick(leverage, rng)
-        chosen.append(pick)
-        direction = inverse @ paths[pick]
-        inverse = inverse - np.outer(direction, direction) / (1 + leverage[pick])
-    return chosen
-
-
 def _pick(gains: Array, rng: Generator | None) -> int:
     best = np.flatnonzero(gains >= gains.max() - _TIE)
     return int(best[0] if rng is None else best[rng.integers(len(best))])
 
 
 class PathTable:
-    """Paths and their first runs with the values `best`; a fixed sample if too many to list."""
+    """Paths and their first runs with the values `best`; a fixed sample if too many to list.
+
+    `candidates` encodes configurations of the space, and `one_hot` has the paths, shape (B, N).
+    """
 
     def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:
-        self.space = space
+        self.space, self.candidates = space, CandidateSpace(space)
         self.shared = shared if shared is not None and shared.width else None
         self.best: BestValues = self.shared.best() if self.shared else {}
-        self._encoding = Encoding(space)
         self.paths = listed_paths(space, seed)
+        self.one_hot = np.array([self.candidates.encoding.one_hot(path) for path in self.paths])
         self._number = {path: i for i, path in enumerate(self.paths)}
-        self._of_trials: dict[int, Path] = {}
+        sizes = [len(step.algorithms) for step in space.searched]
+        columns = np.nonzero(self.one_hot)[1].reshape(len(self.paths), -1)
+        self._algorithms = columns - np.cumsum([0, *sizes[:-1]])
         self._defaults: dict[int, Configuration] = {}
+        self._first_runs: tuple[BestValues, Candidates, Array] | None = None
 
     def __len__(self) -> int:
         return len(self.paths)
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Number of linearly independent paths: N - K + 1, or fewer if algorithms ignore steps."""
         if self.space.has_ignored:
             return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
         return self.one_hot.shape[1] - len(self.space.searched) + 1
 
-    @cached_property
-    def one_hot(self) -> Array:
-        """One-hot paths, shape (B, N)."""
-        return np.array([self._encoding.one_hot(path) for path in self.paths])
-
-    def encoded(self, trials: Sequence[Trial]) -> Array:
-        """Return one-hot paths of trials and their shared values, shape (n, N + S)."""
-        paths = [self._path_of(t) for t in trials]
-        return self._encoded(paths, (t.query.configuration for t in trials))
-
-    def encoded_configurations(self, configurations: Sequence[Configuration]) -> Array:
+    def encoded(self, configurations: Iterable[Configuration]) -> Array:
         """Return one-hot paths of configurations and their shared values, shape (n, N + S)."""
-        return self._encoded([c.path for c in configurations], configurations)
-
-    def _encoded(self, paths: Sequence[Path], configurations: Iterable[Configuration]) -> Array:
-        known = zip(paths, map(self._number.get, paths), strict=True)
-        rows = [self._encoding.one_hot(p) if i is None else self.one_hot[i] for p, i in known]
+        known = list(configurations)
+        rows = [self.candidates.encoding.one_hot(c.path) for c in known]
         encoded = np.array(rows).reshape(-1, self.one_hot.shape[1])
         if self.shared is None:
             return encoded
-        return np.hstack([encoded, self.shared.columns(configurations)])
+        return np.hstack([encoded, self.shared.columns(known)])
 
     def encoded_first_runs(self) -> Array:
         """Return one-hot paths and the shared values of their first runs, shape (B, N + S)."""
         if self.shared is None:
             return self.one_hot
         firsts, group_of = self._groups
-        of_groups = self.shared.columns(self.first_run(i) for i in firsts)
+        of_groups = self.shared.columns(map(self.first_run, firsts))
         return np.hstack([self.one_hot, of_groups[group_of]])
+
+    def first_runs(self) -> tuple[Candidates, Array]:
+        """Return the first runs of all paths as candidates, and their features."""
+        if self._first_runs is None or self._first_runs[0] != self.best:
+            firsts, group_of = self._groups
+            # All values that are not shared are defaults.
+            units = self.candidates.encode(map(self.first_run, firsts)).units[group_of]
+            runs = Candidates(self._algorithms, units)
+            self._first_runs = self.best, runs, self.candidates.features(runs)
+        return self._first_runs[1:]
 
     def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
         """Return the numbers of the trials' paths, skipping paths outside the table."""
-        numbers = (self._number.get(self._path_of(t)) for t in trials)
+        numbers = (self._number.get(trial.query.configuration.path) for trial in trials)
         return [i for i in numbers if i is not None]
 
     def default(self, i: int) -> Configuration:
@@ -151,15 +141,6 @@ class PathTable:
         """Return a path with default values, except for the best shared values."""
         default = self.default(i)
         return default if self.shared is None else self.shared.applied(self.best, default)
-
-    def without_first_run(self, trials: Iterable[Trial]) -> NDArray[np.bool_]:
-        """Return the paths whose first run is not among the trials, shape (B,)."""
-        is_new = np.ones(len(self), dtype=np.bool_)
-        for trial in trials:
-            for i in self.numbers_of([trial]):
-                if trial.query.configuration == self.first_run(i):
-                    is_new[i] = False
-        return is_new
 
     @cached_property
     def plain(self) -> list[int]:
@@ -180,15 +161,10 @@ class PathTable:
 
     @cached_property
     def _groups(self) -> tuple[list[int], NDArray[np.intp]]:
-        """One path of each group with equal shared values in first runs, and groups by path."""
-        assert self.shared is not None  # noqa: S101 - callers check it
+        """One path of each group with equal values in first runs, and the group of each path."""
+        groups = [self.shared.group(path) if self.shared else None for path in self.paths]
         firsts: dict[Hashable, int] = {}
-        for i, path in enumerate(self.paths):
-            firsts.setdefault(self.shared.group(path), i)
+        for i, group in enumerate(groups):
+            firsts.setdefault(group, i)
         place = {group: g for g, group in enumerate(firsts)}
-        return list(firsts.values()), np.array([place[self.shared.group(p)] for p in self.paths])
-
-    def _path_of(self, trial: Trial) -> Path:
-        if trial.number not in self._of_trials:
-            self._of_trials[trial.number] = trial.query.configuration.path
-        return self._of_trials[trial.number]
+        return list(firsts.values()), np.array([place[group] for group in groups])
