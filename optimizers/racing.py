@@ -532,7 +532,7 @@ class Racing(Optimizer):
         return self._numbers[trial.query.configuration]
 
     def _runs(self, i: int) -> tuple[Trial, ...]:
-        return self.history.stretches(self.inner.history[i].query.configuration)
+        return self.history.trials_of(self.inner.history[i].query.configuration)
 
     def _last(self, i: int) -> Trial:
         return self._runs(i)[-1]
