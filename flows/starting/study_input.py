@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.store_location import home, store_address
-from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.local_files import make_private

@@ -11,7 +11,7 @@ from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, Encoding
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.trials.trial import Trial
 
 _TIE = 1e-9
@@ -81,7 +81,7 @@ class PathTable:
         self.shared = shared if shared is not None and shared.width else None
         self.best: BestValues = self.shared.best() if self.shared else {}
         self.paths = listed_paths(space, seed)
-        self.one_hot = np.array([self.candidates.encoding.one_hot(path) for path in self.paths])
+        self.one_hot = np.array([self.candidates.one_hot(path) for path in self.paths])
         self._number = {path: i for i, path in enumerate(self.paths)}
         sizes = [len(step.algorithms) for step in space.searched]
         columns = np.nonzero(self.one_hot)[1].reshape(len(self.paths), -1)
@@ -102,7 +102,7 @@ class PathTable:
     def encoded(self, configurations: Iterable[Configuration]) -> Array:
         """Return one-hot paths of configurations and their shared values, shape (n, N + S)."""
         known = list(configurations)
-        rows = [self.candidates.encoding.one_hot(c.path) for c in known]
+        rows = [self.candidates.one_hot(c.path) for c in known]
         encoded = np.array(rows).reshape(-1, self.one_hot.shape[1])
         if self.shared is None:
             return encoded

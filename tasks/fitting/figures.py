@@ -2,8 +2,8 @@
 
 The interval of the AUROC comes from bootstraps over independent units, such as all rows of a
 patient. The strength of a code of patient events is the rise of the loss when the values of its
-columns are permuted together among rows. The coverage of a code counts its patients and events. The direction of a column is its correlation with the
-ranks of the scores.
+columns are permuted together among rows. The coverage of a code counts its patients and events. The
+direction of a column is its correlation with the ranks of the scores.
 """
 
 from collections.abc import Callable, Container, Sequence
