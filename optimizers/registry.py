@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.method import Method
-from prefect_tune.optimizers.methods.bapi.declaration import BAPI
 from prefect_tune.optimizers.methods.declarations import (
     ADMM,
+    BAPI,
     BOHB,
     ERS,
     ESMBO,

@@ -27,7 +27,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from prefect_tune.optimizers.trials.losses import frequencies_of_few, is_least
+from prefect_tune.optimizers.trials.history import frequencies_of_few, is_least
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import LEARN, Split

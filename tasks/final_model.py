@@ -30,9 +30,8 @@ from prefect_tune.tasks.objective.comparison import usefulness
 from prefect_tune.tasks.objective.metric import EqualRows, Metric, Usefulness
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext, open_store
-from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import retry_through_outages
+from prefect_tune.tasks.trial.evaluate import load, retry_through_outages
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed
 from prefect_tune.tasks.user_code import ProgramExit, exits_as_errors
 

@@ -36,9 +36,8 @@ from prefect_tune.tasks.objective.comparison import (
 )
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import Problem, StudyContext, open_store
-from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.threads import one_thread
-from prefect_tune.tasks.trial.evaluate import retry_through_outages
+from prefect_tune.tasks.trial.evaluate import load, retry_through_outages
 from prefect_tune.tasks.user_code import exits_as_errors
 
 

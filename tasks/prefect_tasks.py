@@ -32,9 +32,8 @@ from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.child import request
 from prefect_tune.tasks.sandbox.dask_runner import DaskTask
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
-from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Call, CallEnded, Limits
-from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, run_trial
+from prefect_tune.tasks.trial.evaluate import Report, TrialOutcome, load, run_trial
 
 SHOWN: Mapping[str, Any] = {
     "cache_policy": NO_CACHE,

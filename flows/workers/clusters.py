@@ -26,9 +26,9 @@ from prefect_tune.flows.workers.worker_process import (
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import LeanDaskTaskRunner, only_errors_logged
-from prefect_tune.tasks.sandbox.readiness import worker_environment
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES
 from prefect_tune.tasks.sandbox.zygote import scratch_folder
+from prefect_tune.tasks.trial.evaluate import worker_environment
 
 MOST_IN_PROCESS = 4
 """Slots above which worker processes are started; measured by benchmarks/flows/sandboxes.py."""

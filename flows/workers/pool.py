@@ -27,8 +27,8 @@ from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.dask_runner import DaskTask, LeanDaskTaskRunner
-from prefect_tune.tasks.sandbox.readiness import INDEX_MACHINE, worker_environment
 from prefect_tune.tasks.sandbox.sandbox import SANDBOXES, Limits
+from prefect_tune.tasks.trial.evaluate import INDEX_MACHINE, worker_environment
 
 
 async def environment_of_sandbox(context: StudyContext) -> Mapping[str, Any]:

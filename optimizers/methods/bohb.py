@@ -25,8 +25,7 @@ from scipy.special import logsumexp, ndtr, ndtri
 
 from prefect_tune.optimizers.method import Method
 from prefect_tune.optimizers.methods.declarations import BOHB
-from prefect_tune.optimizers.methods.halving import Hyperband
-from prefect_tune.optimizers.methods.rungs import ranked
+from prefect_tune.optimizers.methods.halving import Hyperband, ranked
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
 from prefect_tune.optimizers.trials.outcome import TrialState

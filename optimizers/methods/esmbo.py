@@ -26,7 +26,7 @@ from prefect_tune.optimizers.methods.references import Jopt
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.trials.losses import best_frequencies
+from prefect_tune.optimizers.trials.history import best_frequencies
 from prefect_tune.optimizers.trials.trial import Trial
 
 _FEW_EXAMPLES = 30

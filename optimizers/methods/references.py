@@ -28,7 +28,7 @@ from prefect_tune.optimizers.optimizer import Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.trials.losses import imputed_losses
+from prefect_tune.optimizers.trials.history import imputed_losses
 from prefect_tune.optimizers.trials.trial import Trial
 
 

@@ -37,8 +37,7 @@ from prefect_tune.optimizers.space.sampling import new_configuration, sample_con
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbours
 from prefect_tune.optimizers.surrogates.forest import RandomForest
-from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import imputed_losses, log_losses
+from prefect_tune.optimizers.trials.history import History, imputed_losses, log_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 
 _N_RANDOM = 1_000

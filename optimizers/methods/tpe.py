@@ -44,7 +44,7 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import from_unit, to_unit
-from prefect_tune.optimizers.trials.losses import imputed_losses
+from prefect_tune.optimizers.trials.history import imputed_losses
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 

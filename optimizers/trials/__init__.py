@@ -1,7 +1,6 @@
 """Trials, and the data that models are fitted to.
 
-A `trial` has a state and ends in an `outcome`. `history` stores all trials, and estimates how many
-more a budget affords. `earlier` has observations of earlier runs, with their weight. `objective` is
-the loss with its constraints and bootstraps. `losses` imputes losses of failed trials, and counts
-in how many bootstraps each model is the best.
+A `trial` has a state and ends in an `outcome`. `history` stores all trials, imputes losses of
+failed trials, and estimates how many more a budget affords. `earlier` has observations of earlier
+runs, with their weight. `objective` is the loss with its constraints and bootstraps.
 """

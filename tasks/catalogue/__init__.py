@@ -7,7 +7,7 @@ configurations of a search in `portfolios`. They share the `construction` of fea
 and the `preparation` of tables, scales and classes.
 
 `estimators`, `gaps_and_categories`, `combinations`, `boosting`, `construction` and `event_windows`
-have our own estimators; `event_blocks` makes the columns of `event_windows`.
+have our own estimators.
 
 An algorithm is one declaration: estimator, hyperparameters, effective values, flags. New algorithms
 may be inserted anywhere in a step, because running studies keep the algorithms they started with.

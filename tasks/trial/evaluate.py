@@ -8,26 +8,32 @@ takes a fraction of a second; its results are not cached, recorded or judged.
 """
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
+from importlib.metadata import version
 from math import ceil, isnan
 from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+import sklearn
 from sklearn.pipeline import Pipeline
 
+from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.surrogates.costs import LIKELY, Costs, cheap_configuration
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind, Pilot, StepCost
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.codec import key_fingerprint
 from prefect_tune.storage.database import DatabaseLost, is_outage
 from prefect_tune.storage.files import StoreAway, StoreRefused
 from prefect_tune.storage.keys import quantity_record
 from prefect_tune.storage.masking import masked
+from prefect_tune.storage.processes import machine
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import (
     DiskFull,
@@ -36,10 +42,12 @@ from prefect_tune.storage.waiting import (
     retry_while_unreachable,
     waits_counted,
 )
+from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.spaces import algorithms_of, missing_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
 from prefect_tune.tasks.fitting.fitting import fit_model, fit_transformer
-from prefect_tune.tasks.fitting.recipe import MatrixSummary, step_seed
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, imported, step_seed
 from prefect_tune.tasks.objective.constraints import (
     ON_PREDICTIONS,
     HeldOutRows,
@@ -47,14 +55,13 @@ from prefect_tune.tasks.objective.constraints import (
 )
 from prefect_tune.tasks.objective.metric import Metric, Quantity
 from prefect_tune.tasks.objective.risk import Resampling
-from prefect_tune.tasks.problem import Problem, StudyContext
-from prefect_tune.tasks.sandbox.child import report_waits
+from prefect_tune.tasks.problem import Problem, StudyContext, check_plugins, open_store
+from prefect_tune.tasks.sandbox.child import loading, report_waits
 from prefect_tune.tasks.sandbox.output import NOTHING, Printed
-from prefect_tune.tasks.sandbox.readiness import load
 from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.node import Fold, IterativeNode, Node, summary_of_rows
 from prefect_tune.tasks.trial.path_run import PathRun, PathStep, StepFailed, error_line, recipe_at
-from prefect_tune.tasks.user_code import exits_as_errors
+from prefect_tune.tasks.user_code import exits_as_errors, installed_version
 
 _BOOTSTRAPS = 0x626F6F74
 """Key of the bootstraps' random stream, separate from all other draws of the study's seed."""
@@ -367,3 +374,59 @@ def _fitted(fold: Fold, path: Sequence[PathStep]) -> tuple[StepCost, ...]:
         cost = StepCost(step.name, fold.number, made.seconds, 0.0, hit=False, key="")
         costs.append(replace(cost, held_out_seconds=made.held_out_seconds))
     return tuple(costs)
+
+
+_LIBRARIES = "the libraries of the space's algorithms:"
+"""Optional libraries that algorithms of the space need, with their versions."""
+
+INDEX_MACHINE = "machine of the index"
+"""Machine on which processes that share the index must run; None for any."""
+
+
+def load(context: StudyContext, algorithms: Iterable[Algorithm]) -> float:
+    """Load a study's data and libraries before a trial's clock starts; return the seconds taken.
+
+    A library that cannot be imported later fails the step that needs it.
+
+    Raises:
+        StoreRefused, RecordDamaged, OSError: If the store or the data cannot be read.
+    """
+    stopwatch = Stopwatch()
+    with loading(), one_thread():
+        store, problem = open_store(context.store), context.problem
+        load_dataset(store, problem.dataset)
+        load_split(store, problem.split)
+        for algorithm in algorithms:
+            for path in (algorithm.import_path, algorithm.sparse_estimator):
+                if path:
+                    with suppress(Exception):
+                        imported(path)
+    return stopwatch.seconds()
+
+
+def worker_environment(context: StudyContext) -> dict[str, Any]:
+    """Return facts that must be equal in the flow and on each worker.
+
+    Raises:
+        StoreRefused, RecordDamaged, OSError: If store, database or data set cannot be read here.
+        BadInput: If a plugin of the study differs here, or a library that the space needs cannot be
+            used; the message has the remedy.
+    """
+    check_plugins(context.problem.running_plugins)
+    store = open_store(context.store)
+    with one_thread():  # otherwise libraries loaded here would keep all their threads
+        load_dataset(store, context.problem.dataset)
+        space = context.problem.find_space()
+    algorithms = algorithms_of(space)
+    if missing := missing_libraries(algorithms):
+        raise BadInput("; ".join(map(str, missing)))
+    packages = sorted({package for algorithm in algorithms for package in algorithm.requires})
+    return {
+        "store": store.id,
+        _LIBRARIES: ", ".join(f"{p} {installed_version(p)}" for p in packages) or "none",
+        "space": space.digest,
+        "scikit-learn": sklearn.__version__,
+        "prefect-tune": version("prefect-tune"),
+        "signing key with the fingerprint": key_fingerprint(),
+        INDEX_MACHINE: machine() if store.database.is_of_one_machine else None,
+    }

@@ -13,7 +13,7 @@ from prefect_tune.storage.artifacts import ArtifactStore, Made
 from prefect_tune.storage.index import Entry
 from prefect_tune.storage.keys import prefix_key
 from prefect_tune.storage.matrices import canonical
-from prefect_tune.tasks.catalogue.event_blocks import (
+from prefect_tune.tasks.catalogue.event_windows import (
     Block,
     Matrix,
     Vocabulary,

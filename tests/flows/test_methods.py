@@ -19,7 +19,7 @@ from prefect_tune.flows.study.progress import observed_by
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.tune import tune
 from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, Trial
-from prefect_tune.optimizers.trials.losses import best_frequencies
+from prefect_tune.optimizers.trials.history import best_frequencies
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.modern import portfolio_of

@@ -28,12 +28,12 @@ from prefect_tune.optimizers import (
 from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.history import trials_affordable
-from prefect_tune.optimizers.trials.losses import (
+from prefect_tune.optimizers.trials.history import (
     best_frequencies,
     frequencies_of_few,
     imputed_losses,
     log_losses,
+    trials_affordable,
 )
 from prefect_tune.optimizers.trials.objective import Bootstraps, violation
 

@@ -45,8 +45,13 @@ from prefect_tune.tasks.exporting import (
     portable,
     skops_file,
 )
-from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
-from prefect_tune.tasks.repairs import BoundCategories, ClipNegatives
+from prefect_tune.tasks.fitting.recipe import (
+    BoundCategories,
+    ClipNegatives,
+    MatrixSummary,
+    build,
+    recipe,
+)
 from prefect_tune.tasks.user_code import load_user_code
 
 FRAME = canonical(table())

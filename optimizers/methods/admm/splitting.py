@@ -22,8 +22,7 @@ from prefect_tune.optimizers.paths.shared_values import SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import Array, Encoding, Grid, grid_of, to_unit
-from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import imputed_losses
+from prefect_tune.optimizers.trials.history import History, imputed_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 

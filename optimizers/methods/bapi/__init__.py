@@ -1,4 +1,4 @@
-"""BAPI (Belakaria et al.): its `declaration`, and `bapi`, the method.
+"""BAPI (Belakaria et al.): `bapi` is the method.
 
 An ask is a turn of the method: an initial training, the resumption of an earlier training, or a
 choice from a plan. `planning` spends the rest of the budget, guided by the `belief`, which learns

@@ -40,7 +40,6 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     most_telling,
     trains_in_epochs,
 )
-from prefect_tune.optimizers.methods.bapi.declaration import BAPI, ENDS
 from prefect_tune.optimizers.methods.bapi.planning import (
     Design,
     PlannedTraining,
@@ -50,7 +49,8 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     first_epochs,
     verdict,
 )
-from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait, all_begun
+from prefect_tune.optimizers.methods.declarations import BAPI, ENDS
+from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration

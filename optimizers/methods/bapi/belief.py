@@ -22,7 +22,7 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     largest_informative_loss,
     most_telling,
 )
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions
+from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay

@@ -21,7 +21,7 @@ from prefect_tune.optimizers.acquisitions.improvement import (
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import TINY, LearningCurve
-from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait, n_promoted
+from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, n_promoted
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 

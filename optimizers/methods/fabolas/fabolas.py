@@ -57,7 +57,7 @@ from prefect_tune.optimizers.methods.fabolas.subsets import (
     Sizes,
     Strategy,
 )
-from prefect_tune.optimizers.methods.rungs import all_begun, promotable, ranked
+from prefect_tune.optimizers.methods.halving import all_begun, promotable, ranked
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import (
     Configuration,

@@ -11,8 +11,7 @@ from prefect_tune.optimizers.paths.design import PathTable
 from prefect_tune.optimizers.paths.shared_values import BestValues
 from prefect_tune.optimizers.space.vectors import Array
 from prefect_tune.optimizers.surrogates.path_linear import PathLinear
-from prefect_tune.optimizers.trials.history import History
-from prefect_tune.optimizers.trials.losses import imputed_losses
+from prefect_tune.optimizers.trials.history import History, imputed_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 

@@ -33,8 +33,8 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.problem import Problem, StudyContext, open_store
 from prefect_tune.tasks.sandbox.dask_runner import DaskTask
-from prefect_tune.tasks.sandbox.readiness import load as load_study
 from prefect_tune.tasks.sandbox.sandbox import Limits, Sandbox
+from prefect_tune.tasks.trial.evaluate import load as load_study
 
 FORMS = ("before", "after")
 SPAWN = multiprocessing.get_context("spawn")

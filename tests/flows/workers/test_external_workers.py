@@ -23,7 +23,7 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.pool import NoWorkers, WorkerCheck, WorkerPool, Workers
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.sandbox.readiness import worker_environment
+from prefect_tune.tasks.trial.evaluate import worker_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("server")]
 _FOLDERS = (str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH"))
@@ -32,7 +32,7 @@ TESTS = os.pathsep.join(filter(None, _FOLDERS))
 OTHER_LIBRARY = """
 import sklearn
 sklearn.__version__ = "0.1"
-from prefect_tune.tasks.sandbox import readiness
+from prefect_tune.tasks.trial import evaluate
 readiness.sklearn = sklearn
 """
 

@@ -24,8 +24,14 @@ from prefect_tune.optimizers import (
     TrialState,
 )
 from prefect_tune.optimizers.methods.declarations import BracketOptions
-from prefect_tune.optimizers.methods.halving import Brackets, choose_rungs, hyperband_plan
-from prefect_tune.optimizers.methods.rungs import Rungs, counted_levels, ranked
+from prefect_tune.optimizers.methods.halving import (
+    Brackets,
+    Rungs,
+    choose_rungs,
+    counted_levels,
+    hyperband_plan,
+    ranked,
+)
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 

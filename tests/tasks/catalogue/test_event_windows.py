@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from inputs import event_rows
 
-from prefect_tune.tasks.catalogue import event_blocks
+from prefect_tune.tasks.catalogue import event_windows
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, SCALINGS, WINDOWS, EventWindows
 from prefect_tune.tasks.data.events import EventRows
 
@@ -212,7 +212,7 @@ def test_rows_in_pieces_give_the_same_blocks(monkeypatch, levels) -> None:
         X = replace(X, code_table=table)
     made = []
     for size in (1 << 21, 7):
-        monkeypatch.setattr(event_blocks, "NAMES_OF_PIECE", size)
+        monkeypatch.setattr(event_windows, "NAMES_OF_PIECE", size)
         rows = replace(X, of_events={})
         made.append(as_frame(EventWindows(**{**EVERY, "levels": levels}).fit(rows), rows))
     pd.testing.assert_frame_equal(*made, check_exact=True)
@@ -220,9 +220,9 @@ def test_rows_in_pieces_give_the_same_blocks(monkeypatch, levels) -> None:
 
 def test_a_fit_alone_makes_what_it_learns_from_and_no_more(monkeypatch) -> None:
     wanted = list[Any]()
-    make = event_blocks.make_blocks
+    make = event_windows.make_blocks
     monkeypatch.setattr(
-        event_blocks,
+        event_windows,
         "make_blocks",
         lambda X, blocks, v: wanted.extend(blocks) or make(X, blocks, v),
     )

@@ -29,9 +29,8 @@ from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final_model import Member, store_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
-from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
+from prefect_tune.tasks.fitting.recipe import BoundCategories, MatrixSummary, recipe
 from prefect_tune.tasks.problem import StudyContext, open_store
-from prefect_tune.tasks.repairs import BoundCategories
 
 N = 120
 TABLES = ("modern", "modern_regression")

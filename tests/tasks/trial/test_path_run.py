@@ -41,9 +41,7 @@ from prefect_tune.tasks.data.split import REFIT, import_split, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.metric import Quantity
 from prefect_tune.tasks.problem import Problem, StudyContext
-from prefect_tune.tasks.sandbox import readiness
 from prefect_tune.tasks.trial import evaluate as evaluate_module
-from prefect_tune.tasks.trial import evaluate as evaluation_of
 from prefect_tune.tasks.trial import node
 from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial, study_resampling
 from prefect_tune.tasks.trial.path_run import PathRun
@@ -275,7 +273,7 @@ def test_loading_the_data_is_no_cost_of_a_trial(context, monkeypatch) -> None:
         hours.append(given)
         return load_dataset(*given)
 
-    monkeypatch.setattr(readiness, "load_dataset", slow)
+    monkeypatch.setattr(evaluate_module, "load_dataset", slow)
     evaluation = evaluate(context, query)
     assert evaluation.load_seconds >= 3600.0
     assert evaluation.cost_seconds < 3600.0
@@ -596,7 +594,7 @@ def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatc
     def fail(*_: object) -> float:
         raise ZeroDivisionError("no rows in a second")
 
-    monkeypatch.setattr(evaluation_of, "measure_quantity", fail)
+    monkeypatch.setattr(evaluate_module, "measure_quantity", fail)
     context = replace(context_of(tmp_path), quantities=(Quantity("latency_us"),))
     failure = run_trial(context, judged_query(context).to_json()).failure
     assert failure is not None

@@ -13,9 +13,8 @@ from inputs import event_rows
 from studies import context_of, store_of
 
 from prefect_tune.storage.index import Entry, pinned_keys
-from prefect_tune.tasks.catalogue import event_blocks
-from prefect_tune.tasks.catalogue.event_blocks import Block
-from prefect_tune.tasks.catalogue.event_windows import LEVELS, EventWindows
+from prefect_tune.tasks.catalogue import event_windows
+from prefect_tune.tasks.catalogue.event_windows import LEVELS, Block, EventWindows
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.fitting.recipe import TRANSFORMS
@@ -108,7 +107,7 @@ def test_shared_blocks_give_the_columns_that_a_fold_makes_alone(
     arguments = {"aggregations": "every", "levels": levels, "windows": "30_365"}
     train, held_out, _ = fold_of(context, X, rows)
     alone = construct(X.take(rows), X.take(held_out.positions), **arguments)
-    monkeypatch.setattr(event_blocks, "NAMES_OF_PIECE", 128)
+    monkeypatch.setattr(event_windows, "NAMES_OF_PIECE", 128)
     for _ in range(2):  # made, then served
         found = construct(train, held_out, **arguments)
         assert all(map(np.array_equal, found, alone))

@@ -30,7 +30,7 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     curves_of,
     trains_in_epochs,
 )
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions
+from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.surrogates.curve_kernel import Decay
 from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
 

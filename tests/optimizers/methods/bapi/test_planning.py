@@ -16,7 +16,6 @@ from prefect_tune.optimizers.acquisitions.improvement import (
 )
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions
 from prefect_tune.optimizers.methods.bapi.planning import (
     PlannedTraining,
     Planning,
@@ -24,6 +23,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     Remaining,
     chosen_entry,
 )
+from prefect_tune.optimizers.methods.declarations import BapiOptions
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 NEW = [net(x, r) for x in (0.2, 0.4, 0.6, 0.8) for r in (0.2, 0.8)]

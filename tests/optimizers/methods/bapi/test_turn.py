@@ -28,7 +28,6 @@ from prefect_tune.optimizers.methods.bapi import bapi as bapi_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, Epochs
 from prefect_tune.optimizers.methods.bapi.curves import curves_of
-from prefect_tune.optimizers.methods.bapi.declaration import BapiOptions
 from prefect_tune.optimizers.methods.bapi.planning import (
     Design,
     PlannedTraining,
@@ -38,7 +37,8 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     enough_epochs,
     verdict,
 )
-from prefect_tune.optimizers.methods.rungs import Begin, Done, Promote, Wait
+from prefect_tune.optimizers.methods.declarations import BapiOptions
+from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait
 
 
 def loss_of(configuration: Configuration) -> float:
