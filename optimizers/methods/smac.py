@@ -110,8 +110,9 @@ class ForestSearch:
         if is_random:
             return Query(new_configuration(self.proposed, asked, rng)), _INTERLEAVED
         observed, targets, best = self._observed(history)
-        older = history.older
-        weights = np.append(older.weights, np.ones(len(observed) - len(older)))
+        older, weights = history.older, None
+        if len(older):
+            weights = np.append(older.weights, np.ones(len(observed) - len(older)))
         forest = RandomForest(
             self.candidates.features(observed),
             targets,

@@ -62,18 +62,15 @@ class Sites:
         return gap - root * solve_triangular(factor, moved, transposed=True)
 
 
-def propagate(
-    mean: Array, covariance: Array, *, noise: float | None = None, start: Sites | None = None
-) -> Sites:
+def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> Sites:
     """Return the sites of N(mean, covariance) truncated to non-negative entries.
 
-    The covariance, shape (s, s), may be nearly singular. Truths have `noise` as variance, by
-    default 1e-6 of the mean diagonal. `start` may have the sites of a similar vector.
+    The covariance, shape (s, s), may be nearly singular. Truths have 1e-6 of the mean diagonal as
+    variance. `start` may have the sites of a similar vector.
     """
     s = len(mean)
     start = start or Sites.none(s)
-    if noise is None:
-        noise = 1e-6 * float(np.trace(covariance)) / max(s, 1)
+    noise = 1e-6 * float(np.trace(covariance)) / max(s, 1)
     tau, nu = start.precision.copy(), start.shift.copy()
     for _ in range(_MAX_SWEEPS):
         S: Array = covariance.copy()
