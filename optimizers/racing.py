@@ -220,6 +220,7 @@ class Racing(Optimizer):
         self._losses: dict[Rung, dict[int, float]] = {}
         self._smaller: dict[int, float] = {}
         self._open: set[int] = set()
+        self._led_by: int | None = None
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -439,12 +440,14 @@ class Racing(Optimizer):
         history also has the estimates of all others, by the present incumbent.
         """
         incumbent, inner = self.history.incumbent, self.inner.history
+        leads = None if incumbent is None else incumbent.number
+        is_led_by_other, self._led_by = leads != self._led_by, leads
         for i in self._waiting():
             estimate = self._estimated(i, incumbent)
             if incumbent is not None and self._is_behind(self._last(i), incumbent):
                 inner.estimated.add(i)
                 self._conclude(i, estimate)
-            elif self._has_partial_runs and (incumbent is not None or not inner[i].is_told):
+            elif self._has_partial_runs and (is_led_by_other or not inner[i].is_told):
                 inner.estimated.add(i)
                 inner.record(inner[i].completed(estimate))
 

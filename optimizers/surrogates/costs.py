@@ -10,7 +10,7 @@ with conjugate normal-inverse-gamma priors. The prior weights of the rows are 1 
 `fixed` rows, 500 by default. The prior weight of a hyperparameter is 0 +- 1, or its declared factor
 +- 0.3. The prior level comes from earlier studies in the same store, corrected by the declared
 growth with columns and classes. Without earlier studies, it is the mean level of the step's
-measured algorithms. Its deviation is 1, or their spread. Another regression predicts overhead.
+other algorithms. Its deviation is 1, or their spread. Another regression predicts overhead.
 
 On many rows, an unseen algorithm first has a pilot. Its worker fits the pipeline on about 1,000
 rows in a fraction of a second and reports the seconds of each step, which later predictions use. A
@@ -47,8 +47,8 @@ _NOISE_WEIGHT = 2.0
 """Number of fits that the prior of the noise is worth."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of the overhead with the data; see `Algorithm.growth`."""
-_LEVEL = log(0.01)
-"""Prior ln seconds of a fit on 1,000 rows if no algorithm of the step was measured."""
+_LEVEL, _LEVEL_DEVIATION = log(0.03), 2.0
+"""Prior ln seconds of a fit on 1,000 rows if no other algorithm of the step was measured."""
 LIKELY = 0.5
 """Deviations above the median of predicted seconds; two of three trials end within them."""
 _PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
@@ -355,8 +355,10 @@ class Costs:
             level, deviation = earlier + algorithm.moved, _UNSURE
         else:
             peers = (of for (step, _), of in self._algorithms.items() if step == pair[0])
-            levels = [of.level(k) for of in peers if of.is_known(k)] or [_LEVEL]
-            level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
+            levels = [of.level(k) for of in peers if of.is_known(k) and of is not algorithm]
+            level, deviation = _LEVEL, _LEVEL_DEVIATION
+            if levels:
+                level, deviation = float(np.mean(levels)), max(float(np.std(levels)), _UNSURE)
         self._posteriors[pair, k] = algorithm.posterior(k, level, deviation)
         return self._posteriors[pair, k]
 

