@@ -17,9 +17,9 @@ from prefect_tune.flows.workers.dask_trials import DIED, DaskTrials, Ended
 from prefect_tune.flows.workers.pool import NoWorkers
 from prefect_tune.flows.workers.server_pace import ServerPace
 from prefect_tune.optimizers.budget import Budget
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.optimizer import NotYet
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.waiting import StoreLost

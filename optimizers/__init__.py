@@ -1,13 +1,13 @@
 """Search methods behind ask and tell, without Prefect, files, clock or network.
 
-`space` declares the choices and `trials` holds observations. Methods learn with `surrogates`,
-choose with `acquisitions`, and reason about `paths`. Each module in `methods` declares a `method`
-with its `options`. `registry` finds methods by name, and declarations in other installed packages.
-`optimizer` is the contract of all methods. At each ask, `budget` tells an
-optimizer what is left, and `events` resume a study. `racing` wraps any method and stops
-configurations that are clearly behind. `importance` estimates afterwards which
-choices mattered. `documents` turns dataclasses of all packages into JSON and back.
-Everything is loaded on first use, because the libraries of some methods take seconds to import.
+`space` declares the choices and `trials` holds observations. Methods learn with `models` and
+`search` for the best candidate. Each module in `methods` declares a `method` with its `options`.
+`registry` finds methods by name, and declarations in other installed packages. `optimizer` is the
+contract of all methods. At each ask, `budget` tells an optimizer what is left, and `events` resume
+a study. `racing` wraps any method and stops configurations that are clearly behind. `importance`
+estimates afterwards which choices mattered. `documents` turns dataclasses of all packages into JSON
+and back. Everything is loaded on first use, because the libraries of some methods take seconds to
+import.
 """
 
 from importlib import import_module

@@ -16,9 +16,9 @@ from numpy.random import Generator
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.method import Method, Reason, ordinal
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.configuration import Configuration, Query, part_of
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective

@@ -20,10 +20,10 @@ from numpy.random import Generator
 
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Reason, share_text, two_digits
+from prefect_tune.optimizers.models.seconds import LIKELY
 from prefect_tune.optimizers.optimizer import KNOWN, NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted
-from prefect_tune.optimizers.surrogates.costs import LIKELY
 from prefect_tune.optimizers.trials.earlier import Prior
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import MANY_ROWS, Objective

@@ -5,10 +5,7 @@ A `user_space` comes from `user_code`, the user's file and the code behind it. `
 pipeline. `bad_input` is the error for unusable input. `problem` is everything about a study that a
 trial needs, including its plugins.
 
-A `trial` runs a path of steps, served by the cache or made by `fitting`, with `repairs` for data
-that a step cannot take. `final_model` refits a choice on all training rows, an `ensemble`
-combines models, and `model_comparison` compares two models on fresh rows. `prefect_tasks` run all
-this in a `sandbox` of a Dask worker, with a number of `threads` for each call.
-
-`exporting` writes a model for use elsewhere, and prints the code of a trial's pipeline.
+A `trial` runs a path of steps, served by the cache or made by `fitting`. `final` has the models of
+a study. `prefect_tasks` run all this in a `sandbox` of a Dask worker, with a number of `threads`
+for each call.
 """

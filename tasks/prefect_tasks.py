@@ -19,14 +19,14 @@ from prefect_tune.optimizers.trials.outcome import Failure, FailureKind
 from prefect_tune.storage.masking import passwords_in
 from prefect_tune.storage.notices import Notice
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.final_model import (
+from prefect_tune.tasks.final.promotion import DecisionRules, ModelComparison, StudyModel, compared
+from prefect_tune.tasks.final.refit import (
     LossOnTest,
     Member,
     make_member,
     make_model,
     scored_on_test,
 )
-from prefect_tune.tasks.model_comparison import DecisionRules, ModelComparison, StudyModel, compared
 from prefect_tune.tasks.objective.metric import LossWords
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.sandbox.child import request

@@ -5,7 +5,7 @@ import pandas as pd
 
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import Split
-from prefect_tune.tasks.ensemble import HeldOut
+from prefect_tune.tasks.final.ensemble import HeldOut
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 

@@ -36,8 +36,8 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     pipeline_inputs,
 )
 from prefect_tune.optimizers.methods.fabolas.subsets import COST, RAW_LOSS, Sizes, Strategy
-from prefect_tune.optimizers.surrogates.fidelity_kernel import FidelityKernel
-from prefect_tune.optimizers.surrogates.kernels import FallingNoise, Noise
+from prefect_tune.optimizers.models.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.models.kernels import FallingNoise, Noise
 
 BEST = 0.37
 """Where losses are least, in each dimension."""

@@ -23,9 +23,8 @@ from prefect_tune.tasks.catalogue.event_windows import PARENT_ENDING
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
-from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
-from prefect_tune.tasks.final_model import predicted
-from prefect_tune.tasks.fitting.figures import (
+from prefect_tune.tasks.final.ensemble import ClassEnsemble, NumberEnsemble
+from prefect_tune.tasks.final.figures import (
     Auroc,
     Calibration,
     CodeCoverage,
@@ -35,6 +34,7 @@ from prefect_tune.tasks.fitting.figures import (
     code_coverage,
     column_effects,
 )
+from prefect_tune.tasks.final.refit import predicted
 from prefect_tune.tasks.objective.metric import Metric
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.risk import weighted_areas

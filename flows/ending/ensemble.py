@@ -21,7 +21,7 @@ from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.ensemble import (
+from prefect_tune.tasks.final.ensemble import (
     CANDIDATES,
     MOST_PICKS,
     ChoiceCosts,

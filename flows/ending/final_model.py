@@ -50,7 +50,7 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.masking import masked
-from prefect_tune.tasks.final_model import RefitFailed
+from prefect_tune.tasks.final.refit import RefitFailed
 from prefect_tune.tasks.objective.comparison import is_useless, over_folds, rare_class, usefulness
 from prefect_tune.tasks.problem import StudyContext
 

@@ -13,7 +13,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final_model import LossOnTest, Member, RefitFailed, member_pins
+from prefect_tune.tasks.final.refit import LossOnTest, Member, RefitFailed, member_pins
 from prefect_tune.tasks.prefect_tasks import REFIT_TIMES, refit, refit_member, score
 from prefect_tune.tasks.problem import StudyContext
 

@@ -10,7 +10,7 @@ from prefect_tune.storage.keys import output_record
 from prefect_tune.storage.masking import masked
 from prefect_tune.tasks.catalogue.spaces import check_libraries
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.exporting import TrialPipeline, code_of, trial_pipeline
+from prefect_tune.tasks.final.export import TrialPipeline, code_of, trial_pipeline
 from prefect_tune.tasks.problem import StudyContext
 
 

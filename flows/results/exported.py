@@ -16,7 +16,7 @@ from prefect_tune.optimizers.documents import json_values
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.exporting import (
+from prefect_tune.tasks.final.export import (
     estimator_classes,
     is_ours,
     plain,

@@ -47,8 +47,8 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.final_model import predicted
-from prefect_tune.tasks.fitting.figures import LEVEL, Auroc, auroc_with_interval
+from prefect_tune.tasks.final.figures import LEVEL, Auroc, auroc_with_interval
+from prefect_tune.tasks.final.refit import predicted
 
 _USE = re.compile(r"^## Intended use\n(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
 _UNWRITTEN = (

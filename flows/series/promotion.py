@@ -24,7 +24,7 @@ from prefect_tune.storage.notices import warn
 from prefect_tune.storage.records import RecordDamaged
 from prefect_tune.storage.series import Champion, Decision, Outcome, Series
 from prefect_tune.storage.waiting import StoreLost
-from prefect_tune.tasks.model_comparison import DecisionRules, ModelComparison, StudyModel
+from prefect_tune.tasks.final.promotion import DecisionRules, ModelComparison, StudyModel
 from prefect_tune.tasks.objective.comparison import LEAST_ROWS, LEVEL, level_of
 from prefect_tune.tasks.prefect_tasks import compare_models
 from prefect_tune.tasks.problem import StudyContext

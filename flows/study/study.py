@@ -37,7 +37,7 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.user_code import session_versions
 
 if TYPE_CHECKING:
-    from prefect_tune.tasks.ensemble import ChoiceCosts
+    from prefect_tune.tasks.final.ensemble import ChoiceCosts
 import json
 import re
 

@@ -19,12 +19,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.maximise import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import JOPT, RANDOM_SEARCH
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.search.improvement import AugmentedImprovement
+from prefect_tune.optimizers.search.maximise import Fitted, GaussianSearch, maximise
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.vectors import Array

@@ -24,19 +24,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.improvement import (
-    log_expected_improvement,
-    log_normal_improvement,
-)
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.declarations import SMAC
+from prefect_tune.optimizers.models.forest import RandomForest
 from prefect_tune.optimizers.optimizer import Optimizer
+from prefect_tune.optimizers.search.improvement import (
+    log_expected_improvement,
+    log_normal_improvement,
+)
 from prefect_tune.optimizers.space.configuration import Query, default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, neighbours
-from prefect_tune.optimizers.surrogates.forest import RandomForest
 from prefect_tune.optimizers.trials.history import History, imputed_losses, log_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 

@@ -35,7 +35,7 @@ from prefect_tune.tasks.sandbox.process_tree import kill_below
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 
 IS_LINUX = sys.platform == "linux"
-_PRELOADED = ("prefect_tune.tasks.final_model", "prefect_tune.tasks.model_comparison")
+_PRELOADED = ("prefect_tune.tasks.final.refit", "prefect_tune.tasks.final.promotion")
 """Modules of all calls."""
 _ENVIRONMENT: Mapping[str, str] = {
     # One trial runs on each core, and its threads would compete with other trials.

@@ -21,10 +21,10 @@ import numpy as np
 import sklearn
 from sklearn.pipeline import Pipeline
 
+from prefect_tune.optimizers.models.seconds import LIKELY, Costs, cheap_configuration
 from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.surrogates.costs import LIKELY, Costs, cheap_configuration
 from prefect_tune.optimizers.trials.objective import Bootstraps, Objective
 from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, FailureKind, Pilot, StepCost
 from prefect_tune.storage.artifacts import ArtifactStore

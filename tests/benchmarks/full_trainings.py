@@ -10,7 +10,6 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from prefect_tune.optimizers import Budget, Configuration, Objective, Reason, Space, Trial
-from prefect_tune.optimizers.acquisitions.improvement import expected_improvement
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi, Order, Turn
 from prefect_tune.optimizers.methods.bapi.curves import best_training
 from prefect_tune.optimizers.methods.bapi.planning import (
@@ -18,6 +17,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     PlannedTraining,
     Planning,
 )
+from prefect_tune.optimizers.search.improvement import expected_improvement
 
 __all__ = ["FULL_TRAININGS", "two_step_improvement"]
 

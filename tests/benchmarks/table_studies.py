@@ -20,7 +20,7 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
-from prefect_tune.tasks.ensemble import BOOTSTRAPS, HeldOut, agnostic_weights, blend, shares
+from prefect_tune.tasks.final.ensemble import BOOTSTRAPS, HeldOut, agnostic_weights, blend, shares
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.threads import one_thread

@@ -16,7 +16,7 @@ from prefect_tune.flows.workers.dask_trials import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.storage.artifacts import ArtifactStore
-from prefect_tune.tasks.final_model import Member, make_member, make_model, scored_on_test
+from prefect_tune.tasks.final.refit import Member, make_member, make_model, scored_on_test
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
 

@@ -32,8 +32,8 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.sandbox.output import Printed

@@ -26,13 +26,13 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
-from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.paths.design import design_order
+from prefect_tune.optimizers.methods.flash.cost import PathCost
+from prefect_tune.optimizers.methods.flash.design import design_order
+from prefect_tune.optimizers.models.path_linear import PathLinear
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import CandidateSpace
-from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 
 PATHS = one_hot_paths(TOY)
 SEEN = [5, 0, 1, 2]

@@ -25,11 +25,11 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.paths.design import PathTable
-from prefect_tune.optimizers.paths.shared_values import SharedValues
+from prefect_tune.optimizers.methods.flash.design import PathTable
+from prefect_tune.optimizers.methods.flash.shared_values import SharedValues
+from prefect_tune.optimizers.models.path_linear import PathLinear
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.configuration import Choice, default_configuration
-from prefect_tune.optimizers.surrogates.costs import Costs
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
-from prefect_tune.tasks.ensemble import (
+from prefect_tune.tasks.final.ensemble import (
     KINDS,
     FitLimit,
     HeldOut,

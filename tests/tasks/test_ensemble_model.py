@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble, blend, member_output
+from prefect_tune.tasks.final.ensemble import ClassEnsemble, NumberEnsemble, blend, member_output
 from prefect_tune.tasks.objective.predictions import InvalidPredictions, Predictions
 
 CHECKED = (

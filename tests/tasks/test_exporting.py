@@ -35,8 +35,8 @@ from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
-from prefect_tune.tasks.exporting import (
+from prefect_tune.tasks.final.ensemble import ClassEnsemble, NumberEnsemble
+from prefect_tune.tasks.final.export import (
     TrialPipeline,
     code_of,
     estimator_classes,
@@ -262,7 +262,7 @@ def test_what_must_be_trusted_and_installed_is_named() -> None:
     found = skops_file(model)
     assert np.array_equal(found.model.predict_proba(X), model.predict_proba(X))
     assert {"lightgbm", "prefect_tune", "skops"} <= set(found.packages)
-    assert "prefect_tune.tasks.ensemble.ClassEnsemble" in found.trusted
+    assert "prefect_tune.tasks.final.ensemble.ClassEnsemble" in found.trusted
 
 
 def test_a_users_class_is_refused_by_name() -> None:

@@ -15,7 +15,7 @@ from prefect_tune.storage.keys import model_record
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
-from prefect_tune.tasks.final_model import (
+from prefect_tune.tasks.final.refit import (
     LossOnTest,
     Member,
     RefitFailed,
@@ -163,7 +163,7 @@ def test_members_that_disagree_on_classes_are_named_by_their_trials(
     def disagreeing(*_: Any) -> Any:
         raise ValueError("member 1 knows the classes no, yes and perhaps")
 
-    monkeypatch.setattr("prefect_tune.tasks.final_model.ClassEnsemble.of_fitted", disagreeing)
+    monkeypatch.setattr("prefect_tune.tasks.final.refit.ClassEnsemble.of_fitted", disagreeing)
     with pytest.raises(RefitFailed, match="trials 4, 5"):
         store_model(context, members)
 

@@ -25,7 +25,7 @@ from prefect_tune.tasks.data.dataset import Dataset, load_dataset, row_ids
 from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
-from prefect_tune.tasks.model_comparison import (
+from prefect_tune.tasks.final.promotion import (
     DecisionRules,
     ModelComparison,
     StudyModel,

@@ -10,7 +10,7 @@ from prefect_tune.deployments.report.judged_model import ModelReport
 from prefect_tune.deployments.report.page import STYLE, Figure, Part, Section, Table, bars, clipped
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.wording.text import LossWords, counted
-from prefect_tune.tasks.fitting.figures import CodeEffect, ColumnEffect
+from prefect_tune.tasks.final.figures import CodeEffect, ColumnEffect
 
 _MOST_CODES, _MOST_COLUMNS = 20, 4
 _NO_EFFECT = 5e-5

@@ -39,12 +39,12 @@ from prefect_tune.optimizers.methods.admm.splitting import (
 )
 from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import ADMM
+from prefect_tune.optimizers.methods.flash.shared_values import VARIED_SHARE, SharedValues
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, Query, is_allowed
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import trials_affordable
 
 

@@ -19,7 +19,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
     Positions,
     reward,
 )
-from prefect_tune.optimizers.paths.shared_values import SharedValues
+from prefect_tune.optimizers.methods.flash.shared_values import SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, is_allowed
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Path, Space

@@ -7,15 +7,15 @@ known, so the current penalties also apply to observations of earlier iterations
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.improvement import AugmentedImprovement
-from prefect_tune.optimizers.acquisitions.maximise import (
+from prefect_tune.optimizers.methods.admm.splitting import AdmmState, PathObservations, Positions
+from prefect_tune.optimizers.methods.declarations import AdmmOptions
+from prefect_tune.optimizers.search.improvement import AugmentedImprovement
+from prefect_tune.optimizers.search.maximise import (
     Fitted,
     GaussianSearch,
     Penalty,
     maximise,
 )
-from prefect_tune.optimizers.methods.admm.splitting import AdmmState, PathObservations, Positions
-from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.optimizers.space.space import Path, Space

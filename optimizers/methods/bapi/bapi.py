@@ -27,8 +27,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.improvement import expected_improvement
-from prefect_tune.optimizers.acquisitions.maximise import pool_around
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.method import Method, Reason
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
@@ -52,6 +50,8 @@ from prefect_tune.optimizers.methods.bapi.planning import (
 from prefect_tune.optimizers.methods.declarations import BAPI, ENDS
 from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, all_begun
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
+from prefect_tune.optimizers.search.improvement import expected_improvement
+from prefect_tune.optimizers.search.maximise import pool_around
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Candidates

@@ -23,19 +23,19 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     most_telling,
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.inputs import conditional_inputs
-from prefect_tune.optimizers.surrogates.kernels import (
+from prefect_tune.optimizers.models.curve_kernel import CurveKernel, Decay
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.inputs import conditional_inputs
+from prefect_tune.optimizers.models.kernels import (
     RBF,
     Kernel,
     Matern52,
     Noise,
     Parameter,
 )
-from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess, at_times, site_times
+from prefect_tune.optimizers.models.monotone import MonotoneProcess, at_times, site_times
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.objective import Objective
 
 _ROWS = 200

@@ -8,10 +8,10 @@ from math import isfinite
 
 import numpy as np
 
+from prefect_tune.optimizers.models.curve_kernel import Decay
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.curve_kernel import Decay
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial

@@ -13,15 +13,15 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.acquisitions.improvement import (
-    JointImprovement,
-    log_expected_improvement,
-    sobol_normals,
-)
 from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import TINY, LearningCurve
 from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait, n_promoted
+from prefect_tune.optimizers.search.improvement import (
+    JointImprovement,
+    log_expected_improvement,
+    sobol_normals,
+)
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 

@@ -13,21 +13,21 @@ import numpy as np
 from emcee import EnsembleSampler, State
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.maximise import is_refitted
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.subsets import COST, UNKNOWN_RANGE, Sizes, Strategy
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.forest import LossMean, OlderMean
-from prefect_tune.optimizers.surrogates.gaussian_process import FIT_ITERATIONS, GaussianProcess
-from prefect_tune.optimizers.surrogates.inputs import PipelineInputs, conditional_inputs
-from prefect_tune.optimizers.surrogates.kernels import (
+from prefect_tune.optimizers.models.fidelity_kernel import Basis, FidelityKernel
+from prefect_tune.optimizers.models.forest import LossMean, OlderMean
+from prefect_tune.optimizers.models.gaussian_process import FIT_ITERATIONS, GaussianProcess
+from prefect_tune.optimizers.models.inputs import PipelineInputs, conditional_inputs
+from prefect_tune.optimizers.models.kernels import (
     FallingNoise,
     Noise,
     Parameter,
 )
-from prefect_tune.optimizers.surrogates.log_posterior import log_posterior_value
+from prefect_tune.optimizers.models.log_posterior import log_posterior_value
+from prefect_tune.optimizers.search.maximise import is_refitted
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.earlier import OlderTrials
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective

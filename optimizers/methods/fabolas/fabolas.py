@@ -58,6 +58,7 @@ from prefect_tune.optimizers.methods.fabolas.subsets import (
     Strategy,
 )
 from prefect_tune.optimizers.methods.halving import all_begun, promotable, ranked
+from prefect_tune.optimizers.models.inputs import PipelineInputs
 from prefect_tune.optimizers.optimizer import NotYet, Optimizer
 from prefect_tune.optimizers.space.configuration import (
     Configuration,
@@ -67,7 +68,6 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates
-from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
 from prefect_tune.optimizers.trials.trial import Trial
 
 _CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")

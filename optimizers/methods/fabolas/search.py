@@ -11,22 +11,22 @@ import numpy as np
 from numpy.random import Generator
 from scipy.special import logsumexp
 
-from prefect_tune.optimizers.acquisitions.entropy import (
+from prefect_tune.optimizers.methods.fabolas.belief import Belief
+from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.methods.fabolas.subsets import Acquisition
+from prefect_tune.optimizers.models.fidelity_kernel import latents_of
+from prefect_tune.optimizers.models.inputs import PipelineInputs
+from prefect_tune.optimizers.models.log_posterior import cholesky
+from prefect_tune.optimizers.search.entropy import (
     Minimiser,
     choose_representers,
     divergence_from_uniform,
     information_gain,
     whitened_normals,
 )
-from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
-from prefect_tune.optimizers.acquisitions.maximise import moved, pool_around
-from prefect_tune.optimizers.methods.fabolas.belief import Belief
-from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.subsets import Acquisition
+from prefect_tune.optimizers.search.improvement import log_expected_improvement
+from prefect_tune.optimizers.search.maximise import moved, pool_around
 from prefect_tune.optimizers.space.vectors import Array, Candidates
-from prefect_tune.optimizers.surrogates.fidelity_kernel import latents_of
-from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
-from prefect_tune.optimizers.surrogates.log_posterior import cholesky
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
+from prefect_tune.optimizers.models.fidelity_kernel import Basis
 from prefect_tune.optimizers.space.configuration import ROWS_PER_CLASS
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis
 from prefect_tune.optimizers.trials.objective import Objective
 
 LOG_LOSS = Basis(

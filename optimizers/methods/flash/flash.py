@@ -34,17 +34,17 @@ from prefect_tune.optimizers.budget import Budget
 from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.method import Method, Reason, two_digits
 from prefect_tune.optimizers.methods.declarations import FLASH, FlashOptions
+from prefect_tune.optimizers.methods.flash.cost import PathCost
+from prefect_tune.optimizers.methods.flash.design import PathTable, design_order
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, PathScores, ranked
+from prefect_tune.optimizers.methods.flash.shared_values import VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings, LogCost
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.optimizer import Optimizer
-from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.paths.design import PathTable, design_order
-from prefect_tune.optimizers.paths.shared_values import VARIED_SHARE, SharedValues
 from prefect_tune.optimizers.space.configuration import Configuration, Query
 from prefect_tune.optimizers.space.sampling import SpaceExhausted, new_configuration
 from prefect_tune.optimizers.space.space import Path, Space, closed_under_passthrough
 from prefect_tune.optimizers.space.vectors import Array, Candidates
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History, trials_affordable
 
 _DESIGN_SHARE = 0.5

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.random import Generator
 
-from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
-from prefect_tune.optimizers.paths.cost import PathCost
-from prefect_tune.optimizers.paths.design import PathTable
-from prefect_tune.optimizers.paths.shared_values import BestValues
+from prefect_tune.optimizers.methods.flash.cost import PathCost
+from prefect_tune.optimizers.methods.flash.design import PathTable
+from prefect_tune.optimizers.methods.flash.shared_values import BestValues
+from prefect_tune.optimizers.models.path_linear import PathLinear
+from prefect_tune.optimizers.search.improvement import log_expected_improvement
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.history import History, imputed_losses
 from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial

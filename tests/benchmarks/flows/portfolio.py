@@ -46,7 +46,7 @@ from peer_tools.tables import EventSet, TableFile
 from peer_tools.task import Task
 
 from prefect_tune.optimizers import Configuration, Space
-from prefect_tune.optimizers.paths.shared_values import with_choices
+from prefect_tune.optimizers.methods.flash.shared_values import with_choices
 from prefect_tune.optimizers.space.configuration import (
     Choice,
     default_choice,

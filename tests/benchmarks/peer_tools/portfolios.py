@@ -10,7 +10,7 @@ import pandas as pd
 
 from peer_tools.task import Task
 from prefect_tune.optimizers import Space
-from prefect_tune.optimizers.paths.shared_values import with_choices
+from prefect_tune.optimizers.methods.flash.shared_values import with_choices
 from prefect_tune.optimizers.space.configuration import Choice, default_configuration
 from prefect_tune.tasks.catalogue.modern import portfolio_of
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named, usable_part

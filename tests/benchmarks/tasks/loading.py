@@ -87,7 +87,7 @@ def private_bytes() -> int:
 
 def load(address: StoreAddress, few: str, digest: str) -> tuple[float, int]:
     """Seconds and private bytes that the data takes in this process."""
-    import prefect_tune.tasks.final_model  # noqa: F401 - as a sandbox has
+    import prefect_tune.tasks.final.refit  # noqa: F401 - as a sandbox has
 
     store = open_store(address)
     load_dataset(store, few)

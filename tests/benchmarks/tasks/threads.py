@@ -22,10 +22,10 @@ import numpy as np
 import pandas as pd
 from machine import describe, seconds_of
 
+from prefect_tune.optimizers.models.seconds import cheap_configuration
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 from prefect_tune.optimizers.space.configuration import Configuration, default_choice
 from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.surrogates.costs import cheap_configuration
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.threads import one_thread, several_threads

@@ -23,7 +23,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, load_split
-from prefect_tune.tasks.ensemble import ClassEnsemble
+from prefect_tune.tasks.final.ensemble import ClassEnsemble
 
 
 class Fails:

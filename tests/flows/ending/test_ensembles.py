@@ -28,7 +28,7 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record
 from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.tasks.catalogue.spaces import space_named
-from prefect_tune.tasks.ensemble import ChoiceCosts, HeldOut
+from prefect_tune.tasks.final.ensemble import ChoiceCosts, HeldOut
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow

@@ -21,7 +21,7 @@ from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import Study
-from prefect_tune.optimizers.surrogates.costs import Costs
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext

@@ -18,7 +18,7 @@ from worlds import evaluation
 from prefect_tune.flows.ending.refitting import member_of, refit_model, score_model
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.storage.keys import model_record
-from prefect_tune.tasks.final_model import LossOnTest, RefitFailed
+from prefect_tune.tasks.final.refit import LossOnTest, RefitFailed
 from prefect_tune.tasks.problem import StudyContext, TrialLimits
 
 NAME = "side-by-side"

@@ -24,7 +24,7 @@ from prefect_tune.flows.results.model_card import (
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.figures import Auroc
+from prefect_tune.tasks.final.figures import Auroc
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
 from prefect_tune.tasks.problem import Problem
 

@@ -16,7 +16,7 @@ from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.model_card import card_facts, model_card
 from prefect_tune.flows.results.predict import predict
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.exporting import estimator_classes
+from prefect_tune.tasks.final.export import estimator_classes
 
 pytestmark = pytest.mark.slow
 CLASSES = (0.5, 1.0, 1.5)

@@ -37,9 +37,9 @@ from prefect_tune.optimizers import (
     StepCost,
     Trial,
 )
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.ledger import StoredStudy

@@ -25,8 +25,8 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.methods.esmbo import Esmbo
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
 N = 4

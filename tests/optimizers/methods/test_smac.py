@@ -9,10 +9,10 @@ from worlds import mixed_space, told, told_history
 
 from prefect_tune.optimizers import Budget, Configuration, History, Objective, Query, Smac, Trial
 from prefect_tune.optimizers.methods.smac import ForestSearch, ForestSettings
+from prefect_tune.optimizers.models.forest import RandomForest
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import new_configuration, sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
-from prefect_tune.optimizers.surrogates.forest import RandomForest
 
 PERCENT = Objective(chance=50.0)
 

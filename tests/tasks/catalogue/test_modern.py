@@ -15,7 +15,7 @@ from inputs import event_rows, write_meds
 from studies import evaluate, problem_of, store_of
 
 from prefect_tune.optimizers import Query, Space
-from prefect_tune.optimizers.paths.design import PathTable, design_order
+from prefect_tune.optimizers.methods.flash.design import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.keys import model_record
@@ -27,7 +27,7 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
-from prefect_tune.tasks.final_model import Member, store_model
+from prefect_tune.tasks.final.refit import Member, store_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
 from prefect_tune.tasks.fitting.recipe import BoundCategories, MatrixSummary, recipe
 from prefect_tune.tasks.problem import StudyContext, open_store

@@ -20,7 +20,7 @@ from prefect_tune.tasks.data.split import (
     split_again,
 )
 from prefect_tune.tasks.data.tables import frame_dataset
-from prefect_tune.tasks.final_model import loss_on_test
+from prefect_tune.tasks.final.refit import loss_on_test
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.problem import open_store
 

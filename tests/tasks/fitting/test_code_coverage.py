@@ -7,7 +7,7 @@ from inputs import events
 
 from prefect_tune.tasks.data import code_table as module
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.figures import code_coverage
+from prefect_tune.tasks.final.figures import code_coverage
 
 TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents": [[]]})
 

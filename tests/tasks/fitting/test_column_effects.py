@@ -13,7 +13,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.fitting.figures import code_of_column, column_effects
+from prefect_tune.tasks.final.figures import code_of_column, column_effects
 
 N = 300
 

@@ -6,8 +6,8 @@ from scipy.stats import rankdata
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import brier_score_loss, roc_auc_score
 
-from prefect_tune.tasks.fitting import figures
-from prefect_tune.tasks.fitting.figures import auroc_with_interval, calibration
+from prefect_tune.tasks.final import figures
+from prefect_tune.tasks.final.figures import auroc_with_interval, calibration
 
 
 def clustered(n_groups: int, n_rows: int, seed: int = 0) -> tuple[np.ndarray, ...]:

@@ -17,7 +17,7 @@ from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoc
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.final_model import LossOnTest, loss_on_test
+from prefect_tune.tasks.final.refit import LossOnTest, loss_on_test
 from prefect_tune.tasks.objective.metric import METRICS, Metric, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.objective.risk import Resampling, weighted_areas

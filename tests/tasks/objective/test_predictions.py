@@ -24,7 +24,7 @@ from prefect_tune.tasks.catalogue.boosting import light_gbm
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import load_split
-from prefect_tune.tasks.ensemble import ClassEnsemble
+from prefect_tune.tasks.final.ensemble import ClassEnsemble
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.objective.metric import METRICS, metric_named

@@ -23,7 +23,6 @@ from prefect_tune.optimizers import (
     Step,
     Trial,
 )
-from prefect_tune.optimizers.acquisitions.maximise import GaussianSearch
 from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.methods.admm.paths import PathArms
 from prefect_tune.optimizers.methods.admm.splitting import (
@@ -39,6 +38,7 @@ from prefect_tune.optimizers.methods.admm.splitting import (
 )
 from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
+from prefect_tune.optimizers.search.maximise import GaussianSearch
 from prefect_tune.optimizers.space import sampling
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.vectors import Grid, grid_of

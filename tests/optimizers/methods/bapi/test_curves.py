@@ -31,8 +31,8 @@ from prefect_tune.optimizers.methods.bapi.curves import (
     trains_in_epochs,
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
-from prefect_tune.optimizers.surrogates.curve_kernel import Decay
-from prefect_tune.optimizers.surrogates.monotone import MonotoneProcess
+from prefect_tune.optimizers.models.curve_kernel import Decay
+from prefect_tune.optimizers.models.monotone import MonotoneProcess
 
 A, B = net(0.1), net(0.2)
 

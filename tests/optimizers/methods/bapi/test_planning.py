@@ -10,10 +10,6 @@ from curve_worlds import CURVES, T_MAX, curves_from, mixed_nets, net, nets, stre
 from subset_worlds import configuration, cube
 
 from prefect_tune.optimizers import Budget, Configuration, History, Query, Trial
-from prefect_tune.optimizers.acquisitions.improvement import (
-    JointImprovement,
-    sobol_normals,
-)
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
 from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
 from prefect_tune.optimizers.methods.bapi.planning import (
@@ -24,6 +20,10 @@ from prefect_tune.optimizers.methods.bapi.planning import (
     chosen_entry,
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
+from prefect_tune.optimizers.search.improvement import (
+    JointImprovement,
+    sobol_normals,
+)
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 NEW = [net(x, r) for x in (0.2, 0.4, 0.6, 0.8) for r in (0.2, 0.8)]

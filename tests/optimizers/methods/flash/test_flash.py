@@ -33,8 +33,8 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.methods.declarations import FlashOptions
+from prefect_tune.optimizers.methods.flash.design import PathTable
 from prefect_tune.optimizers.methods.flash.flash import phase_lengths, subspace_of
-from prefect_tune.optimizers.paths.design import PathTable
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.history import History
 from prefect_tune.tasks.catalogue.spaces import space_named

@@ -19,14 +19,14 @@ from prefect_tune.optimizers import (
     Space,
     Trial,
 )
-from prefect_tune.optimizers.acquisitions.improvement import log_expected_improvement
 from prefect_tune.optimizers.methods.flash.flash import subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, ranked
 from prefect_tune.optimizers.methods.smac import ForestSettings
+from prefect_tune.optimizers.models.path_linear import PathLinear
+from prefect_tune.optimizers.search.improvement import log_expected_improvement
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import CandidateSpace
-from prefect_tune.optimizers.surrogates.path_linear import PathLinear
 from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]

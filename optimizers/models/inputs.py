@@ -11,10 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.space.configuration import Configuration
-from prefect_tune.optimizers.space.space import Space
-from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, grid_of
-from prefect_tune.optimizers.surrogates.kernels import (
+from prefect_tune.optimizers.models.kernels import (
     CORRELATION,
     Conditional,
     Constant,
@@ -25,6 +22,9 @@ from prefect_tune.optimizers.surrogates.kernels import (
     Stationary,
     lengthscale_parameter,
 )
+from prefect_tune.optimizers.space.configuration import Configuration
+from prefect_tune.optimizers.space.space import Space
+from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, grid_of
 
 KernelKind = Literal["one_hot", "conditional"]
 """One Matern kernel over all inputs, or a product over steps that compares equal choices only."""

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcx
 
+from prefect_tune.optimizers.models.curve_kernel import CurveKernel
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.log_posterior import ROUNDING, cholesky, solve_triangular
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.log_posterior import ROUNDING, cholesky, solve_triangular
 
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
 
+from prefect_tune.optimizers.models.kernels import Kernel, Noise, Parameter
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.kernels import Kernel, Noise, Parameter
 
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 ROUNDING = 1e-12

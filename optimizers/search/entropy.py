@@ -21,13 +21,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
-from prefect_tune.optimizers.surrogates.log_posterior import (
+from prefect_tune.optimizers.models.fidelity_kernel import Latents
+from prefect_tune.optimizers.models.log_posterior import (
     LEAST_VARIANCE,
     cholesky,
     solve_triangular,
 )
+from prefect_tune.optimizers.space.vectors import Array
 
 
 def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:

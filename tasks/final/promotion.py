@@ -28,7 +28,7 @@ from prefect_tune.tasks.data.dataset import (
 )
 from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.split import REFIT, TEST, load_split
-from prefect_tune.tasks.final_model import predicted, reason_of
+from prefect_tune.tasks.final.refit import predicted, reason_of
 from prefect_tune.tasks.objective.comparison import (
     LEAST_ROWS,
     PairedComparison,

@@ -16,8 +16,8 @@ from typing import Self
 
 import numpy as np
 
+from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.log_posterior import LEAST_VARIANCE
 
 _SMALLEST_SHARE = 1e-3
 """Least deviation of the residuals, as a share of the range of the targets."""

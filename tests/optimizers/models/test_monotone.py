@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernels import Matern52
-from prefect_tune.optimizers.surrogates.monotone import (
+from prefect_tune.optimizers.models.curve_kernel import CurveKernel, Decay
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.kernels import Matern52
+from prefect_tune.optimizers.models.monotone import (
     MonotoneProcess,
     Sites,
     at_times,

@@ -12,9 +12,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from prefect_tune.optimizers.paths.shared_values import BestValues, SharedValues, most_alike
+from prefect_tune.optimizers.methods.flash.shared_values import BestValues, SharedValues, most_alike
 from prefect_tune.optimizers.space.configuration import Configuration, default_configuration
 from prefect_tune.optimizers.space.sampling import listed_paths
 from prefect_tune.optimizers.space.space import Space

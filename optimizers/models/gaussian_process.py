@@ -17,14 +17,14 @@ import numpy as np
 from numpy.random import Generator
 from scipy.optimize import minimize
 
-from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.kernels import Kernel, Noise
-from prefect_tune.optimizers.surrogates.log_posterior import (
+from prefect_tune.optimizers.models.kernels import Kernel, Noise
+from prefect_tune.optimizers.models.log_posterior import (
     ROUNDING,
     cholesky,
     log_posterior,
     solve_triangular,
 )
+from prefect_tune.optimizers.space.vectors import Array
 
 Mean = float | Callable[[Array], Array] | None
 """Mean: a number, a function of the inputs, or None for a constant by generalised least squares."""

@@ -11,18 +11,15 @@ from scipy.optimize import approx_fprime
 from worlds import mixed_space
 
 from prefect_tune.optimizers import Algorithm, Configuration, Space, Step
-from prefect_tune.optimizers.acquisitions.maximise import GaussianSearch
 from prefect_tune.optimizers.methods.fabolas.subsets import COST, FULL, LOG_LOSS, PAPER_LOSS, TASKS
-from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
-from prefect_tune.optimizers.surrogates.fidelity_kernel import (
+from prefect_tune.optimizers.models.fidelity_kernel import (
     Basis,
     FidelityKernel,
     latents_of,
 )
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.inputs import KernelKind, PipelineInputs, Priors
-from prefect_tune.optimizers.surrogates.kernels import (
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.inputs import KernelKind, PipelineInputs, Priors
+from prefect_tune.optimizers.models.kernels import (
     NOISE,
     Constant,
     FallingNoise,
@@ -32,7 +29,10 @@ from prefect_tune.optimizers.surrogates.kernels import (
     Parameter,
     Product,
 )
-from prefect_tune.optimizers.surrogates.log_posterior import log_posterior, log_posterior_value
+from prefect_tune.optimizers.models.log_posterior import log_posterior, log_posterior_value
+from prefect_tune.optimizers.search.maximise import GaussianSearch
+from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
 
 
 def scaled_matern(d: int) -> Kernel:

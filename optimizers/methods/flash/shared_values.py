@@ -22,6 +22,7 @@ from ConfigSpace.hyperparameters import (
 from numpy.random import Generator
 
 from prefect_tune.optimizers.documents import choices_of, plain_value, value_document
+from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.optimizers.space.algorithm import Algorithm, Kind
 from prefect_tune.optimizers.space.configuration import (
     Choice,
@@ -36,7 +37,6 @@ from prefect_tune.optimizers.space.configuration import (
 )
 from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.space.vectors import Array, from_unit, to_unit
-from prefect_tune.optimizers.surrogates.costs import Costs
 from prefect_tune.optimizers.trials.history import History
 
 BestValues = Mapping[tuple[str, str, str], Choice]

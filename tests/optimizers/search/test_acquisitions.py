@@ -15,13 +15,18 @@ from subset_worlds import configuration, cube
 from worlds import mixed_space, one_algorithm
 
 from prefect_tune.optimizers import Configuration, Space
-from prefect_tune.optimizers.acquisitions.entropy import (
+from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
+from prefect_tune.optimizers.models.fidelity_kernel import Latents
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.inputs import PipelineInputs
+from prefect_tune.optimizers.models.kernels import Constant, Matern52, Product
+from prefect_tune.optimizers.search.entropy import (
     Minimiser,
     divergence_from_uniform,
     information_gain,
     whitened_normals,
 )
-from prefect_tune.optimizers.acquisitions.improvement import (
+from prefect_tune.optimizers.search.improvement import (
     AugmentedImprovement,
     JointImprovement,
     expected_improvement,
@@ -29,7 +34,7 @@ from prefect_tune.optimizers.acquisitions.improvement import (
     log_normal_improvement,
     sobol_normals,
 )
-from prefect_tune.optimizers.acquisitions.maximise import (
+from prefect_tune.optimizers.search.maximise import (
     Fitted,
     GaussianSearch,
     drawn_evenly,
@@ -37,13 +42,8 @@ from prefect_tune.optimizers.acquisitions.maximise import (
     moved,
     pool_around,
 )
-from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
-from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52, Product
 
 MEAN = np.array([0.3, -0.4, 0.1, -0.2, 1.5, -0.3, 4.0])
 DEVIATION = np.array([0.5, 0.1, 0.9, 0.3, 0.4, 1e-6, 0.2])
@@ -136,7 +136,7 @@ OF_PARTS = {
 def test_each_acquisition_is_looked_at() -> None:
     written = {
         name
-        for module in modules("optimizers/acquisitions")
+        for module in modules("optimizers/search")
         for name, one in getmembers(module, lambda one: isfunction(one) or isclass(one))
         if one.__module__ == module.__name__ and not name.startswith("_")
     }

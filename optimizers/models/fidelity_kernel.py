@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.kernels import Kernel, Parameter, Pullback
+from prefect_tune.optimizers.models.log_posterior import solve_triangular
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernels import Kernel, Parameter, Pullback
-from prefect_tune.optimizers.surrogates.log_posterior import solve_triangular
 
 _WEIGHTS = (
     Parameter("ln of the first weight", 0.0, -4.0, 3.0, (0.0, 1.0)),

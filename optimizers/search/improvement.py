@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtr, ndtri
 from scipy.stats import qmc
 
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.log_posterior import LEAST_VARIANCE
 
 _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from prefect_tune.optimizers.models.kernels import Kernel, Parameter, Pullback
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.kernels import Kernel, Parameter, Pullback
 
 _LEVEL = Parameter.of_log("ln of the level's variance", 0.0, 1.0, 1e-3, 50.0)
 _VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3, 50.0)

@@ -25,7 +25,7 @@ from prefect_tune.storage.masking import masked
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import Dataset, load_dataset
 from prefect_tune.tasks.data.split import REFIT, Split, load_split
-from prefect_tune.tasks.ensemble import ClassEnsemble, NumberEnsemble
+from prefect_tune.tasks.final.ensemble import ClassEnsemble, NumberEnsemble
 from prefect_tune.tasks.objective.comparison import usefulness
 from prefect_tune.tasks.objective.metric import EqualRows, Metric, Usefulness
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of

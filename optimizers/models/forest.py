@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from sklearn.ensemble import RandomForestRegressor
 
+from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array
-from prefect_tune.optimizers.surrogates.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.trials.earlier import LEAST_PAIRS, OlderTrials
 
 

@@ -14,7 +14,10 @@ from numpy.random import Generator
 from scipy.optimize import minimize
 from scipy.stats import qmc
 
-from prefect_tune.optimizers.acquisitions.improvement import AugmentedImprovement
+from prefect_tune.optimizers.models.forest import OlderMean
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.inputs import PipelineInputs
+from prefect_tune.optimizers.search.improvement import AugmentedImprovement
 from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import (
@@ -24,9 +27,6 @@ from prefect_tune.optimizers.space.vectors import (
     neighbours,
     reflected,
 )
-from prefect_tune.optimizers.surrogates.forest import OlderMean
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.inputs import PipelineInputs
 from prefect_tune.optimizers.trials.earlier import OlderTrials
 
 _SWITCHED = 0.25

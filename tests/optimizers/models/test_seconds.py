@@ -23,9 +23,9 @@ from prefect_tune.optimizers import (
     Trial,
 )
 from prefect_tune.optimizers.documents import UnknownName, from_document, to_document
+from prefect_tune.optimizers.models.path_linear import LinearRegression
+from prefect_tune.optimizers.models.seconds import Costs, cheap_configuration
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.surrogates.costs import Costs, cheap_configuration
-from prefect_tune.optimizers.surrogates.path_linear import LinearRegression
 from prefect_tune.optimizers.trials.outcome import Pilot
 
 TREES = Integer("trees", (10, 1000), log=True, default=100)

@@ -12,14 +12,17 @@ from scipy.optimize import approx_fprime
 from scipy.special import ndtr, xlogy
 from scipy.stats import norm
 
-from prefect_tune.optimizers.acquisitions.entropy import (
+from prefect_tune.optimizers.models.fidelity_kernel import Latents
+from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
+from prefect_tune.optimizers.models.kernels import Constant, Matern52, Product
+from prefect_tune.optimizers.search.entropy import (
     Minimiser,
     choose_representers,
     divergence_from_uniform,
     information_gain,
     whitened_normals,
 )
-from prefect_tune.optimizers.acquisitions.improvement import (
+from prefect_tune.optimizers.search.improvement import (
     AugmentedImprovement,
     JointImprovement,
     expected_squared_excess,
@@ -29,9 +32,6 @@ from prefect_tune.optimizers.acquisitions.improvement import (
     log_standard_improvement_slope,
     sobol_normals,
 )
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Latents
-from prefect_tune.optimizers.surrogates.gaussian_process import GaussianProcess
-from prefect_tune.optimizers.surrogates.kernels import Constant, Matern52, Product
 
 
 def plain_improvement(u: float) -> float:

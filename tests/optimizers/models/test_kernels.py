@@ -18,9 +18,9 @@ from prefect_tune.optimizers.methods.fabolas.subsets import (
     RAW_LOSS,
     TASKS,
 )
-from prefect_tune.optimizers.surrogates.curve_kernel import CurveKernel, Decay
-from prefect_tune.optimizers.surrogates.fidelity_kernel import Basis, FidelityKernel
-from prefect_tune.optimizers.surrogates.kernels import (
+from prefect_tune.optimizers.models.curve_kernel import CurveKernel, Decay
+from prefect_tune.optimizers.models.fidelity_kernel import Basis, FidelityKernel
+from prefect_tune.optimizers.models.kernels import (
     RBF,
     Conditional,
     Constant,
