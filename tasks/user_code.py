@@ -47,7 +47,7 @@ _NUMERIC = ("numpy", "scipy")
 _ALWAYS = ("prefect-tune", "scikit-learn", *_NUMERIC, "pandas", "prefect", "dask", "ConfigSpace")
 """Distributions that every study depends on."""
 _CODE = frozenset({".py", ".pyc", ".so", ".pyd"})
-_REPAIRS = "prefect_tune.tasks.fitting.recipe.REPAIRS"
+_REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
 _LOADERS = frozenset(
     {"import_module", "spec_from_file_location", "SourceFileLoader", "run_path", "run_module"}
 )

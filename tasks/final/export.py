@@ -42,6 +42,7 @@ from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, Targe
 
 from prefect_tune.optimizers.space.configuration import Query
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue.construction import ClipNegatives
 from prefect_tune.tasks.catalogue.estimators import (
     Polynomial,
     QuadraticDiscriminant,
@@ -53,7 +54,7 @@ from prefect_tune.tasks.catalogue.gaps_and_categories import OutOfFoldEncoder
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting.epochs import rounds_after, training_of
-from prefect_tune.tasks.fitting.recipe import ClipNegatives, MatrixSummary, build, step_seed
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, step_seed
 from prefect_tune.tasks.objective.predictions import NamedClasses, with_reader
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.path_run import PathRun, StepFailed, recipe_at

@@ -29,7 +29,12 @@ from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue import estimators, gaps_and_categories
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
-from prefect_tune.tasks.catalogue.construction import EventAggregation, ToDense
+from prefect_tune.tasks.catalogue.construction import (
+    BoundCategories,
+    ClipNegatives,
+    EventAggregation,
+    ToDense,
+)
 from prefect_tune.tasks.catalogue.event_windows import EventWindows
 from prefect_tune.tasks.catalogue.preparation import make_encoder, make_imputer
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -45,13 +50,7 @@ from prefect_tune.tasks.final.export import (
     portable,
     skops_file,
 )
-from prefect_tune.tasks.fitting.recipe import (
-    BoundCategories,
-    ClipNegatives,
-    MatrixSummary,
-    build,
-    recipe,
-)
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.user_code import load_user_code
 
 FRAME = canonical(table())

@@ -20,7 +20,7 @@ from prefect_tune.optimizers.space.configuration import default_choice, default_
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
-from prefect_tune.tasks.catalogue.construction import EventAggregation
+from prefect_tune.tasks.catalogue.construction import BoundCategories, EventAggregation
 from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -29,7 +29,7 @@ from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final.refit import Member, store_model
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_transformer
-from prefect_tune.tasks.fitting.recipe import BoundCategories, MatrixSummary, recipe
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.problem import StudyContext, open_store
 
 N = 120

@@ -192,7 +192,7 @@ def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values,
 
 SOLVERS = [f"numpy {np.__version__}", f"scipy {scipy.__version__}"]
 OWN = "prefect_tune.tasks.catalogue.preparation.make_imputer"
-REPAIRS = "prefect_tune.tasks.fitting.recipe.REPAIRS"
+REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
 
 
 def test_versions_of_numpy_and_scipy_are_in_keys_of_scikit_learns_steps() -> None:
@@ -207,9 +207,7 @@ def test_a_step_of_ours_enters_by_its_text_and_the_versions_below_it() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "changed", ["prefect_tune.tasks.fitting.recipe", "prefect_tune.tasks.catalogue.construction"]
-)
+@pytest.mark.parametrize("changed", ["prefect_tune.tasks.catalogue.construction"])
 def test_the_digest_changes_with_the_code_of_the_module_and_of_what_it_imports(
     monkeypatch, changed
 ) -> None:
