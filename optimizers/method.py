@@ -120,6 +120,11 @@ class Method:
             )
         if not self.purpose or "\n" in self.purpose:
             raise ValueError(f"method {self.name!r} must have a purpose of one line")
+        if not re.fullmatch(r"[\w.]+:\w+", self.implementation):
+            raise ValueError(
+                f"method {self.name!r} must give its implementation as module:Class; "
+                f"got {self.implementation!r}"
+            )
         if not is_dataclass(self.options):
             raise TypeError(f"the options of method {self.name!r} must be a dataclass")
         options_of(self.options)
