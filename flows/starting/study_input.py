@@ -220,10 +220,13 @@ def find_metric(
     return metric, [Note(text, "positive", labels[positive])]
 
 
+_TRUTH = {"false": 0.0, "true": 1.0}
+
+
 def _class_written(text: str, classes: Sequence[Label]) -> int | None:
     """Return the position of a class by its text; None if no class matches.
 
-    Exact text has priority, then an equal number, then a text in other capitals.
+    Exact text has priority, then an equal number, then a truth value in other capitals.
 
     >>> _class_written("1.0", [0, 1]), _class_written("TRUE", [False, True])
     (1, 1)
@@ -241,6 +244,8 @@ def _class_written(text: str, classes: Sequence[Label]) -> int | None:
 
 
 def _as_number(text: str) -> float | None:
+    if text.casefold() in _TRUTH:
+        return _TRUTH[text.casefold()]
     try:
         return float(text)
     except ValueError:

@@ -99,12 +99,14 @@ class ServerPace:
     def _missing(self, n_reported: int) -> int:
         """Return how many reported task runs are not recorded; 0 if the server does not answer."""
         try:
-            with get_client(sync_client=True) as client:
-                recorded = _task_runs(client, "/task_runs/count", self._flow_run_id, _FINAL)
-            return n_reported - int(recorded)
+            return n_reported - self._count_recorded()
         except Exception as error:  # a study does not depend on what Prefect shows
             self._outage.say(error)
             return 0
+
+    def _count_recorded(self) -> int:
+        with get_client(sync_client=True) as client:
+            return int(_task_runs(client, "/task_runs/count", self._flow_run_id, _FINAL))
 
 
 def _task_runs(

@@ -113,17 +113,12 @@ def test_an_absent_server_is_reported_once(study, silent_server, monkeypatch) ->
 def test_a_summary_shows_texts_of_users_literally() -> None:
     hostile = "<img src=x> [a](javascript:b) https://evil.example ```` ~~~ \u202e"
     view = study_view(no_model=hostile, study="a`b", data=hostile)
-    kinds = {
-        token.type for token in MarkdownIt("gfm-like", {"linkify": False}).parse(summary(view))
-    }
-    assert kinds == {"heading_open", "inline", "heading_close", "fence"}
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(summary(view))
+    blocks = {token.tag for token in tokens if token.nesting}
+    inline = {child.type for token in tokens for child in token.children or ()}
+    assert blocks == {"h2", "h3", "p", "ul", "li"}
+    assert inline <= {"text", "text_special"}
     assert "\u202e" not in summary(view)
-
-
-def test_long_lines_of_a_summary_are_wrapped() -> None:
-    lines = summary(study_view(no_model=20 * "a reason ")).splitlines()
-    assert max(map(len, lines)) <= 84
-    assert any(line.startswith("      ") and "a reason" in line for line in lines)
 
 
 @pytest.mark.parametrize("name", ["responders", "A.b", "a_b", "a-b", "-", "x" * 100])

@@ -164,8 +164,8 @@ def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
     with Study.opened(store, name) as again:
         assert [t.state for t in again.trials.values()] == ["waiting", "waiting"]
         assert again.next_waiting() == left.waiting()
-        assert again.next_waiting(only=[1]) == again.trials[1]
-        assert again.next_waiting(only=[]) is None
+        assert again.next_waiting(numbers=[1]) == again.trials[1]
+        assert again.next_waiting(numbers=[]) is None
         assert [t["state"] for t in Ledger(store.database).trials(name)] == ["waiting"] * 2
 
 
