@@ -59,8 +59,8 @@ _N_ASKS = {"sparse": 3, "ignoring": 15}
 _UNRENDERED = {"admm"}
 """Methods whose decisions are for programs alone."""
 _FITS = (
-    "surrogates.gaussian_process.GaussianProcess.fit",
-    "surrogates.forest.RandomForestRegressor",
+    "models.gaussian_process.GaussianProcess.fit",
+    "models.forest.RandomForestRegressor",
     "methods.fabolas.belief.EnsembleSampler",
 )
 
