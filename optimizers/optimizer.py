@@ -41,7 +41,7 @@ class Optimizer(ABC):
 
     Attributes:
         costs: Predictor of the seconds of queries, from the trials told.
-        has_looks: Whether a race around it first runs configurations on part of the rows.
+        has_partial_runs: Whether a race around it first runs configurations on part of the rows.
         reason: Reason of the last ask; None before the first ask of this process.
     """
 

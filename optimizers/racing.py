@@ -204,11 +204,9 @@ class Racing(Optimizer):
 
     def __init__(self, inner: Optimizer) -> None:
         if inner.method.fidelities or inner.bootstraps:
-            needs = ", ".join(sorted(inner.method.fidelities)) or "bootstraps of all folds"
-            raise ValueError(
-                f"method {inner.name!r} cannot be raced: it chooses itself how much to run "
-                f"({needs})"
-            )
+            chosen = ", ".join(sorted(inner.method.fidelities))
+            reason = f"chooses itself how much to run ({chosen})" if chosen else "needs all folds"
+            raise ValueError(f"method {inner.name!r} cannot be raced: it {reason}")
         self._rungs = rungs_of(inner.objective)
         self.method = inner.method  # type: ignore[misc]  # its declaration is the inner one
         super().__init__(inner.space, inner.seed, inner.objective)

@@ -76,8 +76,10 @@ class Commands(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the words of a command."""
+        """Parse the words of a command, which must be UTF-8."""
         with _mistakes_shown():
+            for word in args:
+                _check_utf8(word)
             return super().make_context(info_name, list(args), parent, **extra)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
@@ -117,3 +119,10 @@ def _mistakes_shown() -> Iterator[None]:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # from click 8.2
             raise  # shows the help alone
         raise click.UsageError(printable(error.format_message()), error.ctx) from error
+
+
+def _check_utf8(word: str) -> None:
+    try:
+        word.encode()
+    except UnicodeEncodeError as error:
+        raise click.UsageError(f"{word} is not valid UTF-8; rename the file or folder") from error

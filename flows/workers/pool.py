@@ -91,6 +91,8 @@ _LOCAL_WAIT_SECONDS = 50.0
 """Longest wait for a worker process of this machine."""
 _CHECK_SECONDS = 45.0
 """Longest check of the workers that are present at the start."""
+_AGAIN_SECONDS = 60.0
+"""Interval after which a worker that failed a check is checked again."""
 _RESULT_SECONDS = 2.0
 """Wait for the result of a task that has ended, until its worker is looked for."""
 
@@ -117,6 +119,8 @@ class Workers:
     present: Collection[str] = ()
     """Addresses of all workers, also of those that are not used."""
     _refused: set[str] = field(default_factory=set)
+    _unfit: dict[str, tuple[float, str]] = field(default_factory=dict)
+    """Time and reason of each worker's last failed check."""
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
     _updated: float = -_LOOK_SECONDS
@@ -159,10 +163,12 @@ class Workers:
             try:
                 there = check.result()
             except BadInput as error:
-                self._refused.add(address)
-                self.note(f"{error}; the worker is not used")
-            except Exception:  # noqa: S112 - it has left, or will be checked again
-                continue
+                known = self._unfit.get(address, (0.0, ""))[1]
+                self._unfit[address] = (monotonic(), str(error))
+                if str(error) != known:
+                    self.note(f"{error}; the worker is not used")
+            except Exception:  # it has left, or will be checked again
+                self._unfit[address] = (monotonic(), "")
             else:
                 self.threads = {**self.threads, **dict.fromkeys(there, 1)}  # threads follow
                 if there:  # else it has left meanwhile
@@ -176,7 +182,8 @@ class Workers:
             remaining = counted(len(self.threads), "worker")
             self.note(f"{counted(len(left), 'worker')} gone; {remaining} remaining")
         for address in here.keys() - self.threads.keys() - self._refused - self._checks.keys():
-            if self.check is not None:
+            failed, _ = self._unfit.get(address, (-_AGAIN_SECONDS, ""))
+            if self.check is not None and monotonic() - failed >= _AGAIN_SECONDS:
                 check = self._checking.submit(self.check, self.client, [address])
                 self._checks[address] = check
         now = monotonic()

@@ -41,7 +41,7 @@ class History:
         self._older: OlderTrials | None = None
         self._trials: dict[int, Trial] = {}
         self._by_state: dict[TrialState, dict[int, Trial]] = {state: {} for state in TrialState}
-        self._asked: dict[Configuration, None] = {}
+        self._asked: dict[Configuration, list[int]] = {}
         self._ranked: list[Rank] = []
         self._ranked_partial: list[Rank] = []
         self._infeasible: list[Rank] = []
@@ -67,7 +67,7 @@ class History:
         self._older = None
         former = self._trials.get(trial.number)
         if former is None:
-            self._asked[trial.query.configuration] = None
+            self._asked.setdefault(trial.query.configuration, []).append(trial.number)
         else:
             del self._by_state[former.state][former.number]
             if (ranking := self._ranking(former)) is not None:
@@ -149,7 +149,7 @@ class History:
 
     def trials_of(self, configuration: Configuration) -> tuple[Trial, ...]:
         """Return the trials of a configuration, in the order of asking."""
-        return tuple(t for t in self if t.query.configuration == configuration)
+        return tuple(self._trials[n] for n in self._asked.get(configuration, ()))
 
     def best(self, n: int) -> list[Trial]:
         """Return the n best complete trials that meet all constraints, the best one first."""

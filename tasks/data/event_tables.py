@@ -56,6 +56,8 @@ _LONGEST_TEXT, _UNUSED = 64, "\0"
 """Longest text that may become part of a code, and the mark of longer ones."""
 _MOST_TEXTS, _MOST_OF_CODE = 20_000, 100
 """Most texts that become parts of codes, in all and for one code; the most frequent ones do."""
+_MOST_SEEN = 1_000_000
+"""Most different texts that are counted, to bound the memory; later ones count as rare."""
 _TO_END_OF_DAY = np.timedelta64(86_400_000_000 - 1, "us")
 
 
@@ -74,6 +76,8 @@ def read_events(location: Location) -> Iterator[pd.DataFrame]:
         schema = parquet_schema(shard)
         found = [_named_so(schema.names, SYNONYMS[name]) for name in (*_NEEDED, *_OPTIONAL)]
         columns = [first for first in (next(names, None) for names in found) if first is not None]
+        if doubled := [name for name in columns if schema.names.count(name) > 1]:
+            raise BadInput(f"{shard.url} has two columns called {doubled[0]!r}; rename one")
         kinds = {column: schema.field(column).type for column in columns}
         texts = [c for c, kind in kinds.items() if is_text(kind) or pa.types.is_dictionary(kind)]
         yield from read_pieces(shard, columns, texts)
@@ -204,8 +208,10 @@ class _Gathered:
             pair, found = pd.factorize(code[is_used].astype(np.int64) * len(parts) + part[is_used])
             keys = [(codes[one // len(parts)], *parts[one % len(parts)]) for one in found.tolist()]
             for i, (plain, kind, text) in enumerate(keys):
-                part_of_code = text.strip() if len(text) <= _LONGEST_TEXT else _UNUSED
-                found[i] = known.setdefault((plain, kind, part_of_code), len(known))
+                key = (plain, kind, text.strip())
+                if len(text) > _LONGEST_TEXT or (key not in known and len(known) >= _MOST_SEEN):
+                    key = (plain, kind, _UNUSED)
+                found[i] = known.setdefault(key, len(known))
             code[is_used] = found[pair]
         return np.where(np.isfinite(value), value, nan)
 

@@ -322,8 +322,9 @@ def with_flat_names(frame: pd.DataFrame, where: str) -> pd.DataFrame:
         doubled = names[names.duplicated()][0]
         both = " and ".join(str(given) for given in frame.columns if flat_name(given) == doubled)
         raise BadInput(f"{where} has two columns called {doubled!r} ({both}); rename one")
-    if any(name != str(given) for name, given in zip(names, frame.columns, strict=True)):
-        note = f"{where} has column names of two levels, joined by _, such as {names[0]}"
+    given = zip(names, map(str, frame.columns), strict=True)
+    if joined := [name for name, former in given if name != former]:
+        note = f"{where} has column names of two levels, joined by _, such as {joined[0]}"
         frame.attrs[NOTES] = [*frame.attrs.get(NOTES, ()), note]
     frame.columns = names
     return frame

@@ -199,9 +199,10 @@ def _check_parts(dataset: Dataset, parts: Sequence[tuple[str, Mask, Mask]]) -> N
     for name, trained, held_out in parts:
         newer = times[held_out] if held_out.any() else times
         first, last = time_text(newer.min()), time_text(newer.max())
+        before = f" on rows before {first}" if held_out.any() else ""
         tested = "the test part" if name == _FINAL else name
         for part, fewest, what in (
-            (trained, _FEWEST_ROWS, f"{name} would train on rows before {first}"),
+            (trained, _FEWEST_ROWS, f"{name} would train{before}"),
             (held_out, _FEWEST_HELD_OUT, f"{tested} holds out the rows of {first} to {last}"),
         ):
             n_rows, found = int(part.sum()), np.unique(dataset.y[part])

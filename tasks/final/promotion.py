@@ -51,7 +51,7 @@ class StudyModel:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRules:
-    """DecisionRules of a comparison.
+    """Rules of a comparison.
 
     Attributes:
         identity: Columns that identify a row, see `row_ids`; if empty, all common columns.

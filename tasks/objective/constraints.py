@@ -175,6 +175,7 @@ def _user_quantity(name: str) -> Quantity:
     behind = follow(code, Path(file).expanduser())
     if not callable(getattr(load_user_code(code, file, behind), function, None)):
         raise _wrong(name, f"{file} has no function {function!r}")
+    behind = follow(code, Path(file).expanduser())  # its code may have extended the path
     return Quantity(name, code=code, behind=behind)
 
 

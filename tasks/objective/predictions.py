@@ -169,7 +169,7 @@ class _Answer:
         values, known = _as_array(returned), self._learned_classes()
         n_known = len(self.classes) if known is None else len(known)
         if method == "decision_function":
-            if n_known > 2 and getattr(self.last, "decision_function_shape", "") == "ovo":
+            if n_known > 2 and _is_one_vs_one(self.model):
                 return None
             if n_known == 2 and values.size == self.n:  # one column, of the second class
                 second = self._numbers(method, values.reshape(-1), (self.n,))
@@ -275,3 +275,12 @@ def _positions(values: Values, classes: Values) -> NDArray[np.intp]:
         return np.where(classes[found] == values, found, -1)
     known = {label: position for position, label in enumerate(classes.tolist())}
     return np.array([known.get(value, -1) for value in values.tolist()], dtype=np.intp)
+
+
+def _is_one_vs_one(model: Any) -> bool:
+    """Return whether a model, or one inside it, returns decision values of pairs."""
+    parameters = model.get_params(deep=True) if hasattr(model, "get_params") else {}
+    return any(
+        name.rsplit("__", 1)[-1] == "decision_function_shape" and value == "ovo"
+        for name, value in parameters.items()
+    )

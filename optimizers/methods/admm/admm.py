@@ -48,7 +48,7 @@ from prefect_tune.optimizers.space.space import Path, Space
 from prefect_tune.optimizers.trials.history import trials_affordable
 
 
-def plainest_path(space: Space, paths: Sequence[Path]) -> Path:
+def simplest_path(space: Space, paths: Sequence[Path]) -> Path:
     """Return the path with idle steps and naive Bayes (section 5), or the most similar path."""
     wanted = []
     for step in space.searched:
@@ -132,7 +132,7 @@ class Admm(Optimizer):
                     "shared values", "a value of a shared step that few trials have had"
                 )
                 return Query(varied)
-            best_path = plainest_path(self.space, self._z.arms.paths)
+            best_path = simplest_path(self.space, self._z.arms.paths)
             if observed.trials:
                 best_row = int(np.argmin(observed.augmented(state)))
                 best_path = observed.trials[best_row].query.configuration.path
@@ -257,9 +257,9 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        """The plainest path, and by default one path per model, with the values of the start."""
+        """The simplest path, and by default one path per model, with the values of the start."""
         known, models = self._z.arms.paths, self.space.searched[-1].algorithms
-        paths = [plainest_path(self.space, known)]
+        paths = [simplest_path(self.space, known)]
         if not self.is_of_paper:
             others = set(known).difference(paths)
             each = [self.space.canonical_path((*paths[0][:-1], a.id)) for a in models]

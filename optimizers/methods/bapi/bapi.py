@@ -8,7 +8,7 @@ Algorithm 2, line 1 (initial points)     Turn.initial, planning.Design
              line 7 (algorithm 5)        Turn.evaluation, planning.verdict
 Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
 Section 3.4 (points of a curve)          curves.chosen_epochs
-Equations 9 to 18 (slopes), 20 to 24     surrogates.monotone, surrogates.curve_kernel
+Equations 9 to 18 (slopes), 20 to 24     models.monotone, models.curve_kernel
 
 `variant=paper` has the paper's settings. The default starts with successive halving and cools costs
 as the budget is spent. It models log seconds and log losses. It also stops trainings that are far

@@ -1,6 +1,6 @@
 """Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
 
-Equation 6 (kernel), section 3.1 (bases)   surrogates.fidelity_kernel, subsets
+Equation 6 (kernel), section 3.1 (bases)   models.fidelity_kernel, subsets
 Algorithm 1, line 1 (initial design)       Sizes.first_shares, Fabolas._designed
              line 3 (fit)                  belief.Learner.learn
              line 4 (equation 7)           search.Search.run
@@ -230,7 +230,7 @@ class Fabolas(Optimizer):
         return None
 
     def _plain(self, number: int) -> Configuration | None:
-        """The n-th model with its defaults and the plainest steps before it, if that can run."""
+        """The n-th model with its defaults and the simplest steps before it, if that can run."""
         if number >= self._n_models or self._n_models == 1:
             return None
         *before, last = self.space.searched

@@ -167,8 +167,8 @@ class SharedValues:
         by_kind: dict[Kind, list[Configuration]] = defaultdict(list)
         for model in last.algorithms:
             if model.id in of_model:
-                plainest = most_alike((*plain, model.id), of_model[model.id])
-                by_kind[model.kind].append(default_configuration(self._space, plainest))
+                simplest = most_alike((*plain, model.id), of_model[model.id])
+                by_kind[model.kind].append(default_configuration(self._space, simplest))
         named = [by_kind["linear"], by_kind["boosted_trees"] or by_kind["trees"]]
         chosen = [self._cheapest(of, costs) for of in named if of]
         bases = []

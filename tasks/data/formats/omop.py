@@ -137,15 +137,16 @@ def _persons(location: Location) -> Iterator[pd.DataFrame]:
                 codes = _codes(table, of, location.url)
                 known = codes != f"{of.upper()}//0"
                 yield event_frame(table["person_id"], None, codes)[known]
-        need_column("year_of_birth", table.columns, location.url)
-        parts = {"year": _whole(table["year_of_birth"], location.url)}
-        for name in ("month", "day"):  # if only the year is known, its first day
-            part = table.get(f"{name}_of_birth", pd.Series(1, index=table.index))
-            parts[name] = _whole(part, location.url).fillna(1)
-        births = pd.to_datetime(pd.DataFrame(parts), errors="coerce").astype("datetime64[us]")
-        if "birth_datetime" in table:
-            exact = utc_times(table["birth_datetime"], location.url, at_end_of_day=False)
-            births = exact.fillna(births)
+        exact = table.get("birth_datetime", pd.Series(pd.NaT, index=table.index))
+        births = utc_times(exact.rename("birth_datetime"), location.url, at_end_of_day=False)
+        if "year_of_birth" in table or "birth_datetime" not in table:
+            need_column("year_of_birth", table.columns, location.url)
+            built = _whole(table["year_of_birth"], location.url).astype("string")
+            for name in ("month_of_birth", "day_of_birth"):  # without them, the year's first day
+                part = table.get(name, pd.Series(1, index=table.index))
+                built += "-" + _whole(part, location.url).fillna(1).astype("string").str.zfill(2)
+            built = built.rename("year_of_birth")
+            births = births.fillna(utc_times(built, location.url, at_end_of_day=False))
         yield event_frame(table["person_id"], births, "MEDS_BIRTH").dropna(subset="time")
 
 

@@ -4,7 +4,7 @@
         [--jobs 2] [--commit] [TABLE[:TARGET] ...] [--events FOLDER:LABELS|cohort:NAME ...]
 
 With `prefect-tune[boosting]` installed. Candidates of the modern spaces, as many of each model: the
-default of its plainest path, the others drawn from the prior. Each is cross-validated on some rows
+default of its simplest path, the others drawn from the prior. Each is cross-validated on some rows
 of each table, by three folds and for 8 CPU seconds at most. A portfolio is picked one by one,
 greedily, by the mean over tables of the normalised regret of the best so far (0 for the best
 candidate of a table, 1 for the median one), for its seconds. It is judged on tables that it was not

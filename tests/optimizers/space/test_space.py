@@ -92,7 +92,7 @@ def test_a_space_that_cannot_be_is_refused_with_the_reason(build, message) -> No
         build()
 
 
-def test_the_plainest_algorithm_of_a_step_does_nothing_or_is_the_first() -> None:
+def test_the_simplest_algorithm_of_a_step_does_nothing_or_is_the_first() -> None:
     space = mixed_space()
     assert [step.simplest.id for step in space.steps] == ["none", "svm"]
 

@@ -69,7 +69,7 @@ def contexts(tmp_path_factory) -> dict[str, StudyContext]:
 
 
 def with_algorithms(space: Space, **chosen: str) -> Query:
-    """Defaults of the plainest path with these algorithms, `_` for spaces."""
+    """Defaults of the simplest path with these algorithms, `_` for spaces."""
     path = tuple(chosen.get(s.name.replace(" ", "_"), s.simplest.id) for s in space.searched)
     return Query(default_configuration(space, space.canonical_path(path)))
 

@@ -38,7 +38,7 @@ def log(n: int = 500, ids: Callable[[int], object] = int) -> pd.DataFrame:
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The plainest way to the canonical frame of some events."""
+    """The simplest way to the canonical frame of some events."""
     frame = frame.rename(columns={"numeric_value": "value"})
     frame = frame.sort_values(["subject_id", "time"], na_position="first", kind="stable")
     return canonical(frame.astype({"code": str}))
@@ -171,6 +171,20 @@ def test_texts_and_several_units_become_part_of_the_code(
         log = change(results()[lambda frame, who=who: frame["subject_id"] == who])
         alone, _ = events_table([log.assign(text_value=log.get("text_value"))], "", trained=known)
         assert alone["code"].tolist() == events["code"][events["subject_id"] == who].tolist()
+
+
+def test_at_most_so_many_different_texts_are_kept(monkeypatch) -> None:
+    monkeypatch.setattr(event_tables, "_MOST_SEEN", 2)
+    frame = pd.DataFrame({"patient": 1, "time": "2020-01-01", "code": "C", "value_text": [*"abcd"]})
+    events, _ = events_table([frame], "log")
+    assert events["code"].value_counts().to_dict() == {"C": 3, "C//a": 1}
+
+
+def test_a_column_that_stands_twice_is_refused(tmp_path) -> None:
+    table = pa.table([[1], ["A"], ["B"]], names=["subject_id", "code", "code"])
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(BadInput, match="two columns"):
+        list(read_events(Location.at(str(tmp_path / "log.parquet"))))
 
 
 def test_rare_long_and_unknown_texts_are_counted(monkeypatch) -> None:

@@ -311,6 +311,8 @@ CONDITIONS = "conditions.csv"
         (omop_with("condition_occurrence", condition_concept_id="x"), {}, "'x'"),
         (omop_with("person", year_of_birth="unknown"), {}, "'unknown'"),
         (omop_with("person", year_of_birth=1950.5), {}, "1950.5"),
+        (omop_with("person", month_of_birth=13), {}, "1950-13"),
+        (omop_with("person", year_of_birth=51), {}, "51-"),
         (omop_labelled("1949-01-01"), {}, f"patient {BIG}"),
         (omop_labelled("1980-01-01"), {}, "birth aside"),
         (omop_labelled(""), {"test": "labels.csv"}, "without a time"),

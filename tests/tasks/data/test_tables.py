@@ -272,7 +272,7 @@ def test_events_that_cannot_be_used_are_refused_with_the_reason(
         ("broken.parquet", {}, "cannot be read"),
         ("table.csv", {"labels": "nowhere"}, "nowhere"),
         ("other", {"labels": "table.csv"}, "without data/"),
-        ("other", {"format": "meds", "labels": "l.csv"}, "in data/"),
+        ("other", {"format": "meds", "labels": "l.csv"}, "MEDS data"),
         ("other", {"format": "omop", "labels": "l.csv"}, "of OMOP"),
         ("other", {"format": "synthea", "labels": "l.csv"}, "of Synthea"),
         ("meds", {"labels": None}, "--labels"),

@@ -1,6 +1,7 @@
 """Constraints and the quantities that they bound."""
 
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -283,8 +284,23 @@ def test_a_function_of_ones_own_must_return_a_number(monkeypatch, tmp_path) -> N
         measure_quantity(parse_constraint("mine.py:text<=1").quantity, found)
 
 
+def test_a_function_brings_modules_of_a_folder_that_its_file_adds_to_the_path(
+    monkeypatch, tmp_path
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "added_helper.py").write_text("VALUE = 1.0\n")
+    added = str(tmp_path / "lib")
+    (tmp_path / "mine.py").write_text(
+        f"import sys\nsys.path.insert(0, {added!r})\nimport added_helper\n"
+        "def size(model, X, y):\n    return added_helper.VALUE\n"
+    )
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    quantity = parse_constraint(f"{tmp_path / 'mine.py'}:size<=1").quantity
+    assert [module.name for module in quantity.behind.modules] == ["added_helper"]
+
+
 def test_groups_that_are_missing_in_a_fold_are_refused_by_name() -> None:
     table = dataset(pd.DataFrame({"group": pd.Categorical(list("aabbcab"))}))
     split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
-    with pytest.raises(BadInput, match=r"only 1 group .*: a, c\)"):
+    with pytest.raises(BadInput, match=r"groups.*a, c"):
         check_constraints([parse_constraint("disparate_impact(group)<=1")], table, split)

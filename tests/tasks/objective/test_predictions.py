@@ -91,7 +91,8 @@ def test_decision_values_follow_the_classes_in_any_order(kind) -> None:
 def test_decision_values_of_pairs_are_no_scores_of_classes(n_classes) -> None:
     classes = np.arange(n_classes)
     y = target(classes)
-    for model in (models.OneVsOne(), make_pipeline(StandardScaler(), models.OneVsOne())):
+    nested = make_pipeline(make_pipeline(StandardScaler(), SVC(decision_function_shape="ovo")))
+    for model in (models.OneVsOne(), nested, make_pipeline(StandardScaler(), models.OneVsOne())):
         assert predictions_of(model.fit(X, y), X, classes).score is None
     with pytest.raises(InvalidPredictions, match="pairs"):
         predicted_scores(model, X, classes, "decision_function")

@@ -28,7 +28,7 @@ from prefect_tune.optimizers import (
     replay,
 )
 from prefect_tune.optimizers.documents import to_document
-from prefect_tune.optimizers.methods.admm.admm import plainest_path
+from prefect_tune.optimizers.methods.admm.admm import simplest_path
 from prefect_tune.optimizers.methods.admm.splitting import observations
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -226,24 +226,24 @@ def test_a_failed_pull_earns_nothing() -> None:
     assert all(r == 0 for _, r in optimizer._state.counts.values())
 
 
-def test_the_plainest_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> None:
+def test_the_simplest_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> None:
     space = ordered_space(2)
     paths = list(space.paths())
-    assert plainest_path(space, paths) == ("a_before_b", "none", "none", "tree")
+    assert simplest_path(space, paths) == ("a_before_b", "none", "none", "tree")
     space = counted_space((2, 3))
-    assert plainest_path(space, list(space.paths())) == ("a0", "a0")
+    assert simplest_path(space, list(space.paths())) == ("a0", "a0")
     scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
     models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
     space = Space("plain", (Step("scale", scales), Step("model", models)))
-    assert plainest_path(space, list(space.paths())) == ("none", "gaussian_nb")
+    assert simplest_path(space, list(space.paths())) == ("none", "gaussian_nb")
     space = mixed_space()
     left = [("unit", "svm"), ("unit", "bayes")]
-    assert plainest_path(space, left) == ("unit", "bayes")
+    assert simplest_path(space, left) == ("unit", "bayes")
     space = mixed_space()
     paths = list(space.paths())
-    plainest = plainest_path(space, paths)
+    simplest = simplest_path(space, paths)
     # A support vector machine cannot run on data that was not scaled.
-    for variant, first in (("paper", [plainest]), ("default", [plainest, ("none", "tree")])):
+    for variant, first in (("paper", [simplest]), ("default", [simplest, ("none", "tree")])):
         optimizer = Admm(space, 0, variant=variant)
         assert [optimizer.ask(Budget()).configuration.path for _ in first] == first
 
