@@ -50,7 +50,7 @@ def next_commands(
     if view.series:
         listed.append(["series", view.series.name])
     if view.has_model:
-        new = ["new_rows.csv"] if view.has_target_column else ["EVENTS", "--labels", "NEW_LABELS"]
+        new = ["EVENTS", "--labels", "NEW_LABELS"] if view.is_of_events else ["new_rows.csv"]
         listed += [["predict", study, *new], ["export", study, "model.pkl"]]
     for words in listed:
         if words[0] != printed_by:

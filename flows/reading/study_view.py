@@ -105,7 +105,7 @@ class StudyView(ModelFacts):
     metric: str
     space: str
     data: str
-    has_target_column: bool = True
+    is_of_events: bool = False
     store_options: tuple[str, ...]
     state: str
     n_trials: int
@@ -224,7 +224,7 @@ def read_study(
             metric=plan.metric,
             space=plan.space,
             data=plan.source.data,
-            has_target_column=plan.source.target is not None,
+            is_of_events=plan.source.labels is not None or plan.source.data.startswith("cohort:"),
             store_options=tuple(store_options(store.address)),
             state=study.state,
             n_trials=sum(n for state, n in sums.states.items() if state.is_told),

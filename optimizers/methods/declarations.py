@@ -322,9 +322,9 @@ class BapiOptions(MethodOptions):
 
 def bapi_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     """Yield `Bapi.decisions` as lines of text."""
-    n, t_max = decisions["configurations"], decisions["t_max"]
-    if not n + decisions["at_once"]:
+    if not decisions.get("configurations", 0) + decisions.get("at_once", 0):
         return
+    n, t_max = decisions["configurations"], decisions["t_max"]
     trained, spared = decisions["epochs"], decisions["spared"]
     yield (
         f"{counted(n, 'configuration')} trained for {trained:,} of {n * t_max:,} epochs in all"

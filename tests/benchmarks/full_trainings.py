@@ -40,7 +40,7 @@ class FullTurn(Turn):
         return Design.random(self.method.settings.n_first or 1, t_max, t_max)
 
     def _part(self, configuration: Configuration, done: int, target: int, why: Reason) -> Order:  # noqa: ARG002
-        return Order(configuration, target, why)
+        return Order(configuration, self.method.t_max, why)
 
     def _entry(self, planning: Planning) -> PlannedTraining | None:
         assert isinstance(self.method, FullTrainings)

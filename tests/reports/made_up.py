@@ -13,11 +13,11 @@ from prefect_tune.flows.wording.text import FailureGroup
 from prefect_tune.optimizers.documents import from_document
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
-from prefect_tune.tasks.data.code_table import CodeCoverage
 from prefect_tune.tasks.final.figures import (
     Auroc,
     Calibration,
     CalibrationBin,
+    CodeCoverage,
     CodeEffect,
     ColumnEffect,
     ColumnEffects,

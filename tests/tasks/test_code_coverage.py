@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from inputs import events
 
-from prefect_tune.tasks.data import code_table as module
 from prefect_tune.tasks.data.events import EventRows
+from prefect_tune.tasks.final import figures as module
 from prefect_tune.tasks.final.figures import code_coverage
 
 TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents": [[]]})
