@@ -195,7 +195,10 @@ def _run(  # noqa: PLR0917
         if any(study.trials[n].state == TrialState.STOPPED for n in numbers or ()):
             address = store_options(study.store.address)
             again = shlex.join([*continue_command(plan, study.name), *address])
-            observer.note(f"some reruns are partial; this evaluates the best in full: {again}")
+            observer.note(
+                f"some reruns are partial; this evaluates the best in full: {again} (if its budget "
+                "is used up, use a larger --budget)"
+            )
         observer.tick(progress_of(study, plan.options.stop_rule, phase="final model"))
         # If nothing was left to search, the session serves the model only.
         is_for_model = was_spent or study.trials.totals.told == n_told

@@ -224,7 +224,7 @@ def _labels_location(source: Source, labels: str) -> Location:
     below = Location.at(source.data, source.gaps).below(labels)
     if below.exists():
         return below
-    raise BadInput(f"there are no labels at {labels}, nor at {below.url}")
+    raise BadInput(f"there are no labels at {labels}, as given or below {source.data}")
 
 
 _HALF = 0.5
@@ -300,6 +300,8 @@ def read_features(
         BadInput: If the data cannot be read.
     """
     if isinstance(training.X, pd.DataFrame):
+        if labels is not None:
+            raise BadInput("labels are for patient events, but the model takes a table; omit them")
         if data.startswith(_BUNDLED):
             return bundled_table(data.removeprefix(_BUNDLED))
         reader = training.row_reader
