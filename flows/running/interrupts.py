@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from threading import Event, current_thread, main_thread
+from threading import Event, Timer, current_thread, main_thread
 from time import monotonic
 
 import psutil
@@ -23,6 +23,8 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Handled signals; SIGHUP is left alone if `nohup` ignores it."""
 _SAME_SECONDS = 1.0
 """Window in which repeated signals count as one; shells signal both a process and its group."""
+_AGAIN_SECONDS = 0.01
+"""Pause before a signal whose error was lost is sent again."""
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -51,7 +53,7 @@ class _Handler:
     def __init__(self, say: Callable[[], None]) -> None:
         self._say, self._since = say, 0.0
         self._is_announced = False
-        self._terminals = [fd for fd in (0, 1, 2) if os.isatty(fd)]
+        self._terminals = [fd for fd in (0, 1, 2) if _is_terminal(fd)]
 
     def __call__(self, number: int, _: object) -> None:
         if self._since == 0.0:
@@ -68,21 +70,34 @@ class _Handler:
                 _end(number)
             return
         if number != signal.SIGHUP and monotonic() - self._since > _SAME_SECONDS:
-            # Servers stay, as other processes may use them.
-            for child in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error, OSError):
-                    if os.getsid(child.pid) == os.getsid(0):
-                        child.kill()
-            if 2 in self._terminals:
-                sys.stderr.write(_SHOW_CURSOR)
-                sys.stderr.flush()
-            os._exit(128 + number)
+            self._end_at_once(number)
 
     def take(self) -> dict[int, object]:
         """Handle the signals from now on; return the previous handlers."""
-        # `nohup` ignores some.
-        ignored = {s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN}
+        ignored = {
+            s for s in ENDING_SIGNALS[1:] if signal.getsignal(s) is signal.SIG_IGN
+        }  # by `nohup`
         return {s: signal.signal(s, self) for s in ENDING_SIGNALS if s not in ignored}
+
+    def raise_again(self, ignored: "sys.UnraisableHookArgs") -> None:
+        """Raise again an error that Python ignored because it was raised in a finalizer."""
+        error = ignored.exc_value
+        if not isinstance(error, EndedBySignal):
+            sys.__unraisablehook__(ignored)
+            return
+        self._since = 0.0
+        Timer(_AGAIN_SECONDS, os.kill, (os.getpid(), error.exit_code - 128)).start()
+
+    def _end_at_once(self, number: int) -> None:
+        """End this process and its children, except servers that other processes may use."""
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, OSError):
+                if os.getsid(child.pid) == os.getsid(0):
+                    child.kill()
+        if 2 in self._terminals:
+            sys.stderr.write(_SHOW_CURSOR)
+            sys.stderr.flush()
+        os._exit(128 + number)
 
 
 def _end(number: int) -> None:
@@ -97,12 +112,14 @@ _CURRENT: list[_Handler] = []
 def interrupts_taken(say: Callable[[], None]) -> Iterator[None]:
     """Raise `EndedBySignal` in the body at a signal, after calling `say`; main thread only."""
     handler = _Handler(say)
-    former = handler.take()
+    former, former_hook = handler.take(), sys.unraisablehook
+    sys.unraisablehook = handler.raise_again
     _CURRENT.append(handler)
     try:
         yield
     finally:
         _CURRENT.remove(handler)
+        sys.unraisablehook = former_hook
         for number, function in former.items():
             signal.signal(number, function)  # type: ignore[arg-type]
 
@@ -111,3 +128,9 @@ def retake_interrupts() -> None:
     """Handle signals again inside a flow run, where Prefect has replaced the handler."""
     if _CURRENT and current_thread() is main_thread():
         _CURRENT[-1].take()
+
+
+def _is_terminal(descriptor: int) -> bool:
+    with suppress(OSError):
+        return os.isatty(descriptor)
+    return False

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.flows.options.store_location import home, store_address
+from prefect_tune.flows.study.plan import documents_of
+from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.space import Space
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import make_private
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.catalogue.spaces import (
@@ -30,7 +33,7 @@ from prefect_tune.tasks.fitting.epochs import (
     iterative_algorithms,
 )
 from prefect_tune.tasks.objective.metric import DEFAULT_METRICS, Metric, metric_named
-from prefect_tune.tasks.problem import open_store
+from prefect_tune.tasks.problem import Problem, check_plugins, open_store
 from prefect_tune.tasks.user_code import NO_CODE_BEHIND, CodeBehind
 from prefect_tune.tasks.user_space import SpaceCode, find_space, is_user_space
 
@@ -60,9 +63,13 @@ class StudyRequest:
     @classmethod
     def of(cls, options: StudyOptions) -> Self:
         """Look up the metric and space of options; `BadInput` or `UnknownName` on failure."""
-        metric = None if options.metric is None else metric_named(options.metric)
-        named = options.space
-        space, code = (None, SpaceCode()) if named is None else find_space(named)
+        try:
+            metric = None if options.metric is None else metric_named(options.metric)
+            named = options.space
+            space, code = (None, SpaceCode()) if named is None else find_space(named)
+        except UnknownName:
+            _check_plugins(options)  # a study to resume may name a plugin that is missing here
+            raise
         if unfollowed_code(code.behind, options):
             options = replace(options, no_cache=True)
         return cls(options, metric, space, *code)
@@ -90,6 +97,18 @@ class StudyRequest:
             with suppress(OSError):  # reported when the store is opened
                 make_private(home())
         return open_store(address)
+
+
+def _check_plugins(options: StudyOptions) -> None:
+    """Raise `BadInput` if a plugin of the named study is missing here or differs."""
+    address = store_address(options.store, options.database)
+    if options.study is None or not ArtifactStore.exists(address):
+        return
+    stored = Ledger(open_store(address).database).study(options.study)
+    if stored is not None:
+        with documents_of(stored.name):
+            used = Problem.from_json(stored.problem).plugins
+        check_plugins(used)
 
 
 def unfollowed_code(behind: CodeBehind, options: StudyOptions) -> list[str]:

@@ -1,5 +1,6 @@
 """Prefect's own pages of a study, in a real browser: its run, its steps, its artifacts."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -111,7 +112,8 @@ def test_the_command_says_where_prefect_shows_a_failed_trial(
     run, server, page, monkeypatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", server)
-    said = "".join(run("trials", STUDY, "--failed").stdout.split())
+    number = json.loads(run("trials", STUDY, "--failed", "--json").stdout)[0]["number"]
+    said = "".join(run("show", STUDY, "--trial", number).stdout.split())
     found = re.findall(rf"{server.removesuffix('/api')}/runs/task-run/([0-9a-f-]{{36}})", said)
     assert found
     url = url_for("task-run", obj_id=found[0])
