@@ -20,7 +20,13 @@ from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
-from prefect_tune.tasks.final.ensemble import BOOTSTRAPS, HeldOut, agnostic_weights, blend, shares
+from prefect_tune.tasks.final.ensemble import (
+    BOOTSTRAPS,
+    HeldOut,
+    agnostic_weights,
+    blend,
+    member_output,
+)
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import Problem, StudyContext, algorithm_ids, open_store
 from prefect_tune.tasks.threads import one_thread
@@ -124,7 +130,7 @@ class TableStudy:
     ) -> list[float]:
         """Loss of each test row under the members refitted on all training rows."""
         n_classes, y = len(self.dataset.classes), self.dataset.y[self.split.held_out(REFIT)]
-        given = [shares(self._refitted(trial), n_classes) for trial in trials]
+        given = [member_output(self._refitted(trial), n_classes) for trial in trials]
         label = blend(np.average(given, axis=0, weights=weights), n_classes).label
         losses = (label != y) if n_classes else (label - y) ** 2
         return [round(float(loss), 7) for loss in losses]
