@@ -122,7 +122,10 @@ class Configuration:
             values: dict[str, Value] = {}
             for h in algorithm.hyperparameters.values():
                 if h.name in read:
-                    values[h.name] = value_of(h, read[h.name])
+                    try:
+                        values[h.name] = value_of(h, read[h.name])
+                    except ValueError as error:
+                        raise ValueError(f"algorithm {algorithm.id!r}: {error}") from error
             active = [h.name for h in active_hyperparameters(algorithm.hyperparameters, values)]
             if set(read) != set(active):
                 raise ValueError(
