@@ -187,7 +187,10 @@ def looked(pool: WorkerPool) -> int:
     return pool.n_slots
 
 
-def test_joining_workers_are_checked_and_unfit_workers_named_once(external, quick) -> None:
+def test_joining_workers_are_checked_and_unfit_workers_named_once(
+    external, quick, monkeypatch
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.5)
     external.start_worker("--no-nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, notes):
         assert looked(pool) == 1
