@@ -40,7 +40,7 @@ _REST = "", ""
 _PER_ROWS, _PER_COLUMNS = 1000.0, 10
 """Units of rows, and of columns in `portable`."""
 _LEAST_SECONDS = 1e-4
-"""Least seconds of which a logarithm is taken; differences of clocks may be negative."""
+"""Lower bound of seconds before the logarithm; differences of clocks may be negative."""
 _SURE, _UNSURE = 0.3, 1.0
 """Prior deviations of ln seconds: between equal fits and of declared weights, and of others."""
 _NOISE_WEIGHT = 2.0

@@ -297,7 +297,7 @@ def read_table(
             frame = _read_arff(location)
     except Exception as error:
         reason = str(error).rpartition("C error: ")[2].strip()
-        remedy = next((said for what, said in _REMEDIES.items() if what in reason), "")
+        remedy = next((then for part, then in _REMEDIES.items() if part in reason), "")
         raise BadInput(f"{location.url} cannot be read: {reason}", remedy=remedy) from error
     return _without_gaps(with_flat_names(frame, location.url), location.gaps)
 

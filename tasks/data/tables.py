@@ -212,7 +212,7 @@ def _key_ids(
 
 
 def _times(name: str, tables: _Tables, gaps: Sequence[str]) -> tuple[RowTimes, str]:
-    """Return the times of the rows of all tables, and a note on those of the first one."""
+    """Return the times of all rows, and a note on the times of the first table."""
     read = [row_times(table[name], where, gaps) for where, table in tables]
     (times, how), where = read[0], tables[0][0]
     if len({one.dtype.kind for one, _ in read}) > 1:

@@ -109,7 +109,7 @@ class Remaining:
     """The rest of a budget (B_r): lines 3, 4 and 10 of algorithm 2.
 
     Attributes:
-        seconds: Worker-seconds without those of pending trainings; inf for no limit.
+        seconds: Worker-seconds left after all pending trainings; inf for no limit.
         longest: Seconds one training may take: at most one worker's share of the rest.
         rate: Mean seconds of an epoch; None before any is known.
     """

@@ -416,7 +416,7 @@ def test_a_study_with_a_removed_option_can_be_read(removed, ended, tmp_path) -> 
         assert done.exit_code == 0, done.stderr
 
 
-def test_it_cannot_be_extended(removed, ended) -> None:
+def test_a_study_with_a_removed_option_cannot_be_extended(removed, ended) -> None:
     run = removed("admm", "units", "raw")
     for command in (
         ("run", ended.folder / "table.csv", "--study", "s", "--trials", "12"), ("retry", "s"),

@@ -195,7 +195,7 @@ def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("n_exploded", [1, 5])
-def test_what_exploded_counts_as_a_few_times_worse_than_the_median(n_exploded) -> None:
+def test_diverged_losses_count_as_a_few_times_worse_than_the_median(n_exploded) -> None:
     usual = [stretch(i, net(i / 10, scale="none"), FALLING) for i in range(6)]
     exploded = [
         stretch(6 + i, net(0.9 + i / 100, scale="none"), [1e9, 1e8]) for i in range(n_exploded)

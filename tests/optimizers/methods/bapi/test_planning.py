@@ -177,7 +177,7 @@ def test_resuming_is_charged_for_new_epochs_alone_and_so_preferred_to_starting()
     assert (chosen.number, chosen.epochs) == (1, 10)
 
 
-def test_what_has_had_enough_cannot_be_had_or_is_under_way_is_passed_over() -> None:
+def test_a_plan_skips_finished_unaffordable_and_pending_trainings() -> None:
     finished = horizon([1.0] * 3, enough=[5, 10, 10], done=np.array([5, 0, 0]))
     assert numbers(planned(finished, 100.0)) == [1, 2]
     assert numbers(planned(horizon([1.0] * 3, enough=[None, 10, 10]), 100.0)) == [1, 2]
@@ -276,7 +276,7 @@ def test_an_epoch_takes_what_it_took_of_its_configuration_or_of_others(
     assert {left: affordable(left, which, target) for left in epochs} == epochs
 
 
-def test_what_is_under_way_is_paid_first() -> None:
+def test_pending_trainings_are_paid_before_a_plan() -> None:
     begun = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
     gone_on = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
     assert affordable(8.0, None, 2, begun) == 2

@@ -345,7 +345,7 @@ def test_those_that_wait_in_the_start_are_not_planned() -> None:
     assert len(optimizer.history.asked) > 9
 
 
-def test_what_another_worker_trains_is_still_to_be_checked() -> None:
+def test_a_training_of_another_worker_is_still_to_be_checked() -> None:
     optimizer = started(bapi(n_first=N_FIRST))
     first = len(optimizer.history) - 1
     optimizer.ask(Budget())
