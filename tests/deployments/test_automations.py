@@ -90,18 +90,18 @@ def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         server.shutdown()
 
 
-def schedule(served: Served, deployment: str, **parameters: Any) -> UUID:
-    """Let a deployment start by itself in some seconds."""
-    soon = IntervalSchedule(
-        interval=timedelta(days=1), anchor_date=datetime.now(UTC) + timedelta(seconds=5)
-    )
+@contextmanager
+def scheduled(served: Served, deployment: str, **parameters: Any) -> Iterator[None]:
+    """A deployment that starts by itself, again and again."""
+    soon = IntervalSchedule(interval=timedelta(seconds=15), anchor_date=datetime.now(UTC))
     night = DeploymentScheduleCreate(schedule=soon, parameters=parameters)
     with client_of(served.server) as client:
         found = client.read_deployment_by_name(deployment)
-        client.create_deployment_schedules(found.id, [night])
+        (made,) = client.create_deployment_schedules(found.id, [night])
         # Nights of deployments that were changed just now are entered within 5 s, others in 60 s.
         client.update_deployment(found.id, DeploymentUpdate(paused=False))
-    return found.id
+        yield
+        client.delete_deployment_schedule(found.id, made.id)
 
 
 @pytest.mark.slow
@@ -129,12 +129,13 @@ def test_a_scheduled_study_and_a_failed_one_call_a_webhook(tmp_path) -> None:
             check=True,
         )
         small = {"data": str(data), "target": "target", "method": "random", "workers": 1}
-        schedule(served, "tune/healthcare", **small, space="small", trials=1, study="night")
-        wait_for(lambda: received)
+        nightly = {"space": "small", "trials": 1, "study": "night"}
+        with scheduled(served, "tune/healthcare", **small, **nightly):
+            wait_for(lambda: received)
         failing = f"{tmp_path}/failing.py:space"
         served.start("tune/healthcare", **small, space=failing, trials=1, study="failing")
-        wait_for(lambda: len(received) == 2)
-    night, failed = received
+        wait_for(lambda: received[-1]["event"] == "prefect-tune.study-failed")
+    night, failed = received[0], received[-1]
     assert night["event"] == "prefect-tune.study-completed"
     page = (ROOT / "deployments/docs/pages/using/prefect.md").read_text()
     fields = {**night["payload"], **failed["payload"]}

@@ -5,15 +5,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from inspect import signature
-from uuid import UUID
 
 import pytest
-from inputs import write_table
-from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
-from prefect.client.schemas.objects import FlowRun
-from prefect.client.schemas.schedules import IntervalSchedule
 from prefect_api import artifacts, client_of, flow_runs
 from processes import environment, run_json, server_of, started, wait_for
 from serving import serve_process, wait_until_served
@@ -49,12 +43,6 @@ def is_served(url: str) -> bool:
 def stop(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGINT)
     process.wait(timeout=60)
-
-
-def scheduled_runs(url: str, deployment_id: UUID) -> list[FlowRun]:
-    """Runs of a deployment that its schedules have made."""
-    found = flow_runs(url)
-    return [run for run in found if run.deployment_id == deployment_id and run.auto_scheduled]
 
 
 @pytest.fixture
@@ -95,30 +83,6 @@ def test_every_deployment_has_a_form_and_runs_one_at_a_time(server, serve) -> No
         nightly = client.read_deployment_by_name("tune/healthcare")
     assert "series" not in nightly.parameters
     assert nightly.schedules[0].parameters == {"series": "healthcare"}
-
-
-def test_a_night_of_the_schedule_runs_by_itself(server, serve, tmp_path) -> None:
-    serving = serve()
-    wait_until_served(serving)
-    table = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
-    in_a_moment = datetime.now(UTC) + timedelta(seconds=10)
-    nights = DeploymentScheduleCreate(
-        schedule=IntervalSchedule(interval=timedelta(days=1), anchor_date=in_a_moment),
-        parameters={**table, "method": "random", "trials": 1, "workers": 1},
-    )
-    with client_of(server) as client:
-        found = client.read_deployment_by_name("tune/healthcare")
-        (made,) = client.create_deployment_schedules(found.id, [nights])
-        # Nights of deployments that were changed just now are entered within 5 s, others in 60 s.
-        client.update_deployment(found.id, DeploymentUpdate(paused=False))
-        try:
-            wait_for(lambda: any(run.state.is_final() for run in scheduled_runs(server, found.id)))
-        finally:
-            client.delete_deployment_schedule(found.id, made.id)
-    (night,) = (run for run in scheduled_runs(server, found.id) if run.state.is_final())
-    assert night.state_name == "Completed"
-    study = night.name.partition(" ")[0]  # the method follows
-    assert run_json("show", study, home=tmp_path)["n_trials"] == 1
 
 
 @pytest.mark.full

@@ -227,6 +227,7 @@ def test_a_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_server_of_a_home_with_an_odd_name_keeps_its_files_there(
     no_address, monkeypatch
 ) -> None:
