@@ -75,7 +75,7 @@ def with_one_thread(estimator: Any) -> Any:
 OPENMP = "openmp"
 """Way to give threads to a fit that uses as many as OpenMP allows; see `Algorithm.threads`."""
 _CELLS_PER_THREAD = 500_000
-"""Rows times columns per thread of a fit; measured by tests/benchmarks/tasks/threads.py."""
+"""Rows times columns per thread of a fit."""
 
 
 def fit_threads(n_cells: float, most: int) -> int:

@@ -19,8 +19,7 @@ class Heard:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def warn(self, text: str) -> None:
-        self.note(text)
+    warn = note
 
     def check(self) -> None:
         """Nobody has pressed Ctrl-C."""
@@ -39,7 +38,6 @@ class Interrupting(LoggingObserver):
     n_trials: int
 
     def ended(self, trial: Trial, progress: Progress) -> None:
-        """Say the trial, and interrupt if it is the one."""
         super().ended(trial, progress)
         if progress.totals.told == self.n_trials:
             raise KeyboardInterrupt

@@ -1,8 +1,9 @@
 """A small distribution that declares a method, a metric, a space and a format."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["ENTRY_POINTS", "MODULES", "install"]
+__all__ = ["ENTRY_POINTS", "MODULES", "install", "write_metadata"]
 
 MODULES = {
     "__init__": "EDITION = 1\n",
@@ -109,14 +110,14 @@ SEMICOLONS = Format(
 )
 """,
 }
-"""Texts of the modules of its package, by name."""
+"""Texts of the modules of the package, by name."""
 ENTRY_POINTS = {
     "methods": {"stroll": "tune_extras.methods:STROLL"},
     "metrics": {"cost": "tune_extras.metrics:COST"},
     "spaces": {"tiny": "tune_extras.spaces:TINY"},
     "formats": {"semicolons": "tune_extras.formats:SEMICOLONS"},
 }
-"""By group and name."""
+"""Objects by group and name."""
 
 
 def install(
@@ -124,28 +125,40 @@ def install(
     version: str = "1.0",
     *,
     name: str = "tune-extras",
-    entry_points: dict[str, dict[str, str]] = ENTRY_POINTS,
+    entry_points: Mapping[str, Mapping[str, str]] = ENTRY_POINTS,
     **edited: str,
 ) -> Path:
     """Install the distribution into a folder for `sys.path`, as pip would lay it out.
 
     Args:
-        folder: Where.
+        folder: Folder to install into.
         version: Version of the distribution.
         name: Name of the distribution.
-        entry_points: By group and name.
-        **edited: Texts of modules that are others.
+        entry_points: Entry points by group and name.
+        **edited: Other texts of modules, by name.
     """
     package = folder / "tune_extras"
-    about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
-    for made in (package, about):
-        made.mkdir(parents=True)
+    package.mkdir(parents=True)
     for module, text in {**MODULES, **edited}.items():
         (package / f"{module}.py").write_text(text)
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-    (about / "top_level.txt").write_text("tune_extras\n")
-    lines = []
-    for group, named in entry_points.items():
-        lines += [f"[prefect_tune.{group}]", *(f"{one} = {at}" for one, at in named.items()), ""]
-    (about / "entry_points.txt").write_text("\n".join(lines))
+    groups = {f"prefect_tune.{group}": named for group, named in entry_points.items()}
+    write_metadata(folder, name, version, ["tune_extras"], groups)
     return folder
+
+
+def write_metadata(
+    folder: Path,
+    name: str,
+    version: str,
+    modules: Sequence[str],
+    groups: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Write the metadata of a distribution beside its modules, as `pip install` would."""
+    about = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (about / "top_level.txt").write_text("\n".join(modules))
+    lines = []
+    for group, named in groups.items():
+        lines += [f"[{group}]", *(f"{one} = {at}" for one, at in named.items())]
+    (about / "entry_points.txt").write_text("\n".join(lines))

@@ -2,7 +2,6 @@
 
 import ast
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from inspect import getmembers, isabstract, isclass
@@ -12,7 +11,7 @@ from typing import Any
 
 __all__ = [
     "ROOMS", "ROOT", "SOURCES", "classes_read", "classes_with", "concrete_classes", "listed_files",
-    "module_name", "modules", "parsed", "with_docstrings",
+    "module_name", "modules", "parsed",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent.parent
@@ -72,11 +71,3 @@ def classes_read(room: str) -> set[str]:
 @cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
-
-
-def with_docstrings(path: Path) -> Iterator[tuple[str, str]]:
-    """Each docstring of a source, with the place where it stands."""
-    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, kinds) and (text := ast.get_docstring(node)):
-            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", text

@@ -31,7 +31,7 @@ from prefect_tune.tasks.sandbox.zygote import scratch_folder
 from prefect_tune.tasks.trial.evaluate import worker_environment
 
 MOST_IN_PROCESS = 4
-"""Slots above which worker processes are started; measured by benchmarks/flows/sandboxes.py."""
+"""Slots above which worker processes are started."""
 _CONNECT_SECONDS = 10
 """Time limit for an external scheduler to answer."""
 _WORKER_SECONDS = 30

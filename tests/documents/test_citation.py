@@ -1,4 +1,4 @@
-"""The citation file is valid, and cites what the methods are made of."""
+"""The citation file is valid, and has the version of the project and the papers."""
 
 import subprocess
 import sys
@@ -13,22 +13,11 @@ CITATION = DOCS / "CITATION.cff"
 
 
 @pytest.mark.tools
-def test_it_is_valid() -> None:
-    command = ("check_jsonschema", "--builtin-schema", "vendor.citation-file-format")
-    done = subprocess.run(
-        [sys.executable, "-m", *command, CITATION], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
-
-
-def test_it_has_the_version_and_the_five_papers() -> None:
+def test_the_citation_is_valid_and_up_to_date() -> None:
+    command = ("check_jsonschema", "--builtin-schema", "vendor.citation-file-format", CITATION)
+    subprocess.run([sys.executable, "-m", *command], check=True)
     cited = yaml.safe_load(CITATION.read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert cited["version"] == project["version"]
-    assert cited["license"] == project["license"]
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
     notes = {paper["notes"] for paper in cited["references"]}
     assert notes == {f"--method {m}" for m in ("flash", "admm", "fabolas", "bapi", "esmbo")}
-    for method in ("flash", "admm", "fabolas", "bapi", "esmbo"):
-        page = (DOCS / "pages" / "methods" / f"{method}.md").read_text()
-        (title,) = (r["title"] for r in cited["references"] if r["notes"].endswith(method))
-        assert title in page

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from documents.pages import DOCUMENTS
 from processes import environment, stop_server
 from source_tree import ROOT, listed_files
 
@@ -44,10 +43,6 @@ def shown_by(command: Path, home: Path) -> str:
 def test_the_demo_runs(clone, tmp_path) -> None:
     printed = shown_by(clone / "deployments" / "demo", tmp_path)
     assert re.search(r"best(: trial| single trial) \d", printed)  # alone or with others
-    shown = DOCUMENTS[0].text.split("ends with output like this:")[1].split("```")[1].strip()
-    number = r"(?:\d+m)?\d[\d.]*"  # 1m37s stands for 5.2s too
-    line = shown.splitlines()[1]  # the README shows what is printed, with other numbers
-    assert re.search(number.join(map(re.escape, re.split(number, line.strip()))), printed)
 
 
 @pytest.mark.timeout(900)
