@@ -1,24 +1,17 @@
-"""Anytime curves: what a method's choice is worth after each tell, and when that stays good."""
+"""Anytime curves: the worth of a method's choice after each tell, and when it stays good."""
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from time import process_time
 from typing import Any, Self
 
 from simulation import Outcome, Simulation
-from worlds import evaluation
 
-from prefect_tune.optimizers import (
-    Budget,
-    Configuration,
-    NotYet,
-    Optimizer,
-    Query,
-    Trial,
-)
+from prefect_tune.optimizers import Configuration, Optimizer, Query
 
-__all__ = ["Contestant", "Curve", "in_batches", "named", "watched"]
+__all__ = ["Contestant", "Curve", "named", "watched"]
 
 
 @dataclass(frozen=True)
@@ -26,54 +19,27 @@ class Curve:
     """One run, tell by tell.
 
     Attributes:
-        ends: Seconds from the start, asks included; the incumbent is looked at off the clock.
+        ends: Seconds from the start, asks included; looking at the incumbent takes none.
         worths: True worth of the incumbent; None before there is one.
-        shares: Size that was told.
-        draws: Family of the subset that was told.
+        shares: Size of each subset that was told.
         asks: Seconds of each ask.
-        losses: What was told.
-        told: Values of the model's hyperparameters of what was told.
-        chosen: Those of the incumbent.
     """
 
-    ends: list[float]
-    worths: list[float | None]
-    shares: list[float]
-    draws: list[int]
-    asks: list[float]
-    losses: list[float | None]
-    told: list[list[Any]]
-    chosen: list[list[Any]]
-
-    def add(
-        self,
-        optimizer: Optimizer,
-        trial: Trial,
-        ended: float,
-        worth: Callable[[Configuration], float],
-    ) -> None:
-        """Note what was told, and the incumbent after it."""
-        best = optimizer.incumbent
-        self.ends.append(ended)
-        self.worths.append(None if best is None else worth(best.query.configuration))
-        self.shares.append(trial.query.subset)
-        self.draws.append(trial.query.subset_draw)
-        self.losses.append(trial.loss)
-        self.told.append(_values(trial.query.configuration))
-        self.chosen.append([] if best is None else _values(best.query.configuration))
-
-    def lasting(self, goal: float) -> float:
-        """Seconds after which the incumbent is never again worse than a goal; inf if it is."""
-        bad = [w is None or w > goal for w in self.worths]
-        if not bad or bad[-1]:
-            return float("inf")
-        last_bad = max((k for k, is_bad in enumerate(bad) if is_bad), default=-1)
-        return self.ends[last_bad + 1]
+    ends: list[float] = field(default_factory=list)
+    worths: list[float | None] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    asks: list[float] = field(default_factory=list)
 
     def first(self, goal: float) -> float:
-        """Seconds after which the incumbent is no worse than a goal for the first time."""
+        """Seconds until the incumbent is no worse than a goal; inf if it never is."""
         pairs = zip(self.ends, self.worths, strict=True)
-        return next((e for e, w in pairs if w is not None and w <= goal), float("inf"))
+        return next((e for e, w in pairs if w is not None and w <= goal), inf)
+
+    def lasting(self, goal: float) -> float:
+        """Seconds until the incumbent is no worse than a goal to the end of the run; inf if not."""
+        bad = [k for k, w in enumerate(self.worths) if w is None or w > goal]
+        after = bad[-1] + 1 if bad else 0
+        return self.ends[after] if after < len(self.ends) else inf
 
 
 def watched(
@@ -82,58 +48,20 @@ def watched(
     worth: Callable[[Configuration], float],
     *,
     evaluations: int,
-    seconds: float = float("inf"),
+    seconds: float = inf,
 ) -> Curve:
     """Run a method until so many evaluations are told, or so many seconds are spent."""
-    curve = Curve([], [], [], [], [], [], [], [])
+    curve = Curve()
     study = Simulation(optimizer, outcome, seconds=seconds, clock=process_time)
     for stretch in study.ends():
-        curve.add(optimizer, stretch.trial, stretch.ended, worth)
+        best = optimizer.incumbent
+        curve.ends.append(stretch.ended)
+        curve.worths.append(None if best is None else worth(best.query.configuration))
+        curve.shares.append(stretch.trial.query.subset)
         if len(curve.ends) >= evaluations:
             break
     curve.asks.extend(study.ask_seconds)
     return curve
-
-
-def in_batches(
-    optimizer: Optimizer,
-    outcome: Callable[[Query], Outcome],
-    worth: Callable[[Configuration], float],
-    *,
-    evaluations: int,
-    size: int,
-) -> Curve:
-    """Run a method that is told when so many asks were made: none knows the others' outcomes."""
-    curve = Curve([], [], [], [], [], [], [], [])
-    now = 0.0
-    while len(curve.ends) < evaluations:
-        under_way: list[tuple[Trial, float, float]] = []
-        for _ in range(size):
-            budget = Budget(
-                trials_spent=len(curve.ends),
-                seconds_spent=sum(t.cost_seconds for t in optimizer.history),
-                ask_seconds=sum(curve.asks),
-                n_workers=size,
-                last_ask_seconds=tuple(curve.asks[-10:]),
-            )
-            started = process_time()
-            try:
-                query = optimizer.ask(budget)
-            except NotYet:
-                break
-            curve.asks.append(process_time() - started)
-            number = len(optimizer.history) - 1
-            under_way.append((Trial(number, query).started(), *outcome(query)))
-        now += sum(curve.asks[-len(under_way) :]) + max(took for _, _, took in under_way)
-        for trial, loss, took in under_way:
-            told = trial.completed(evaluation(loss, took))
-            optimizer.tell(told)
-            curve.add(optimizer, told, now, worth)
-    return curve
-
-
-def _values(configuration: Configuration) -> list[Any]:
-    return [value for _, choice in configuration.choices for _, value in choice.values]
 
 
 @dataclass(frozen=True)
@@ -148,7 +76,7 @@ class Contestant:
     def of(cls, text: str) -> Self:
         """Read it; values are JSON where they can be, else texts."""
         method, *options = text.split(":")
-        pairs = [o.split("=", 1) for o in options]
+        pairs = (o.split("=", 1) for o in options)
         return cls(text, method, {name: _value(value) for name, value in pairs})
 
 

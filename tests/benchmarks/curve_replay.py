@@ -1,24 +1,27 @@
-"""A table of recorded curves as an objective, and what a run on it saw, stretch by stretch.
+"""A table of recorded curves as an objective, and the figures of runs on it.
 
-A run keeps rows, epochs and seconds only: any figure, and any other rule of the final choice, can
-be had of it and the table later.
+A run keeps rows, epochs and seconds only, so any figure can be had of it and the table later.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import process_time
 
 import numpy as np
 from curve_tables import Table
+from numpy.typing import NDArray
+from scipy.stats import rankdata
 from simulation import Simulation
 
-from prefect_tune.optimizers import Configuration, Evaluation, Objective, Optimizer, Query
-from prefect_tune.optimizers.space.vectors import CandidateSpace
+from prefect_tune.optimizers import Evaluation, Objective, Optimizer, Query
 
-__all__ = ["Replay", "Run", "Seen", "evaluation_of", "objective_of", "run"]
+__all__ = ["AT", "Figures", "Run", "mean_ranks", "objective_of", "run"]
 
 HELD_OUT = {"olivetti": 100, "mnist_t10k": 2500, "puma8NH": 2048}
-"""449 of digits; the synthetic ones have no rows."""
+"""Held-out rows; 449 for digits. The synthetic tables have none."""
+AT = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the budget."""
+Array = NDArray[np.float64]
 
 
 def objective_of(name: str, table: Table) -> Objective:
@@ -28,81 +31,31 @@ def objective_of(name: str, table: Table) -> Objective:
     return Objective(epochs=table.epochs, iterative=models, n_folds=1, n_held_out=n_held_out)
 
 
-def evaluation_of(curve: tuple[float, ...], seconds: float, done: int) -> Evaluation:
-    """The outcome of a stretch in one fold, gone on with after so many epochs."""
-    return Evaluation(
-        loss=min(curve),
-        fold_losses=(min(curve),),
-        cost_seconds=seconds,
-        cost_uncached_seconds=seconds,
-        curve=curve,
-        fold_curves=(curve,),
-        best_epoch=int(np.argmin(curve)) + 1,
-        resumed_from=done,
-    )
-
-
 class Replay:
-    """A table as an objective: rows by nearness, each standing for one configuration."""
+    """A table as an objective."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.candidates = CandidateSpace(table.space)
-        self.features = self.candidates.features(self.candidates.encode(table.configurations))
-        self.numbers = {c: i for i, c in enumerate(table.configurations)}
-        self.free = np.ones(len(table.configurations), dtype=bool)
-        self.rows: dict[Configuration, int] = {}
+        self.rows = {c: i for i, c in enumerate(table.configurations)}
         self.done: dict[int, int] = {}
 
     def __call__(self, query: Query) -> Evaluation:
         """The curve so far, and seconds of the epochs that are new."""
-        row = self.row(query.configuration)
-        done, epochs = self.done.get(row, 0), query.epochs or self.table.epochs
+        row, epochs = self.rows[query.configuration], query.epochs or self.table.epochs
+        done = min(self.done.get(row, 0), epochs)
+        self.done[row] = max(self.done.get(row, 0), epochs)
         curve = tuple(float(x) for x in self.table.losses[row, :epochs])
         seconds = float(self.table.seconds[row, done:epochs].sum())
-        self.done[row] = max(done, epochs)
-        return evaluation_of(curve, seconds, min(done, epochs))
-
-    def row(self, configuration: Configuration) -> int:
-        """The row of a configuration: its own, or the nearest one that is free."""
-        if configuration not in self.rows and configuration in self.numbers:
-            self.rows[configuration] = self.numbers[configuration]
-        elif configuration not in self.rows:
-            features = self.candidates.features(self.candidates.encode([configuration]))
-            distances = ((self.features - features) ** 2).sum(axis=1)
-            row = int(np.argmin(np.where(self.free, distances, np.inf)))
-            self.free[row] = False
-            self.rows[configuration] = row
-        return self.rows[configuration]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """All that was known at a time.
-
-    Attributes:
-        rows: Begun, in this order.
-        epochs: To which each of them was trained.
-        chosen: Row and epoch that the method named; None before it did.
-        ask_seconds: Of all asks until then.
-    """
-
-    rows: list[int]
-    epochs: list[int]
-    chosen: tuple[int, int] | None
-    ask_seconds: float
-
-    def least_validated(self, table: Table) -> float:
-        """The least loss seen; the largest of the table before anything was told."""
-        losses = [table.losses[r, :e].min() for r, e in zip(self.rows, self.epochs, strict=True)]
-        return float(min(losses, default=table.losses.max()))
-
-    def test_of_chosen(self, table: Table) -> float:
-        """Test loss of what the method named; the largest of the table before it did."""
-        if self.chosen is None:
-            return float(table.tests.max())
-        row, epoch = self.chosen
-        return float(table.tests[row, epoch - 1])
+        return Evaluation(
+            loss=min(curve),
+            fold_losses=(min(curve),),
+            cost_seconds=seconds,
+            cost_uncached_seconds=seconds,
+            curve=curve,
+            fold_curves=(curve,),
+            best_epoch=int(np.argmin(curve)) + 1,
+            resumed_from=done,
+        )
 
 
 @dataclass(frozen=True)
@@ -111,11 +64,11 @@ class Run:
 
     Attributes:
         total: Seconds of the budget.
-        rows: That were trained.
-        epochs: To which.
+        rows: Rows that were trained.
+        epochs: Epochs to which they were trained.
         ends: Seconds at which they were told, asks included where they are charged.
         asks: Seconds of the ask of each.
-        chosen: Row and epoch that the method named after it; None if it named none.
+        chosen: Row and epoch that the method named after each tell; None if it named none.
     """
 
     total: float
@@ -125,15 +78,22 @@ class Run:
     asks: list[float]
     chosen: list[Sequence[int] | None]
 
-    def at(self, share: float) -> Seen:
-        """What was known at a share of the budget."""
-        n = int(np.searchsorted(self.ends, share * self.total, side="right"))
-        reached: dict[int, int] = {}
-        for row, epochs in zip(self.rows[:n], self.epochs[:n], strict=True):
-            reached[row] = max(epochs, reached.get(row, 0))
+    def n_told(self, share: float) -> int:
+        """How many tells a share of the budget has."""
+        return int(np.searchsorted(self.ends, share * self.total, side="right"))
+
+    def least_validated(self, share: float, table: Table) -> float:
+        """The least loss seen; the largest of the table before anything was told."""
+        n = self.n_told(share)
+        pairs = zip(self.rows[:n], self.epochs[:n], strict=True)
+        losses = [table.losses[row, :epochs].min() for row, epochs in pairs]
+        return float(min(losses, default=table.losses.max()))
+
+    def test_of_chosen(self, share: float, table: Table) -> float:
+        """Test loss of what the method named; the largest of the table before it did."""
+        n = self.n_told(share)
         named = self.chosen[n - 1] if n else None
-        chosen = None if named is None else (named[0], named[1])
-        return Seen([*reached], [*reached.values()], chosen, sum(self.asks[:n]))
+        return float(table.tests.max() if named is None else table.tests[named[0], named[1] - 1])
 
 
 def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: bool) -> Run:
@@ -156,13 +116,62 @@ def run(optimizer: Optimizer, table: Table, trainings: float, *, are_asks_free: 
         if stretch.ended > total:
             break
         query, best = stretch.trial.query, optimizer.incumbent
-        seen.rows.append(replay.row(query.configuration))
+        seen.rows.append(replay.rows[query.configuration])
         seen.epochs.append(query.epochs or table.epochs)
         seen.ends.append(stretch.ended)
         seen.asks.append(study.ask_seconds[stretch.trial.number])
         named = None
         if best is not None and best.evaluation is not None:
             epoch = best.evaluation.best_epoch or table.epochs
-            named = (replay.row(best.query.configuration), epoch)
+            named = (replay.rows[best.query.configuration], epoch)
         seen.chosen.append(named)
     return seen
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of the runs of one method on one table, one row a seed.
+
+    Attributes:
+        regrets: Regret of the least validated loss, percent points, at each share; shape (n, 4).
+        tests: Test loss of what the method named, percent, likewise.
+        line: The counts, as printed.
+    """
+
+    regrets: Array
+    tests: Array
+    line: str
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], table: Table) -> "Figures":
+        """Figures of at least one run."""
+        best = float(table.losses.min())
+        reached = [dict(zip(r.rows, r.epochs, strict=True)) for r in runs]  # epochs only grow
+        n_begun, n_epochs = np.mean([[len(r), sum(r.values())] for r in reached], axis=0)
+        asks = np.mean([sum(r.asks) for r in runs])
+        return cls(
+            np.array([[r.least_validated(share, table) - best for share in AT] for r in runs]),
+            np.array([[r.test_of_chosen(share, table) for share in AT] for r in runs]),
+            f"{n_begun:.0f}, {n_epochs:.0f}, {asks:.2f} / {runs[0].total:.1f}",
+        )
+
+
+def mean_ranks(
+    of_tables: Mapping[str, Mapping[str, Figures]], share: float, by: str
+) -> dict[str, tuple[float, float]]:
+    """Mean rank of each method and its standard error over the tables.
+
+    Ranks are per seed; equals share theirs.
+
+    Args:
+        of_tables: Figures by table and method.
+        share: Share of the budget, one of `AT`.
+        by: `regrets` or `tests`.
+    """
+    ranks = []
+    for of_methods in of_tables.values():
+        values = np.array([getattr(f, by)[:, AT.index(share)] for f in of_methods.values()])
+        ranks.append(rankdata(values.round(9), axis=0).mean(axis=1))
+    errors = np.std(ranks, axis=0, ddof=min(1, len(ranks) - 1)) / np.sqrt(len(ranks))
+    pairs = zip(np.mean(ranks, axis=0).tolist(), errors.tolist(), strict=True)
+    return dict(zip(next(iter(of_tables.values())), pairs, strict=True))

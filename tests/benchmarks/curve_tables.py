@@ -85,118 +85,96 @@ SCHEMA = pa.schema(
 
 def space_of(name: str) -> Space:
     """The space of a table."""
-    models = {"mlp": _mlp(), "sgd": _sgd(), "histgb": _histgb()}
+    of_digits = (_mlp(), _sgd(), MODELS["histgb"])
     if name == "pipe":
         rescale = Step("rescale", tuple(Algorithm(id=i) for i in RESCALED))
-        return Space(name, (rescale, Step("model", tuple(models.values()))))
-    models |= {"olivetti": _faces(), "mnist_t10k": _softmax(), "puma8NH": _gb()}
-    model = _curve() if name in SYNTHETIC else models[name]
-    return Space(name, (Step("model", (model,)),))
+        return Space(name, (rescale, Step("model", of_digits)))
+    models = {"mlp": of_digits[0], "sgd": of_digits[1], **MODELS}
+    return Space(name, (Step("model", (models.get(name, MODELS["synthetic"]),)),))
+
+
+def _algorithm(name: str, *hyperparameters: Any) -> Algorithm:
+    space = ConfigurationSpace(space=list(hyperparameters))
+    return Algorithm(id=name, estimator=f"x.{name.title()}", hyperparameters=space)
 
 
 def _mlp() -> Algorithm:
-    space = ConfigurationSpace(
-        space=[
-            Categorical("solver", ["adam", "sgd"], default="adam"),
-            Float("learning_rate", (1e-5, 0.1), log=True, default=1e-3),
-            Float("alpha", (1e-7, 0.1), log=True, default=1e-4),
-            Integer("batch_size", (16, 512), log=True, default=128),
-            Integer("width", (8, 256), log=True, default=64),
-            Integer("layers", (1, 2), default=1),
-            Float("momentum", (0.1, 0.95), default=0.9),
-            Float("beta_1", (0.1, 0.95), default=0.9),
-        ]
+    solver = Categorical("solver", ["adam", "sgd"], default="adam")
+    momentum = Float("momentum", (0.1, 0.95), default=0.9)
+    beta = Float("beta_1", (0.1, 0.95), default=0.9)
+    mlp = _algorithm(
+        "mlp",
+        *(solver, momentum, beta),
+        Float("learning_rate", (1e-5, 0.1), log=True, default=1e-3),
+        Float("alpha", (1e-7, 0.1), log=True, default=1e-4),
+        Integer("batch_size", (16, 512), log=True, default=128),
+        Integer("width", (8, 256), log=True, default=64),
+        Integer("layers", (1, 2), default=1),
     )
-    space.add(EqualsCondition(space["momentum"], space["solver"], "sgd"))
-    space.add(EqualsCondition(space["beta_1"], space["solver"], "adam"))
-    return Algorithm(id="mlp", estimator="x.Mlp", hyperparameters=space)
+    mlp.hyperparameters.add(EqualsCondition(momentum, solver, "sgd"))
+    mlp.hyperparameters.add(EqualsCondition(beta, solver, "adam"))
+    return mlp
 
 
 def _sgd() -> Algorithm:
-    space = ConfigurationSpace(
-        space=[
-            Categorical("loss", ["log_loss", "hinge"], default="hinge"),
-            Float("alpha", (1e-7, 0.1), log=True, default=1e-4),
-            Categorical("schedule", ["optimal", "constant"], default="optimal"),
-            Float("eta0", (1e-5, 1.0), log=True, default=0.01),
-            Categorical("penalty", ["l2", "l1"], default="l2"),
-            Categorical("average", [False, True], default=False),
-        ]
+    schedule = Categorical("schedule", ["optimal", "constant"], default="optimal")
+    eta = Float("eta0", (1e-5, 1.0), log=True, default=0.01)
+    sgd = _algorithm(
+        "sgd",
+        *(schedule, eta),
+        Categorical("loss", ["log_loss", "hinge"], default="hinge"),
+        Float("alpha", (1e-7, 0.1), log=True, default=1e-4),
+        Categorical("penalty", ["l2", "l1"], default="l2"),
+        Categorical("average", [False, True], default=False),
     )
-    space.add(EqualsCondition(space["eta0"], space["schedule"], "constant"))
-    return Algorithm(id="sgd", estimator="x.Sgd", hyperparameters=space)
+    sgd.hyperparameters.add(EqualsCondition(eta, schedule, "constant"))
+    return sgd
 
 
-def _histgb() -> Algorithm:
-    space = ConfigurationSpace(
-        space=[
-            Float("learning_rate", (0.0032, 0.63), log=True, default=0.1),
-            Integer("leaves", (4, 32), log=True, default=31),
-            Float("l2", (1e-6, 10.0), log=True, default=1e-3),
-            Integer("min_leaf", (2, 45), log=True, default=20),
-            Float("max_features", (0.2, 1.0), default=1.0),
-            Categorical("bins", [32, 64, 255], default=255),
-        ]
-    )
-    return Algorithm(id="histgb", estimator="x.HistGb", hyperparameters=space)
-
-
-def _faces() -> Algorithm:
-    """Of olivetti, with the ranges of Belakaria et al. (appendix)."""
-    space = ConfigurationSpace(
-        space=[
-            Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),
-            Integer("batch_size", (8, 128), log=True, default=32),
-            Float("alpha", (1e-7, 1e-3), log=True, default=1e-4),
-            Float("momentum", (0.1, 0.9), default=0.9),
-        ]
-    )
-    return Algorithm(id="faces", estimator="x.Faces", hyperparameters=space)
-
-
-def _softmax() -> Algorithm:
-    """Of mnist, with the ranges of Belakaria et al. (appendix)."""
-    space = ConfigurationSpace(
-        space=[
-            Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),
-            Float("alpha", (0.0, 1.0), default=1e-4),
-            Integer("batch_size", (20, 2000), log=True, default=200),
-        ]
-    )
-    return Algorithm(id="softmax", estimator="x.Softmax", hyperparameters=space)
-
-
-def _gb() -> Algorithm:
-    space = ConfigurationSpace(
-        space=[
-            Float("learning_rate", (0.0032, 0.63), log=True, default=0.1),
-            Integer("depth", (1, 6), default=3),
-            Float("subsample", (0.3, 1.0), default=1.0),
-            Float("max_features", (0.2, 1.0), default=1.0),
-            Integer("min_leaf", (1, 64), log=True, default=1),
-        ]
-    )
-    return Algorithm(id="gb", estimator="x.Gb", hyperparameters=space)
-
-
-def _curve() -> Algorithm:
-    u = ConfigurationSpace(space=[Float(f"u{i}", (0.0, 1.0), default=0.5) for i in range(6)])
-    return Algorithm(id="curve", estimator="x.Y", hyperparameters=u)
+MODELS = {
+    "histgb": _algorithm(
+        "histgb",
+        Float("learning_rate", (0.0032, 0.63), log=True, default=0.1),
+        Integer("leaves", (4, 32), log=True, default=31),
+        Float("l2", (1e-6, 10.0), log=True, default=1e-3),
+        Integer("min_leaf", (2, 45), log=True, default=20),
+        Float("max_features", (0.2, 1.0), default=1.0),
+        Categorical("bins", [32, 64, 255], default=255),
+    ),
+    # The ranges of this one and the next are those of Belakaria et al. (appendix).
+    "olivetti": _algorithm(
+        "faces",
+        Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),
+        Integer("batch_size", (8, 128), log=True, default=32),
+        Float("alpha", (1e-7, 1e-3), log=True, default=1e-4),
+        Float("momentum", (0.1, 0.9), default=0.9),
+    ),
+    "mnist_t10k": _algorithm(
+        "softmax",
+        Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),
+        Float("alpha", (0.0, 1.0), default=1e-4),
+        Integer("batch_size", (20, 2000), log=True, default=200),
+    ),
+    "puma8NH": _algorithm(
+        "gb",
+        Float("learning_rate", (0.0032, 0.63), log=True, default=0.1),
+        Integer("depth", (1, 6), default=3),
+        Float("subsample", (0.3, 1.0), default=1.0),
+        Float("max_features", (0.2, 1.0), default=1.0),
+        Integer("min_leaf", (1, 64), log=True, default=1),
+    ),
+    "synthetic": _algorithm("curve", *(Float(f"u{i}", (0.0, 1.0)) for i in range(6))),
+}
 
 
 def power_laws(world: int, space: Space, n: int) -> Iterator[dict[str, Any]]:
-    """Rows: scrambled Sobol points over paths and values, with their curves."""
+    """Rows: scrambled Sobol points, with their curves."""
     encoding = Encoding(space)
-    n_steps = len(space.searched)
-    sobol = qmc.Sobol(n_steps + len(encoding.columns), seed=7)
+    sobol = qmc.Sobol(1 + len(encoding.columns), seed=7)
     for number, point in enumerate(sobol.random_base2(int(np.ceil(np.log2(n))))[:n]):
-        path = tuple(
-            step.algorithms[int(u * len(step.algorithms))].id
-            for step, u in zip(space.searched, point, strict=False)
-        )
-        losses, tests, seconds = _power_law(world, number, point[n_steps:], SYNTHETIC_EPOCHS)
+        losses, tests, seconds = _power_law(world, number, point[1:], SYNTHETIC_EPOCHS)
         yield {
-            "configuration": encoding.from_cube(path, point[n_steps:]).canonical,
+            "configuration": encoding.from_cube(("curve",), point[1:]).canonical,
             "losses": losses.tolist(),
             "tests": tests.tolist(),
             "seconds": seconds.tolist(),

@@ -1,11 +1,10 @@
-"""What a figure was measured on."""
+"""Machine and goals of a benchmark."""
 
 import os
 import platform
 import sys
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
 
 import psutil
 
@@ -13,7 +12,7 @@ __all__ = ["Goals", "describe", "seconds_of"]
 
 
 class Goals:
-    """What a benchmark has to reach; it exits with 1 when it does not."""
+    """The goals of a benchmark, which exits with 1 when one is missed."""
 
     def __init__(self) -> None:
         self._missed: list[str] = []
@@ -44,13 +43,8 @@ def describe() -> str:
     return f"{psutil.cpu_count()} cores, Python {platform.python_version()}, load {load}"
 
 
-def seconds_of(
-    act: Callable[..., object],
-    *arguments: Any,
-    clock: Callable[[], float] = perf_counter,
-    **options: Any,
-) -> float:
+def seconds_of(act: Callable[[], object]) -> float:
     """Seconds that a call takes."""
-    started = clock()
-    act(*arguments, **options)
-    return clock() - started
+    started = perf_counter()
+    act()
+    return perf_counter() - started

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from curve_tables import Table
-from full_trainings import FULL_TRAININGS
 
 from prefect_tune.optimizers import (
     Bohb,
@@ -29,7 +28,7 @@ from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bohb import N_SAMPLES, RANDOM_SHARE, WIDENING, KernelDensity
 from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
 
-__all__ = ["OF_TABLE", "method_of_table"]
+__all__ = ["method_of_table"]
 
 
 class FromTable:
@@ -38,11 +37,7 @@ class FromTable:
     table: Table
 
     def begin(self: Any, rng: np.random.Generator) -> Configuration:
-        """A row that was not asked for, all with equal probability.
-
-        Raises:
-            SpaceExhausted: If there is none.
-        """
+        """A row that was not asked for, all with equal probability."""
         if not (free := self.free):
             raise SpaceExhausted("all rows were asked for")
         return self.table.configurations[free[int(rng.integers(len(free)))]]
@@ -52,11 +47,6 @@ class FromTable:
         """Rows that were not asked for."""
         asked = self.history.asked
         return [i for i, c in enumerate(self.table.configurations) if c not in asked]
-
-    @cached_property
-    def rows(self) -> Candidates:
-        """All rows of the table."""
-        return CandidateSpace(self.table.space).encode(self.table.configurations)
 
 
 class RandomOfTable(FromTable, RandomSearch):
@@ -73,6 +63,11 @@ class HyperbandOfTable(FromTable, Hyperband):
 
 
 class BohbOfTable(FromTable, Bohb):
+    @cached_property
+    def rows(self) -> Candidates:
+        """All rows of the table."""
+        return CandidateSpace(self.table.space).encode(self.table.configurations)
+
     def begin(self, rng: np.random.Generator) -> Configuration:
         is_random = rng.random() < RANDOM_SHARE
         proposed = None if is_random else self._by_model(rng)
@@ -83,10 +78,8 @@ class BohbOfTable(FromTable, Bohb):
         rows = self.rows[self.free]
         if not len(rows):
             return rows
-        factor = WIDENING
-        wide = replace(
-            good, widths=factor * good.widths, leaving=np.minimum(factor * good.leaving, 1)
-        )
+        leaving = np.minimum(WIDENING * good.leaving, 1)
+        wide = replace(good, widths=WIDENING * good.widths, leaving=leaving)
         density = np.exp(wide.log_density(rows))
         n = min(N_SAMPLES, len(rows))
         return rows[rng.choice(len(rows), n, replace=False, p=density / density.sum())]
@@ -95,7 +88,7 @@ class BohbOfTable(FromTable, Bohb):
 class BapiOfTable(FromTable, Bapi):
     @cached_property
     def rows(self) -> Candidates:
-        """All rows of the table, what they do not have as the model has it."""
+        """All rows of the table; values that they do not have are the model's."""
         return self.learner.inputs.encode(self.table.configurations)
 
     def pool(self, best: Candidates, rng: np.random.Generator) -> Candidates:  # noqa: ARG002
@@ -103,15 +96,12 @@ class BapiOfTable(FromTable, Bapi):
         return self.rows[self.free]
 
 
-OF_TABLE: dict[str, type[Optimizer]] = {
+METHODS: dict[str, type[Optimizer]] = {
     "random": RandomOfTable,
     "halving": HalvingOfTable,
     "hyperband": HyperbandOfTable,
     "bohb": BohbOfTable,
     "bapi": BapiOfTable,
-    **{
-        name: type(name, (BapiOfTable, neighbour), {}) for name, neighbour in FULL_TRAININGS.items()
-    },
 }
 
 
@@ -119,7 +109,7 @@ def method_of_table(
     name: str, table: Table, seed: int, objective: Objective, options: Mapping[str, Any]
 ) -> Optimizer:
     """A method that begins rows of a table only."""
-    made: Any = OF_TABLE[name](table.space, seed, objective, **options)
+    made: Any = METHODS[name](table.space, seed, objective, **options)
     made.table = table
     optimizer: Optimizer = made
     return optimizer

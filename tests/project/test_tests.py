@@ -29,7 +29,8 @@ def patterns(tree: ast.AST) -> Iterator[ast.expr]:
                     of = [n.strip() for name in texts(given) for n in name.split(",")]
                     for row in rows:
                         is_param = isinstance(row, ast.Call)
-                        cells = row.args if is_param else getattr(row, "elts", [row])
+                        plain = [row] if len(of) == 1 else getattr(row, "elts", [])
+                        cells = row.args if is_param else plain
                         pairs = zip(of, cells, strict=False)
                         yield from (cell for name, cell in pairs if name in names)
 

@@ -70,7 +70,7 @@ def _yes_or_no(score: np.ndarray) -> pd.Series:
 TABLES: Mapping[str, tuple[Callable[[], pd.DataFrame], str]] = {
     "classes": (many_classes, "csv"),
     "columns": (many_columns, "csv"),
-    "columns_frame": (many_columns, "frame"),
+    "columns_frame": (many_columns, "parquet"),
     "categories": (many_categories, "csv"),
 }
 
@@ -78,34 +78,32 @@ TABLES: Mapping[str, tuple[Callable[[], pd.DataFrame], str]] = {
 def study(name: str, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
     """Run a study of a table, and return what it came to."""
     make, form = TABLES[name]
-    path = folder / f"{name}.{'parquet' if form == 'frame' else 'csv'}"
-    frame = make()
-    frame.to_parquet(path) if form == "frame" else frame.to_csv(path, index=False)
-    env = {**os.environ, "PREFECT_TUNE_HOME": str(folder / f"home-{name}")}
-    words = ["--budget", given.budget, "--workers", str(given.workers), "--study", "large"]
-    run = [sys.executable, "-m", "prefect_tune.deployments"]
-    command = [*run, "run", str(path), "--target", "y", *words]
-    if form == "frame":
+    path, run = folder / f"{name}.{form}", [sys.executable, "-m", "prefect_tune.deployments"]
+    if form == "parquet":
+        make().to_parquet(path)
         command = [sys.executable, "-c", _FRAME, str(path), given.budget, str(given.workers)]
+    else:
+        make().to_csv(path, index=False)
+        words = ["--budget", given.budget, "--workers", str(given.workers), "--study", "large"]
+        command = [*run, "run", str(path), "--target", "y", *words]
+    env = {**os.environ, "PREFECT_TUNE_HOME": str(folder / f"home-{name}")}
     start = perf_counter()
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     seconds = perf_counter() - start
     show = [*run, "show", "large", "--json"]
     shown = subprocess.run(show, env=env, capture_output=True, text=True, check=False)
     summary = json.loads(shown.stdout) if shown.returncode == 0 else {}
-    longest = max(map(len, (done.stdout + done.stderr).splitlines()), default=0)
     return {
         "table": name,
         "code": done.returncode,
         "seconds": round(seconds, 1),
         "trials": summary.get("n_trials"),
         "test loss": summary.get("test_loss"),
-        "longest line": longest,
+        "longest line": max(map(len, (done.stdout + done.stderr).splitlines()), default=0),
     }
 
 
 def main() -> None:
-    """Run the studies, print a table, and check the goals."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--budget", default="60s")
     parser.add_argument("--workers", type=int, default=2)

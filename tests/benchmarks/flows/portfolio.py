@@ -19,7 +19,8 @@ set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the cohor
 The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first one is given: boosted
 trees behind few blocks of columns, as a short budget sees little else of a large set.
 
-FOLDER gets `losses.parquet`, in which an interrupted run goes on; what is there is not run again.
+FOLDER gets the losses, a file for each table, so an interrupted run goes on; what is there is not
+run again.
 With `--commit` the portfolios replace those of the catalogue, and the losses those of the same
 spaces beside this file, from which `flows/peers` makes a portfolio without the table that it is
 measured on.
@@ -28,8 +29,9 @@ measured on.
 import argparse
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import chain, cycle, repeat
 from pathlib import Path
@@ -40,9 +42,10 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from machine import Goals, describe
+from peer_tools.event_sets import EventSet
 from peer_tools.plain_evaluation import PlainEvaluator
-from peer_tools.portfolios import KINDS, LOSSES, Losses, begins_with, picked, related
-from peer_tools.tables import EventSet, TableFile
+from peer_tools.portfolios import KINDS, LOSSES, first_of, model_of, picked, regrets, unrelated
+from peer_tools.tables import TableFile
 from peer_tools.task import Task
 
 from prefect_tune.optimizers import Configuration, Space
@@ -55,7 +58,6 @@ from prefect_tune.optimizers.space.configuration import (
 from prefect_tune.optimizers.space.sampling import new_configuration
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, WINDOWS
 from prefect_tune.tasks.catalogue.spaces import EXTRAS, space_named
-from prefect_tune.tasks.data.source import Source
 
 PORTFOLIOS = Path(__file__).parents[3] / "tasks" / "catalogue" / "portfolios"
 SECONDS = 8.0
@@ -80,10 +82,9 @@ DRAWN = {
 LOOKS = 10
 GOAL = 0.85
 """Of the regret of defaults alone after ten trials, at most."""
-say = partial(print, flush=True)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE[:TARGET]", type=TableFile.of)
     parser.add_argument("--events", nargs="+", metavar="SET", type=EventSet.of, default=[])
@@ -93,49 +94,44 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--commit", action="store_true")
-    chosen = parser.parse_args(arguments)
-    home: Path = chosen.out.absolute()
-    home.mkdir(parents=True, exist_ok=True)
-    losses = Losses(home / "losses.parquet")
-    say(describe())
-    evaluated = partial(evaluate, home, chosen.candidates, chosen.rows)
-    named = [*chosen.tables, *chosen.events]
-    waiting = [one for one in named if not losses.has(one.name, chosen.candidates)]
+    chosen = parser.parse_args()
+    print(describe(), flush=True)
+    evaluated = partial(evaluate, chosen.out.absolute(), chosen.candidates, chosen.rows)
     with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=1) as pool:
-        for name, rows in pool.map(evaluated, waiting):
-            losses.add(rows)
-            say(f"{name}: {len(rows)} candidates, {rows['loss'].min():.4g} the best; {describe()}")
+        losses = pd.concat(pool.map(evaluated, [*chosen.tables, *chosen.events]))
     reached = Goals()
-    for kind, space in KINDS.items():
-        known = losses.of(kind)
-        if not len(known):
-            continue
-        for ending, rows in (("", known), ("_without_boosting", plain(known, space_named(space)))):
-            judge(rows, space_named(space), f"{space}{ending}", chosen.size, reached)
+    for kind, known in losses.groupby("kind"):
+        space = space_named(KINDS[str(kind)])
+        optional = {a.id for a in space.steps[-1].algorithms if EXTRAS.keys() & set(a.requires)}
+        plain = known[~model_of(known, space).isin(optional)]
+        for name, rows in ((space.name, known), (f"{space.name}_without_boosting", plain)):
+            judge(rows, space, name, chosen.size, reached)
             if chosen.commit:
-                portfolio = picked(rows, chosen.size, begins_with(space_named(space)))
+                portfolio = picked(rows, chosen.size, first_of(space))
                 text = ",\n".join(json.dumps(json.loads(c), sort_keys=True) for c in portfolio)
-                (PORTFOLIOS / f"{space}{ending}.json").write_text(f"[\n{text}\n]\n")
+                (PORTFOLIOS / f"{name}.json").write_text(f"[\n{text}\n]\n")
     if chosen.commit:
-        recorded = Losses(LOSSES)
-        others = ~recorded.frame["kind"].isin(set(losses.frame["kind"]))
-        recorded.frame = recorded.frame[others]
-        recorded.add(losses.frame)
+        recorded = pd.read_parquet(LOSSES)
+        others = recorded[~recorded["kind"].isin(losses["kind"])]
+        pd.concat([others, losses], ignore_index=True).to_parquet(LOSSES, index=False)
     reached.end()
 
 
 def candidates(space: Space, n: int) -> list[Configuration]:
     """The candidates of a space, the same at each call: as many of each model, defaults first."""
     rng, found = np.random.default_rng(0), dict.fromkeys(defaults(space))
-    models = [algorithm.id for algorithm in space.steps[-1].algorithms]
     while len(found) < n:
-        for model in models:
-            part = space.restricted_to(
-                {s.name: {a.id for a in s.algorithms} for s in space.searched[:-1]}
-                | {space.steps[-1].name: {model}}
-            )
+        for model in space.steps[-1].algorithms:
+            part = restricted(space, {space.steps[-1].name: {model.id}})
             found[new_configuration(part, set(found), rng)] = None
     return list(found)[:n]
+
+
+def restricted(space: Space, algorithms: dict[str, set[str]]) -> Space:
+    """Return a space with some algorithms of some steps."""
+    return space.restricted_to(
+        {s.name: {a.id for a in s.algorithms} for s in space.searched} | algorithms
+    )
 
 
 def defaults(space: Space) -> Iterator[Configuration]:
@@ -156,10 +152,7 @@ def event_candidates(space: Space, n: int) -> list[Configuration]:
     constructions = cycle(("windows", "windows", "aggregate"))
     models = cycle(chain.from_iterable(map(repeat, DRAWN.keys(), DRAWN.values())))
     while len(found) < n:
-        part = space.restricted_to(
-            {s.name: {a.id for a in s.algorithms} for s in space.searched}
-            | {first.name: {next(constructions)}, model.name: {next(models)}}
-        )
+        part = restricted(space, {first.name: {next(constructions)}, model.name: {next(models)}})
         found[min((new_configuration(part, set(found), rng) for _ in range(3)), key=work)] = None
     return list(found)[:n]
 
@@ -192,81 +185,58 @@ def work(configuration: Configuration) -> float:
     return blocks * float(values.get("n_estimators", values.get("iterations", 1)))
 
 
-def evaluate(home: Path, n: int, rows: int, of: TableFile | EventSet) -> tuple[str, pd.DataFrame]:
-    """Losses and seconds of the candidates on some rows of a table, or on an event set."""
-    folder = home / "runs" / of.name
+def evaluate(home: Path, n: int, n_rows: int, of: TableFile | EventSet) -> pd.DataFrame:
+    """Return losses and seconds of the candidates on some rows of a table, or on an event set."""
+    path, folder = home / f"{of.name}.parquet", home / "runs" / of.name
+    if path.exists():
+        return pd.read_parquet(path)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    task = Task("", "", "", "classes", 10 * SECONDS, crc32(of.name.encode()) % 2**31,
+                monotonic(), str(folder))  # fmt: skip
     if isinstance(of, EventSet):
-        kind, listed = "events", event_candidates
-        task = Task(
-            "", "", "", "classes", 10 * SECONDS, crc32(of.name.encode()) % 2**31,
-            monotonic(), str(folder), {"space": KINDS[kind], "metric": METRIC_OF_EVENTS},
-        )  # fmt: skip
-        source = Source(of.data, labels=of.labels)
+        kind, source, options = "events", of.source, {"metric": METRIC_OF_EVENTS}
     else:
-        task, source = _task(of, home, folder, rows), None
-        kind, listed = task.kind, candidates
-    found = []
+        files = of.split(0, home / "splits")
+        train, rows = folder / "train.parquet", pq.read_table(files.train)
+        drawn = np.random.default_rng(crc32(of.name.encode())).permutation(len(rows))[:n_rows]
+        pq.write_table(rows.take(np.sort(drawn)), train)
+        kind, source, options = files.kind, None, {}
+        task = replace(task, train=str(train), test=str(files.test), target=files.target,
+                       kind=kind, seed=files.seed)  # fmt: skip
+    task = replace(task, options={"space": KINDS[kind], **options})
+    listed, found = event_candidates if kind == "events" else candidates, []
     with PlainEvaluator(task, source) as evaluator:
         for number, configuration in enumerate(listed(evaluator.space, n)):
             loss, seconds = evaluator.measured(configuration, SECONDS)
             found.append(
-                {
-                    "table": of.name,
-                    "kind": kind,
-                    "candidate": number,
-                    "configuration": configuration.canonical,
-                    "loss": np.nan if loss is None else loss,
-                    "seconds": seconds,
-                }
-            )
+                {"table": of.name, "kind": kind, "candidate": number, "seconds": seconds,
+                 "configuration": configuration.canonical,
+                 "loss": np.nan if loss is None else loss}
+            )  # fmt: skip
     shutil.rmtree(folder)
-    return of.name, pd.DataFrame(found)
-
-
-def _task(table: TableFile, home: Path, folder: Path, rows: int) -> Task:
-    """The task on some training rows of a table."""
-    files = table.split(0, home / "splits")
-    train = folder / "train.parquet"
-    everything, seed = pq.read_table(files.train), crc32(table.name.encode())
-    drawn = np.random.default_rng(seed).permutation(len(everything))[:rows]
-    pq.write_table(everything.take(np.sort(drawn)), train)
-    return Task(
-        str(train), str(files.test), files.target, files.kind, 10 * SECONDS, files.seed,
-        monotonic(), str(folder), {"space": KINDS[files.kind]},
-    )  # fmt: skip
-
-
-def plain(known: pd.DataFrame, space: Space) -> pd.DataFrame:
-    """The rows of candidates that need no extra."""
-    model = space.steps[-1]
-    optional = {a.id for a in model.algorithms if EXTRAS.keys() & set(a.requires)}
-    models = known["configuration"].map(lambda c: json.loads(c)[model.name]["algorithm"])
-    return known[~models.isin(optional)]
+    pd.DataFrame(found).to_parquet(path, index=False)
+    print(f"{of.name}: {len(found)} candidates; {describe()}", flush=True)
+    return pd.DataFrame(found)
 
 
 def judge(known: pd.DataFrame, space: Space, name: str, size: int, reached: Goals) -> None:
     """Print what portfolios reach on tables that they were not made from."""
-    regrets = Losses.regrets(known)
-    of_defaults = [c.canonical for c in defaults(space)]
-    after: dict[str, list[float]] = {"portfolio": [], "defaults": []}
-    for table in regrets:
-        others = known[~known["table"].map(partial(related, table))]
-        for which, order in (
-            ("portfolio", picked(others, size, begins_with(space))),
-            ("defaults", of_defaults),
-        ):
-            known_ones = [c for c in order if c in regrets.index][:LOOKS]
-            after[which].append(float(regrets[table].loc[known_ones].min()))
-    means = {which: float(np.mean(found)) for which, found in after.items()}
-    differences = np.array(after["portfolio"]) - np.array(after["defaults"])
-    say(f"{name}: {len(known['table'].unique())} tables, each left out once")
-    for which, mean in means.items():
-        say(f"  {which}: mean normalised regret after {LOOKS} trials {mean:.4f}")
-    ahead, behind = int((differences < 0).sum()), int((differences > 0).sum())
-    say(f"  the portfolio is ahead on {ahead} tables and behind on {behind}")
-    ratio = means["portfolio"] / means["defaults"]
+    of_table, plain = regrets(known), [c.canonical for c in defaults(space)]
+    found = []
+    for table in of_table:
+        portfolio = picked(unrelated(known, table), size, first_of(space))
+        after = ([c for c in order if c in of_table.index] for order in (portfolio, plain))
+        found.append([float(of_table[table].loc[order[:LOOKS]].min()) for order in after])
+    of_portfolio, of_defaults = np.array(found).T
+    ahead, behind = (of_portfolio < of_defaults).sum(), (of_portfolio > of_defaults).sum()
+    print(f"{name}: mean normalised regret after {LOOKS} trials, each table left out once:")
+    print(
+        f"  portfolio {of_portfolio.mean():.4f}, defaults {of_defaults.mean():.4f}; ahead on",
+        end="",
+    )
+    print(f" {ahead} of {len(found)} tables and behind on {behind}")
+    ratio = of_portfolio.mean() / of_defaults.mean()
     reached.at_most(f"{name}: regret of the portfolio over that of defaults", ratio, GOAL)
 
 

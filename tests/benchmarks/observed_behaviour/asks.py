@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
@@ -31,8 +31,7 @@ from ConfigSpace import (
     Integer,
 )
 
-from observed_behaviour.internals import internal, made
-from prefect_tune import optimizers
+from observed_behaviour.product import made
 from prefect_tune.optimizers import (
     METHODS,
     Algorithm,
@@ -40,6 +39,7 @@ from prefect_tune.optimizers import (
     Constraint,
     Evaluation,
     Failure,
+    FailureKind,
     NotYet,
     Objective,
     Query,
@@ -51,6 +51,7 @@ from prefect_tune.optimizers import (
     Trial,
     make_optimizer,
 )
+from prefect_tune.tasks.catalogue.spaces import space_named
 
 __all__ = ["VARIANTS", "WORLDS", "World", "asks", "observed"]
 
@@ -58,27 +59,17 @@ N_ASKS = 40
 N_WORKERS = 4
 FOLDS, EPOCHS = 3, 27
 ASK_SECONDS = 0.1
-_KIND = getattr(optimizers, "FailureKind", str)  # older revisions have no such class
-_OF_OLDER = hasattr(optimizers.Optimizer, "can_go_on")
-_RESUMES = "can_go_on" if _OF_OLDER else "resumes_configurations"
 VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "flash": ({"variant": "paper"}, {"n_init": 6, "n_prune": 4, "r": 3, "keep": 0.0}),
     "admm": ({"variant": "paper"}, {"theta_solver": "trust_region"}, {"rho": 0.0, "rho_g": 1.0}),
     "fabolas": ({"variant": "paper"},),
-    "bapi": (
-        {"variant": "paper"},
-        {"horizon": 1},
-        {"p": 0.3, "epsilon": 0.02, "n_first": 6},
-    ),
+    "bapi": ({"variant": "paper"}, {"horizon": 1}, {"p": 0.3, "epsilon": 0.02, "n_first": 6}),
     "bohb": ({"fidelity": "folds"}, {"fidelity": "subset"}),
     "hyperband": ({"fidelity": "folds"}, {"fidelity": "subset"}),
     "halving": ({"fidelity": "folds"}, {"fidelity": "subset"}),
 }
-"""Options of each method besides its defaults, which always run."""
+"""Options of each method in addition to its defaults, which always run."""
 RACED = ("flash", "smac", "tpe", "random")
-
-Outcome = tuple[Any, float]
-"""An evaluation or a failure, and the seconds that it took."""
 
 
 @dataclass
@@ -99,12 +90,10 @@ class World:
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     _cached: set[str] = field(default_factory=set)
 
-    def outcome(self, query: Query, bootstraps: int) -> Outcome:
-        """Return the outcome of a query; epochs and folds of earlier ones are resumed.
+    def outcome(self, query: Query, bootstraps: int) -> tuple[Any, float]:
+        """Return an evaluation with so many risks, or a failure, and the seconds that it took.
 
-        Args:
-            query: The query.
-            bootstraps: How many risks a full evaluation has.
+        Epochs and folds of earlier queries are resumed.
         """
         configuration = query.configuration
         folds = query.folds or FOLDS
@@ -117,7 +106,7 @@ class World:
         steps = tuple(self._steps(query, max(share, 0.0), folds, until=failing))
         seconds = sum(s.load_seconds if s.hit else s.seconds for s in steps) + 0.25
         if failing is not None:
-            kind = _KIND(("error", "timeout", "memory")[crc32(key.encode()) % 3])
+            kind = FailureKind(("error", "timeout", "memory")[crc32(key.encode()) % 3])
             failure = made(
                 Failure, kind=kind, message="planted", step=self._names[failing], fold=0,
                 cost_seconds=seconds, steps=steps,
@@ -130,24 +119,19 @@ class World:
         trains = is_iterative and self.objective.epochs is not None
         loss = min(min(curve) if trains else curve[-1], 95.0)
         of_folds = tuple(loss + 0.5 * (_unit(f"{key}/fold{k}") - 0.5) for k in range(folds))
+        quantities = {
+            c.name: c.bound * math.exp(2 * _unit(f"{configuration.path}/{c.name}") - 1.4)
+            for c in self.objective.constraints
+        }
+        n_risks = bootstraps if query.is_full else 0
         evaluation = made(
-            Evaluation,
-            loss=loss,
-            fold_losses=of_folds,
-            cost_seconds=seconds,
-            cost_uncached_seconds=sum(s.seconds for s in steps) + 0.25,
-            steps=steps,
-            constraints={
-                c.name: c.bound * math.exp(2 * _unit(f"{configuration.path}/{c.name}") - 1.4)
-                for c in self.objective.constraints
-            },
+            Evaluation, loss=loss, fold_losses=of_folds, cost_seconds=seconds, steps=steps,
+            cost_uncached_seconds=sum(s.seconds for s in steps) + 0.25, constraints=quantities,
             curve=tuple(curve) if trains else (),
-            fold_curves=tuple(tuple(curve) for _ in range(folds)) if trains else (),
+            fold_curves=(tuple(curve),) * folds if trains else (),
             best_epoch=curve.index(min(curve)) + 1 if trains else None,
             resumed_from=old_epochs if trains else old_folds,
-            risks=tuple(
-                loss + 3 * (_unit(f"{key}/risk{b}") - 0.5) for b in range(bootstraps)
-            ) if query.is_full else (),
+            risks=tuple(loss + 3 * (_unit(f"{key}/risk{b}") - 0.5) for b in range(n_risks)),
         )  # fmt: skip
         return evaluation, seconds
 
@@ -189,7 +173,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
         while len(running) < N_WORKERS and len(queries) < N_ASKS and end == "all asked":
             n_begun = len(optimizer.history.asked)
             left = None if world.trials is None else world.trials - n_begun
-            if left == 0 and not getattr(optimizer, _RESUMES):
+            if left == 0 and not optimizer.resumes_configurations:
                 end = "all begun"
                 break
             budget = Budget(
@@ -218,8 +202,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
         now, number, came, seconds = heappop(running)
         trial = Trial(number, optimizer.history[number].query).started()
         is_failure = isinstance(came, Failure)
-        completed = getattr(trial, "ended", trial.completed)  # older revisions have two functions
-        optimizer.tell(trial.failed(came) if is_failure else completed(came))
+        optimizer.tell(trial.failed(came) if is_failure else trial.completed(came))
         spent, n_told = spent + seconds, n_told + 1
     chosen = optimizer.incumbent
     return {
@@ -245,43 +228,29 @@ def flat() -> World:
 
 def conditional() -> World:
     """Two steps with conditions, a forbidden pair, forbidden values, and a constraint."""
-    kernel = ConfigurationSpace(
-        space=[
-            Float("C", (1e-3, 1e3), log=True),
-            Categorical("kernel", ["rbf", "poly", "linear"]),
-            Integer("degree", (2, 5)),
-            Float("gamma", (1e-4, 10.0), log=True),
-        ],
-        seed=0,
-    )
-    kernel.add(EqualsCondition(kernel["degree"], kernel["kernel"], "poly"))
-    kernel.add(EqualsCondition(kernel["gamma"], kernel["kernel"], "rbf"))
-    grid = ConfigurationSpace(space=[Categorical("a", ["x", "y"]), Categorical("b", [1, 2, 3])])
-    grid.add(
-        ForbiddenAndConjunction(
-            ForbiddenEqualsClause(grid["a"], "y"), ForbiddenEqualsClause(grid["b"], 2)
-        )
-    )
-    before = (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"))
-    models = (
-        Algorithm(id="svm", estimator="x.Svm", hyperparameters=kernel),
-        Algorithm(id="grid", estimator="x.Grid", hyperparameters=grid),
-        _algorithm("net", Float("rate", (1e-5, 1.0), log=True)),
-        Algorithm(id="bayes", estimator="x.Bayes", ignores=("scale",)),
-    )
+    kind = Categorical("kernel", ["rbf", "poly", "linear"])
+    degree, gamma = Integer("degree", (2, 5)), Float("gamma", (1e-4, 10.0), log=True)
+    svm = _algorithm("svm", Float("C", (1e-3, 1e3), log=True), kind, degree, gamma)
+    svm.hyperparameters.add(EqualsCondition(degree, kind, "poly"))
+    svm.hyperparameters.add(EqualsCondition(gamma, kind, "rbf"))
+    a, b = Categorical("a", ["x", "y"]), Categorical("b", [1, 2, 3])
+    grid = _algorithm("grid", a, b)
+    clauses = ForbiddenEqualsClause(a, "y"), ForbiddenEqualsClause(b, 2)
+    grid.hyperparameters.add(ForbiddenAndConjunction(*clauses))
+    net = _algorithm("net", Float("rate", (1e-5, 1.0), log=True))
+    models = (svm, grid, net, Algorithm(id="bayes", estimator="x.Bayes", ignores=("scale",)))
     power = _algorithm("power", Float("p", (0.5, 2.0)), Integer("bins", (2, 64), log=True))
-    space = Space(
-        "conditional",
-        (Step("scale", (*before, power)), Step("model", models)),
-        forbidden=frozenset({(("scale", "none"), ("model", "svm"))}),
-    )
+    before = (Algorithm(id="none"), Algorithm(id="unit", estimator="x.Unit"), power)
+    forbidden = frozenset({(("scale", "none"), ("model", "svm"))})
+    steps = Step("scale", before), Step("model", models)
+    space = Space("conditional", steps, forbidden=forbidden)
     objective = _objective(("latency_us",), iterative=("net", "svm"))
     return World(space, objective, N_ASKS, None)
 
 
 def healthcare() -> World:
     """The catalogue's space for patients' events, with two constraints and both limits."""
-    space = internal("space_named")("healthcare")
+    space = space_named("healthcare")
     models = sorted(a.id for a in space.steps[-1].algorithms)
     objective = _objective(("latency_us", "model_size_bytes"), iterative=models[::2])
     return World(space, objective, 60, 1200.0)
@@ -292,63 +261,43 @@ WORLDS: Mapping[str, Callable[[], World]] = {
 }  # fmt: skip
 
 
-def observed(only: tuple[str, ...] = (), worlds: tuple[str, ...] = ()) -> dict[str, Any]:
+def observed(only: Collection[str] = (), worlds: Collection[str] = ()) -> dict[str, Any]:
     """Return the asks of each method and variant in each world; a refusal is its message."""
     found: dict[str, Any] = {}
-    for method in METHODS:
-        if only and method not in only:
-            continue
-        variants: tuple[Mapping[str, Any], ...] = ({}, *VARIANTS.get(method, ()))
-        for options in variants:
+    for method in only or METHODS:
+        for options in ({}, *VARIANTS.get(method, ())):
             name = ":".join([method, *(f"{k}={v}" for k, v in options.items())])
-            found[name] = _in_worlds(method, options, worlds, name)
+            found[name] = {w: _in_world(method, options, w) for w in worlds or WORLDS}
         if method in RACED:
-            name = f"{method} raced"
-            found[name] = _in_worlds(method, {}, worlds, name, raced=True)
+            of_worlds = {w: _in_world(method, {}, w, raced=True) for w in worlds or WORLDS}
+            found[f"{method} raced"] = of_worlds
     return found
 
 
-def _in_worlds(
-    method: str,
-    options: Mapping[str, Any],
-    worlds: tuple[str, ...],
-    name: str,
-    *,
-    raced: bool = False,
+def _in_world(
+    method: str, options: Mapping[str, Any], name: str, *, raced: bool = False
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for world_name, make in WORLDS.items():
-        if worlds and world_name not in worlds:
-            continue
-        started = time.perf_counter()
-        world = make()
-        try:
-            optimizer = make_optimizer(method, world.space, 7, world.objective, options)
-        except (LookupError, TypeError, ValueError) as error:
-            found[world_name] = {"refused": f"{type(error).__name__}: {error}"}
-            continue
-        try:
-            found[world_name] = asks(Racing(optimizer) if raced else optimizer, world)
-        except Exception as error:
-            traceback.print_exc()
-            found[world_name] = {"raised": f"{type(error).__name__}: {error}"}
+    started, world = time.perf_counter(), WORLDS[name]()
+    try:
+        optimizer = make_optimizer(method, world.space, 7, world.objective, options)
+    except (LookupError, TypeError, ValueError) as error:
+        return {"refused": f"{type(error).__name__}: {error}"}
+    try:
+        return asks(Racing(optimizer) if raced else optimizer, world)
+    except Exception as error:
+        traceback.print_exc()
+        return {"raised": f"{type(error).__name__}: {error}"}
+    finally:
         seconds = time.perf_counter() - started
-        print(f"{name} {world_name}: {seconds:.1f} s", file=sys.stderr, flush=True)
-    return found
+        print(f"{method} {options} {name}: {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 def _objective(constraints: tuple[str, ...] = (), *, iterative: Any) -> Objective:
-    return Objective(
-        chance=50.0,
-        constraints=tuple(Constraint(name, 100.0) for name in constraints),
-        n_rows=9_000,
-        n_held_out=4_500,
-        n_classes=2,
-        n_rarest=3_000,
-        n_folds=FOLDS,
-        epochs=EPOCHS,
-        iterative=frozenset(iterative),
-    )
+    bounds = tuple(Constraint(name, 100.0) for name in constraints)
+    return made(
+        Objective, chance=50.0, constraints=bounds, n_rows=9_000, n_held_out=4_500, n_classes=2,
+        n_rarest=3_000, n_folds=FOLDS, epochs=EPOCHS, iterative=frozenset(iterative),
+    )  # fmt: skip
 
 
 def _algorithm(name: str, *hyperparameters: Any) -> Algorithm:
@@ -397,7 +346,7 @@ def main() -> None:
     parser.add_argument("--worlds", nargs="+", default=[], choices=WORLDS)
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
-    found = observed(tuple(chosen.only), tuple(chosen.worlds))
+    found = observed(chosen.only, chosen.worlds)
     chosen.out.write_text(json.dumps(found, indent=1))
 
 

@@ -1,14 +1,14 @@
 """Differences of two observations, by path, and those that are expected."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from math import isnan
 from typing import Any
 
 __all__ = ["Difference", "Verdict", "differences", "verdict"]
 
-_ABSENT = object()
+_ABSENT = "(absent)"
 _LONGEST = 90
 
 
@@ -34,31 +34,21 @@ class Verdict:
 
     Attributes:
         unexpected: Differences that no pattern allows.
-        expected: How many differences each pattern allows.
+        expected: Number of differences that each pattern allows.
     """
 
     unexpected: Sequence[Difference]
     expected: Mapping[str, int]
 
     def lines(self, most: int) -> Iterator[str]:
-        """Yield the verdict, then the first difference of each place.
-
-        Args:
-            most: Most differences to show.
-        """
+        """Yield the verdict, then the first difference of each of the first places."""
         n_expected = sum(self.expected.values())
-        but = f", {n_expected} expected" if n_expected else ""
-        if not self.unexpected:
-            yield f"equal but for {n_expected} expected differences" if n_expected else "equal"
-            return
         first: dict[str, Difference] = {}
         for difference in self.unexpected:
             first.setdefault("/".join(difference.path.split("/")[:3]), difference)
-        yield f"{len(self.unexpected)} DIFFERENCES in {len(first)} places{but}"
-        for difference in list(first.values())[:most]:
-            yield f"  {difference}"
-        if len(first) > most:
-            yield f"  ... and {len(first) - most} more places"
+        found = f"{len(first)} places with {len(self.unexpected)} DIFFERENCES" if first else "equal"
+        yield f"{found} ({n_expected} expected differences)"
+        yield from (f"  {difference}" for difference in list(first.values())[:most])
 
 
 def verdict(
@@ -68,61 +58,35 @@ def verdict(
 
     Args:
         part: Name of the part, with which all paths begin.
-        old: What the old code did, as JSON values.
-        new: What the new code did.
+        old: Observation of the old code, as JSON values.
+        new: Observation of the new code.
         allowed: Patterns of paths that may differ, as of a shell; `*` matches `/` too.
         ignored: Keys that are not compared, at any depth.
     """
-    unexpected, expected = [], dict[str, int]()
+    unexpected, expected = [], Counter[str]()
     for difference in differences(old, new, part, ignored):
-        by = next((p for p in allowed if fnmatchcase(difference.path, p)), None)
-        if by is None:
-            unexpected.append(difference)
-        else:
-            expected[by] = expected.get(by, 0) + 1
+        by = [p for p in allowed if fnmatchcase(difference.path, p)]
+        expected.update(by[:1])
+        unexpected += [] if by else [difference]
     return Verdict(unexpected, expected)
 
 
 def differences(
     old: Any, new: Any, path: str, ignored: Collection[str] = ()
 ) -> Iterator[Difference]:
-    """Yield all differences of two JSON values, numbers to the last bit.
+    """Yield all differences of two JSON values at a path, numbers to the last bit.
 
-    What raised an exception is a difference even where both sides did: it observed nothing.
-
-    Args:
-        old: One value.
-        new: The other one.
-        path: Path of the values.
-        ignored: Keys that are not compared, at any depth.
+    An exception is a difference even where both sides raised it: it observed nothing.
     """
+    if isinstance(old, list) and isinstance(new, list):
+        old, new = dict(enumerate(old)), dict(enumerate(new))
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in dict.fromkeys([*old, *new]):
             if key not in ignored:
-                here = f"{path}/{key}"
-                if key == "raised" and key in old and key in new:
-                    yield Difference(here, f"both sides raised {_short(new[key])}")
-                    continue
-                yield from differences(old.get(key, _ABSENT), new.get(key, _ABSENT), here, ignored)
-    elif isinstance(old, list) and isinstance(new, list):
-        for i in range(max(len(old), len(new))):
-            mine = old[i] if i < len(old) else _ABSENT
-            theirs = new[i] if i < len(new) else _ABSENT
-            yield from differences(mine, theirs, f"{path}/{i}", ignored)
-    elif not _same(old, new):
-        if new is _ABSENT:
-            yield Difference(path, f"only in the old code, {_short(old)}")
-        elif old is _ABSENT:
-            yield Difference(path, f"only in the new code, {_short(new)}")
-        else:
-            yield Difference(path, f"{_short(old)} -> {_short(new)}")
-
-
-def _same(old: Any, new: Any) -> bool:
-    if isinstance(old, bool) or isinstance(new, bool):
-        return old is new
-    is_nan = isinstance(old, float) and isinstance(new, float) and isnan(old) and isnan(new)
-    return is_nan or old == new
+                pair = old.get(key, _ABSENT), new.get(key, _ABSENT)
+                yield from differences(*pair, f"{path}/{key}", ignored)
+    elif repr(old) != repr(new) or path.endswith("/raised"):
+        yield Difference(path, f"{_short(old)} -> {_short(new)}")
 
 
 def _short(value: Any) -> str:

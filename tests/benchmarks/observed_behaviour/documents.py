@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from observed_behaviour.command import command_output, in_home
+from observed_behaviour.product import in_home, printed_json
 from prefect_tune import compare, local_server, tune
 
 __all__ = ["NOT_COMPARED", "STUDIES", "main"]
@@ -58,29 +58,22 @@ def record(inputs: Path, folder: Path) -> None:
 
 def observed(folder: Path) -> dict[str, Any]:
     """Return the documents of all studies of a recorded folder, paths of it left out."""
-    of_store = ("--json", "--store", str(folder / "store"))
     found: dict[str, Any] = {}
+
+    def shown(*words: object) -> Any:
+        return printed_json(*words, "--store", folder / "store")
+
     for study in STUDIES:
-        trials = json.loads(command_output("trials", study, *of_store))
-        found[study] = {
-            "show": json.loads(command_output("show", study, *of_store)),
-            "trials": trials,
-            "trials --failed": json.loads(command_output("trials", study, "--failed", *of_store)),
-            "report": json.loads(command_output("report", study, *of_store)),
-            "show --trial": {
-                str(trial["number"]): json.loads(
-                    command_output("show", study, "--trial", str(trial["number"]), *of_store)
-                )
-                for trial in trials
-            },
-        }
+        found[study] = {name: shown(name, study) for name in ("show", "trials", "report")}
+        found[study]["trials --failed"] = shown("trials", study, "--failed")
+        numbers = [trial["number"] for trial in found[study]["trials"]]
+        found[study]["show --trial"] = {str(n): shown("show", study, "--trial", n) for n in numbers}
     with local_server():
         outcome = compare(**_parameters({**COMMON, **COMPARED}, folder))
-    curves = str(folder / "compared.parquet")
     found["compared"] = {
         "compare": json.loads(json.dumps(outcome)),
-        "standings": json.loads(command_output("standings", curves, "--json")),
-        "study ls": json.loads(command_output("study", "ls", *of_store)),
+        "standings": printed_json("standings", folder / "compared.parquet"),
+        "study ls": shown("study", "ls"),
     }
     return json.loads(json.dumps(found).replace(str(folder), "STORE"))  # type: ignore[no-any-return]
 

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from observed_behaviour.command import command_output, in_home
+from observed_behaviour.product import in_home, printed, printed_json
 from prefect_tune import local_server, tune
 
 __all__ = ["STUDIES", "main"]
 
 STUDIES: Mapping[str, Mapping[str, Any]] = {
-    "healthcare": {"data": "events.csv", "labels": "labels.csv", "target": "label"},
+    "healthcare": {"data": "events.csv", "labels": "labels.csv", "target": "boolean_value"},
     "modern": {"data": "classes.csv"},
     "regression": {"data": "numbers.csv", "drop": ["b", "colour"]},
     "random_forest": {"data": "whole.csv", "epochs": 12},
@@ -53,10 +53,8 @@ def observed(inputs: Path, store: Path) -> dict[str, Any]:
 
 
 def _trials(study: str, store: Path) -> dict[str, Any]:
-    return {
-        str(trial["number"]): _trial(trial, store)
-        for trial in json.loads(command_output("trials", study, "--json", "--store", str(store)))
-    }
+    trials = printed_json("trials", study, "--store", store)
+    return {str(trial["number"]): _trial(trial, store) for trial in trials}
 
 
 def _trial(trial: Mapping[str, Any], store: Path) -> dict[str, Any]:
@@ -64,35 +62,30 @@ def _trial(trial: Mapping[str, Any], store: Path) -> dict[str, Any]:
     if failure := trial["failure"]:
         found["failure"] = {name: failure[name] for name in ("kind", "message", "step", "fold")}
     outcome = trial["evaluation"] or trial["failure"]
-    found["order"] = [f"{step['step']}, fold {step['fold']}" for step in outcome["steps"]]
+    names = [f"{step['step']}, fold {step['fold']}" for step in outcome["steps"]]
+    found["order"] = names
     found["steps"] = {
-        f"{step['step']}, fold {step['fold']}": {
-            "hit": step["hit"], **_matrices(step["key"], store)
-        }
-        for step in outcome["steps"]
-    }  # fmt: skip
+        name: {"hit": step["hit"], **_matrices(step["key"], store)}
+        for name, step in zip(names, outcome["steps"], strict=True)
+    }
     if evaluation := trial["evaluation"]:
-        names = ("loss", "fold_losses", "constraints", "curve", "fold_curves", "best_epoch")
-        found |= {name: evaluation[name] for name in (*names, "trouble")}
-        found["predictions"] = {
-            f"fold {fold}": _predictions(key, store)
-            for fold, key in enumerate(evaluation["predictions"])
-        }
+        values = ("loss", "fold_losses", "constraints", "curve", "fold_curves", "best_epoch")
+        found |= {name: evaluation[name] for name in (*values, "trouble")}
+        keys = evaluation["predictions"]
+        found["predictions"] = [_predictions(key, store) for key in keys]
     return found
 
 
 def _matrices(key: str, store: Path) -> dict[str, Any]:
     """Return the digests of the matrices of an artifact, and of its labels if it changed them."""
-    of_store = ("--store", str(store))
-    shown = json.loads(command_output("artifacts", "show", key, "--json", *of_store))
+    of_store = ("--store", store)
+    names = [part["name"] for part in printed_json("artifacts", "show", key, *of_store)["files"]]
     found = {}
-    for part in shown["files"]:
-        if part["name"] == "estimator":
-            continue
-        with TemporaryDirectory() as folder:
-            file = Path(folder, "part.parquet")
-            command_output("artifacts", "export", key, str(file), "--part", part["name"], *of_store)
-            found[part["name"]] = _content(file)
+    with TemporaryDirectory() as folder:
+        for name in set(names) - {"estimator"}:
+            file = Path(folder, f"{name}.parquet")
+            printed("artifacts", "export", key, file, "--part", name, *of_store)
+            found[name] = _content(file)
     return found
 
 

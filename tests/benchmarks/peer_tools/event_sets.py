@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from urllib.parse import parse_qsl
 from zlib import crc32
 
 import pandas as pd
@@ -19,6 +20,7 @@ TEST_SIZE = 1 / 3
 ID, TIME, LABEL = "subject_id", "prediction_time", "boolean_value"
 """Columns of the labels, as in MEDS."""
 _END_OF_DAY = pd.Timedelta(hours=23, minutes=59, seconds=59)
+_COHORT = "cohort:"
 
 
 @dataclass(frozen=True)
@@ -26,36 +28,45 @@ class EventSet:
     """Patient events with labels of two classes.
 
     Attributes:
-        data: File or folder of the events.
-        labels: That of the labels, which may be named as below `data`.
+        data: File or folder of the events, or a cohort.
+        labels: File or folder of the labels; None for a cohort, which has its own.
     """
 
     data: str
-    labels: str
+    labels: str | None = None
 
     @classmethod
     def of(cls, entry: str) -> "EventSet":
-        """Read `DATA:LABELS`.
-
-        Raises:
-            ValueError: If there are no labels.
-        """
-        data, colon, labels = entry.rpartition(":")
-        if not colon:
-            raise ValueError(f"name the labels of {entry} as DATA:LABELS")
+        """Read `DATA:LABELS`, where the labels may be named as below the data, or a cohort."""
+        if entry.startswith(_COHORT):
+            return cls(entry)
+        data, _, labels = entry.rpartition(":")
         below = Path(data, labels)
         found = below if below.exists() else Path(labels)
         return cls(str(Path(data).absolute()), str(found.absolute()))
 
     @property
     def name(self) -> str:
-        """Name of the file or folder."""
-        return Path(self.data).name.split(".")[0]
+        """Name of the file or folder, or the family of a cohort and, after a dot, its options.
+
+        Sets whose names agree before the dot are related (see `portfolios.unrelated`).
+        """
+        if not self.data.startswith(_COHORT):
+            return Path(self.data).name.split(".")[0]
+        cohort, _, query = self.data.removeprefix(_COHORT).partition("?")
+        options = dict(parse_qsl(query))
+        stem = "_".join(filter(None, ("cohort", options.pop("family", ""))))
+        return ".".join((stem, cohort, *options.values()))
+
+    @property
+    def source(self) -> Source:
+        """Source of the events and labels."""
+        return Source(self.data, labels=self.labels)
 
     @cached_property
     def dataset(self) -> Dataset:
         """Events and labels, as the product reads them."""
-        return read_source(Source(self.data, labels=self.labels))
+        return read_source(self.source)
 
     @cached_property
     def events(self) -> pd.DataFrame:
@@ -86,11 +97,13 @@ class EventSet:
         )
         is_test = rows[ID].isin(tested)
         folder.mkdir(parents=True, exist_ok=True)
-        files = {}
-        for part, chosen in (("train", rows[~is_test]), ("test", rows[is_test])):
-            files[part] = folder / f"{self.name}-{number}-{part}.parquet"
+        files = {part: folder / f"{self.name}-{number}-{part}.parquet" for part in _PARTS}
+        for part, chosen in zip(_PARTS, (rows[~is_test], rows[is_test]), strict=True):
             chosen.sort_values([ID, TIME]).to_parquet(files[part], index=False)
         return EventSplit(self, number, seed, files["train"], files["test"])
+
+
+_PARTS = ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -100,9 +113,9 @@ class EventSplit:
     Attributes:
         source: The set.
         number: Number of the split.
-        seed: That of the split, and of the tools on it.
+        seed: Seed of the split, and of the tools on it.
         train: Parquet file of the labels of the training patients.
-        test: That of the test patients.
+        test: Parquet file of the labels of the test patients.
     """
 
     source: EventSet

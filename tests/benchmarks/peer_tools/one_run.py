@@ -1,7 +1,6 @@
 """One run of one tool, in this process: `python -m peer_tools.one_run FOLDER TOOL [CORE]`.
 
-FOLDER has `task.json`, and gets `answers.json`. A tool is a module of `adapters`, or with a dot in
-its name any other one.
+FOLDER has `task.json`, and gets `answers.json`. A tool is a module of `adapters`.
 """
 
 import json
@@ -9,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,21 +19,14 @@ __all__ = ["adapter", "outcome"]
 
 
 def adapter(tool: str) -> ModuleType:
-    """The module of a tool.
-
-    Raises:
-        ModuleNotFoundError: If there is none.
-    """
-    return import_module(tool if "." in tool else f"peer_tools.adapters.{tool}")
+    """Return the module of a tool."""
+    return import_module(f"peer_tools.adapters.{tool}")
 
 
 def outcome(tool: str, task: Task) -> list[dict[str, Any]]:
     """Ask a tool, and score its answers."""
     module = adapter(tool)
     answers = list(_timed(module.answers(task), task))
-    # Imported last: what a tool needs itself is in its seconds, and nothing else.
-    from peer_tools.scoring import test_loss
-
     truth = task.frames()[1][task.target]
     return [
         {
@@ -42,11 +34,11 @@ def outcome(tool: str, task: Task) -> list[dict[str, Any]]:
             "model": answer.model,
             "found": answer.found,
             "loss": answer.loss,
-            "test_loss": test_loss(task.kind, truth, answer.predictions),
+            "test_loss": _test_loss(task.kind, truth, answer.predictions),
             "configurations": answer.configurations,
             "handed_over": seconds,
             "is_anytime": getattr(module, "ANYTIME", True),
-            "version": answer.version or _version(getattr(module, "DISTRIBUTION", "")),
+            "version": answer.version or version(module.DISTRIBUTION),
         }
         for answer, seconds in answers
     ]
@@ -57,11 +49,17 @@ def _timed(answers: Iterator[Answer], task: Task) -> Iterator[tuple[Answer, floa
         yield answer, task.elapsed()
 
 
-def _version(distribution: str) -> str:
-    try:
-        return version(distribution) if distribution else ""
-    except PackageNotFoundError:
-        return ""
+def _test_loss(kind: str, truth: Any, predictions: Any) -> float:
+    """Error in percent, or 1 - R2; inf for predictions that are not finite."""
+    import numpy as np  # last: only imports of the tool itself are in its seconds
+
+    truth, predictions = np.asarray(truth), np.asarray(predictions).ravel()
+    if kind == "classes":
+        return float(100 * np.mean(truth.astype(str) != predictions.astype(str)))
+    y, predicted = truth.astype(np.float64), predictions.astype(np.float64)
+    if not np.isfinite(predicted).all():
+        return float("inf")
+    return float(np.sum((y - predicted) ** 2) / np.sum((y - y.mean()) ** 2))
 
 
 def main() -> None:

@@ -6,13 +6,14 @@ A process of its own evaluates, and is ended with what takes too long, as our wo
 import json
 import multiprocessing
 from contextlib import suppress
+from math import inf
 from multiprocessing.connection import Connection
 from pathlib import Path
+from time import monotonic
 from typing import Any, Self
 
 import psutil
 
-from peer_tools.spaces import space_of
 from peer_tools.task import Task
 from prefect_tune.optimizers import Configuration, Evaluation, Query
 from prefect_tune.optimizers.space.space import Space
@@ -27,12 +28,22 @@ from prefect_tune.tasks.threads import one_thread
 from prefect_tune.tasks.trial.evaluate import evaluate_query
 from prefect_tune.tasks.trial.path_run import PathRun
 
-__all__ = ["PlainEvaluator", "refitted"]
+__all__ = ["PlainEvaluator", "refitted", "space_of"]
 
 FOLDS = 3
 _TRIAL_SHARE, _LEAST_TRIAL_SECONDS = 0.1, 10.0
-"""Of the seconds, what a trial may take, as in `prefect-tune run`."""
+"""Time limit of a trial as a share of the seconds, as in `prefect-tune run`."""
 _REFIT_SECONDS, _LOOK_SECONDS = 600.0, 0.05
+
+
+def space_of(task: Task) -> Space:
+    """Return the space that the options name, or the product's default, as it can run here.
+
+    Of several, written `space=flash+regression`, it is the one that predicts what the table holds.
+    """
+    named = task.options.get("space", DEFAULT_SPACES["table", task.kind])
+    (space,) = (s for s in map(space_named, named.split("+")) if s.target == task.kind)
+    return usable_part(space)
 
 
 class PlainEvaluator:
@@ -44,9 +55,7 @@ class PlainEvaluator:
     """
 
     def __init__(self, task: Task, source: Source | None = None) -> None:
-        name = space_of(task) or DEFAULT_SPACES["table", task.kind]
-        self.space: Space = usable_part(space_named(name))
-        self._task, self._problem = task, ""
+        self.space, self._task = space_of(task), task
         table = Source(task.train, target=task.target, test=task.test, predicts=task.kind)
         self._source = source or table
         self._limit = max(_LEAST_TRIAL_SECONDS, _TRIAL_SHARE * task.seconds)
@@ -54,6 +63,7 @@ class PlainEvaluator:
         self._forking = multiprocessing.get_context("fork")
         self._process: Any = None
         self._pipe: Any = None
+        self._problem = ""
 
     def __enter__(self) -> Self:
         return self
@@ -61,66 +71,48 @@ class PlainEvaluator:
     def __exit__(self, *_: object) -> None:
         self._end()
 
-    def loss(self, configuration: Configuration, limit: float | None = None) -> float | None:
-        """Mean loss of the folds; None if it failed or took too long.
-
-        Args:
-            configuration: What to evaluate.
-            limit: Seconds that it may take; by default a share of the task's, while they last.
-        """
-        seconds = min(self._limit, self._task.left()) if limit is None else limit
-        found: float | None = self._asked("loss", configuration, seconds)
-        return found
+    def loss(self, configuration: Configuration) -> float | None:
+        """Mean loss of the folds; None if the trial failed or took too long."""
+        loss: float | None
+        loss, _ = self._asked("loss", configuration, min(self._limit, self._task.left()), inf)
+        return loss
 
     def measured(self, configuration: Configuration, limit: float) -> tuple[float | None, float]:
-        """Mean loss of the folds, None if there is none, and CPU seconds.
-
-        Args:
-            configuration: What to evaluate.
-            limit: CPU seconds that it may take, which other processes do not change.
-        """
-        if self._process is None:
-            self._start()
-        process = psutil.Process(self._process.pid)
-        since, seconds = sum(process.cpu_times()[:2]), 0.0
-        self._pipe.send(("loss", configuration.to_json()))
-        with suppress(EOFError, ConnectionError):
-            while seconds < limit:
-                came = self._pipe.poll(_LOOK_SECONDS)
-                seconds = sum(process.cpu_times()[:2]) - since
-                if came:
-                    return self._pipe.recv(), seconds
-        self._end()  # it takes too long, or has died
-        return None, limit
+        """Mean loss of the folds, None if there is none, and CPU seconds, `limit` at most."""
+        return self._asked("loss", configuration, inf, limit)
 
     def predictions(self, configuration: Configuration) -> Any:
-        """Classes or numbers of the test rows, by what is fitted on all training rows.
+        """Classes or numbers of the test rows, by a fit on all training rows.
 
         Raises:
-            RuntimeError: If it cannot be fitted.
+            RuntimeError: If the configuration cannot be fitted.
         """
-        predicted = self._asked("refit", configuration, _REFIT_SECONDS)
+        predicted, _ = self._asked("refit", configuration, _REFIT_SECONDS, inf)
         if predicted is None:
             raise RuntimeError(f"{configuration.canonical} could not be fitted on all rows")
         return predicted
 
-    def _asked(self, what: str, configuration: Configuration, seconds: float) -> Any:
+    def _asked(
+        self, what: str, configuration: Configuration, seconds: float, cpu_seconds: float
+    ) -> tuple[Any, float]:
         if self._process is None:
             self._start()
+        process, since = psutil.Process(self._process.pid), monotonic()
+        before, used = sum(process.cpu_times()[:2]), 0.0
         self._pipe.send((what, configuration.to_json()))
         with suppress(EOFError, ConnectionError):
-            if self._pipe.poll(max(0.0, seconds)):
-                return self._pipe.recv()
+            while used < cpu_seconds and monotonic() - since < seconds:
+                came = self._pipe.poll(_LOOK_SECONDS)
+                used = sum(process.cpu_times()[:2]) - before
+                if came:
+                    return self._pipe.recv(), used
         self._end()  # it takes too long, or has died
-        return None
+        return None, min(cpu_seconds, monotonic() - since)
 
     def _start(self) -> None:
         self._pipe, theirs = self._forking.Pipe()
-        self._process = self._forking.Process(
-            target=_serve,
-            args=(theirs, self._task, self._source, self.space, self._problem),
-            daemon=True,
-        )
+        arguments = (theirs, self._task, self._source, self.space, self._problem)
+        self._process = self._forking.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
         self._problem = self._pipe.recv()
@@ -134,7 +126,7 @@ class PlainEvaluator:
 
 
 def refitted(context: StudyContext, query: Query) -> Any:
-    """Classes or numbers of the test rows, by a query fitted on all training rows."""
+    """Return classes or numbers of the test rows, by a query fitted on all training rows."""
     run = PathRun(context, query, [REFIT])
     with one_thread():
         for position in range(len(run.steps)):
@@ -149,20 +141,18 @@ def _serve(pipe: Connection, task: Task, source: Source, space: Space, known: st
     address = StoreAddress(str(Path(task.folder, "store")))
     read = Problem.from_json(json.loads(known)) if known else None
     problem = read or _problem(task, source, space, address)
-    pipe.send(known or json.dumps(problem.to_json()))
+    pipe.send(json.dumps(problem.to_json()))
     context = StudyContext("plain", problem, address, use_cache=False)
     with suppress(EOFError):
         while True:
             what, document = pipe.recv()
-            query = Query(Configuration.from_json(document, space))
+            query, answer = Query(Configuration.from_json(document, space)), None
             if what == "refit":
                 with suppress(Exception):
-                    pipe.send(refitted(context, query))
-                    continue
-                pipe.send(None)
-                continue
-            came = evaluate_query(context, query)
-            pipe.send(came.loss if isinstance(came, Evaluation) else None)
+                    answer = refitted(context, query)
+            elif isinstance(came := evaluate_query(context, query), Evaluation):
+                answer = came.loss
+            pipe.send(answer)
 
 
 def _problem(task: Task, source: Source, space: Space, address: StoreAddress) -> Problem:

@@ -3,7 +3,6 @@
     tests/benchmarks/run project/before_and_after                  # this tree against HEAD
     tests/benchmarks/run project/before_and_after --old main --keep /tmp/old
     tests/benchmarks/run project/before_and_after --except 'asks/admm:units=raw/*'
-    tests/benchmarks/run project/before_and_after --expect cuts.txt --parts asks
 
 Both sides run on this machine in the same run, the old one in a git worktree with an environment of
 its own, which are removed at the end unless `--keep` names their folder; a kept one is used again.
@@ -15,9 +14,8 @@ Compared are, bit for bit:
 - documents: the JSON of `show`, `trials`, `report` and `compare` for three studies and a comparison
   that the old side recorded (`observed_behaviour.documents`)
 
-A change that is meant is named by a pattern of paths, in `--except` or as a line of the file of
-`--expect`, where `#` begins a comment. Any other difference ends with exit code 1. It takes five
-minutes on two cores, and one more to install the old side.
+A change that is meant is named by a pattern of paths, in `--except`. Any other difference ends with
+exit code 1. It takes five minutes on two cores, and one more to install the old side.
 """
 
 import argparse
@@ -34,12 +32,34 @@ from shutil import copytree
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+from inputs import events, table
 from machine import describe
 from observed_behaviour.differences import verdict
 from observed_behaviour.documents import NOT_COMPARED
-from observed_behaviour.inputs import write_inputs
 from source_tree import ROOT
 
+SPACE = """
+from ConfigSpace import ConfigurationSpace, Float, Integer
+
+from prefect_tune import Algorithm, Flags, Space, Step
+
+DEPTH = ConfigurationSpace(space=[Integer("max_depth", (1, 12))])
+PENALTY = ConfigurationSpace(space=[Float("C", (1e-3, 1e3), log=True)])
+LINE = {"estimator": "sklearn.linear_model.LogisticRegression", "hyperparameters": PENALTY,
+        "flags": Flags(stochastic=True)}
+models = (
+    Algorithm(id="tree", estimator="sklearn.tree.DecisionTreeClassifier",
+              fixed={"random_state": 0}, hyperparameters=DEPTH),
+    Algorithm(id="line", **LINE),
+    Algorithm(id="broken", fixed={"solver": "no such solver"}, **LINE),
+)
+standard = Algorithm(id="standardize", estimator="sklearn.preprocessing.StandardScaler")
+space = Space(
+    "failing", (Step("rescale", (Algorithm(id="none"), standard)), Step("fit model", models))
+)
+"""
+"""Three models, one of which always fails."""
 PARTS = ("asks", "evaluations", "documents")
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 IGNORED: Mapping[str, Mapping[str, str]] = {"documents": NOT_COMPARED}
@@ -95,11 +115,8 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     parser.add_argument("--keep", type=Path, help="folder of the old side, kept and used again")
     parser.add_argument("--except", action="append", default=[], dest="allowed", metavar="PATTERN")
-    parser.add_argument("--expect", type=Path, help="file of patterns, one a line")
     parser.add_argument("--most", type=int, default=10, help="differences to show of each part")
-    parser.add_argument("--out", type=Path, help="folder to leave the observations in")
     chosen = parser.parse_args()
-    allowed = [*chosen.allowed, *(patterns_of(chosen.expect) if chosen.expect else ())]
     print(describe(), flush=True)
     with TemporaryDirectory() as folder, old_tree(chosen.old, chosen.keep) as tree:
         sides = [Side("old", tree, Path(folder, "old")), Side("new", ROOT, Path(folder, "new"))]
@@ -107,29 +124,32 @@ def main() -> None:
         used, n_unexpected = set[str](), 0
         for part in chosen.parts:
             old, new = (side.observed(part) for side in sides)
-            found = verdict(part, old, new, allowed=allowed, ignored=IGNORED.get(part, {}))
-            print("\n".join([f"{part}: {next(lines := found.lines(chosen.most))}", *lines]))
+            found = verdict(part, old, new, allowed=chosen.allowed, ignored=IGNORED.get(part, {}))
+            print(f"{part}:", "\n".join(found.lines(chosen.most)))
             used |= set(found.expected)
             n_unexpected += len(found.unexpected)
-        if chosen.out:
-            copytree(folder, chosen.out, dirs_exist_ok=True, ignore=lambda *_: ["inputs"])
-    for pattern in allowed:
+    for pattern in chosen.allowed:
         if pattern not in used:
             print(f"expected, but nothing differs there: {pattern}")
     print(describe())
     sys.exit(int(n_unexpected > 0))
 
 
-def patterns_of(file: Path) -> Iterator[str]:
-    """Yield the patterns of a file."""
-    for line in file.read_text().splitlines():
-        if pattern := line.partition("#")[0].strip():
-            yield pattern
+def write_inputs(folder: Path) -> None:
+    """Write tables of classes and numbers, one without gaps and texts, events, and a space."""
+    frame = table(240).assign(code=[f"{i % 7:03d}" for i in range(240)])
+    frame.to_csv(folder / "classes.csv", index=False)
+    frame[["a", "c", "count", "target"]].to_csv(folder / "whole.csv", index=False)
+    numbers = frame["a"] + np.sin(3 * frame["c"])
+    frame.assign(target=numbers.round(6)).to_csv(folder / "numbers.csv", index=False)
+    for name, part in zip(("events", "labels"), events(), strict=True):
+        part.to_csv(folder / f"{name}.csv", index=False)
+    (folder / "failing.py").write_text(SPACE)
 
 
 @contextmanager
 def old_tree(revision: str, keep: Path | None) -> Iterator[Path]:
-    """Yield a worktree of a revision with its environment, removed at the end unless it is kept."""
+    """Yield a worktree of a revision with its environment, removed at the end unless kept."""
     commit = git("rev-parse", "--verify", f"{revision}^{{commit}}")
     with TemporaryDirectory() as folder:
         tree = keep.absolute() if keep else Path(folder, "tree")

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from time import perf_counter
 
 import diskcache
 import joblib
@@ -76,50 +75,38 @@ class Contestants:
         return column.flatten().to_numpy(zero_copy_only=False)
 
 
-def measure(folder: str, shape: tuple[int, int], queue: object = None) -> dict[str, float]:
+def measure(shape: tuple[int, int]) -> dict[str, float]:
     """Median milliseconds of each contestant, in turn."""
-    contestants = Contestants(Path(folder), shape).all()
-    times: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, read in contestants.items():
-            times[name].append(1000 * seconds_of(read))
-    medians = {name: median(values) for name, values in times.items()}
-    if queue is not None:
-        queue.put(medians)
-    return medians
+    with tempfile.TemporaryDirectory() as folder:
+        contestants = Contestants(Path(folder), shape).all()
+        times: dict[str, list[float]] = {name: [] for name in contestants}
+        for _ in range(ROUNDS):
+            for name, read in contestants.items():
+                times[name].append(1000 * seconds_of(read))
+    return {name: median(values) for name, values in times.items()}
 
 
-def misses(folder: Path) -> tuple[float, float]:
-    """Milliseconds of a whole miss of a small value, and of encoding and writing it alone."""
+def misses(folder: Path) -> float:
+    """Milliseconds of a miss of a small value, without encoding and writing it."""
     store = ArtifactStore(StoreAddress(str(folder / "misses")), memory_bytes=0)
-    matrix = canonical(np.random.default_rng(0).random((1_300, 100)))
-    made = Made({"train": matrix}, {}, 1.0)
-    whole, writing = [], []
-    for i in range(40):
-        started = perf_counter()
-        store.get_or_make(entry(f"{i:04x}"), {}, lambda: made)
-        whole.append(1000 * (perf_counter() - started))
-        started = perf_counter()
-        store.files.publish("bare", f"{i}", store.files.encode("bare", made.parts))
-        writing.append(1000 * (perf_counter() - started))
-    return median(whole), median(writing)
+    made = Made({"train": canonical(np.random.default_rng(0).random((1_300, 100)))}, {}, 1.0)
+
+    def write(name: str) -> None:
+        store.files.publish("bare", name, store.files.encode("bare", made.parts))
+
+    names = [f"{i:04x}" for i in range(40)]
+    whole = [seconds_of(lambda n=n: store.get_or_make(entry(n), {}, lambda: made)) for n in names]  # type: ignore[misc]
+    writing = [seconds_of(lambda n=n: write(n)) for n in names]  # type: ignore[misc]
+    return 1000 * (median(whole) - median(writing))
 
 
 def main() -> None:
     print(describe())
     goals = Goals()
-    spawn = multiprocessing.get_context("spawn")
     for size, shape in SHAPES.items():
-        with tempfile.TemporaryDirectory() as folder:
-            alone = measure(folder, shape)
-        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-            queue = spawn.Queue()
-            both = [spawn.Process(target=measure, args=(f, shape, queue)) for f in (one, two)]
-            for process in both:
-                process.start()
-            results = [queue.get() for _ in both]
-            for process in both:
-                process.join()
+        alone = measure(shape)
+        with multiprocessing.get_context("spawn").Pool(2) as pool:
+            results = pool.map(measure, [shape, shape], chunksize=1)
         print(f"{size}: milliseconds at 1 process, and at 2")
         for name, milliseconds in alone.items():
             print(f"  {name:<36} {milliseconds:8.2f} {median(r[name] for r in results):8.2f}")
@@ -131,8 +118,7 @@ def main() -> None:
             goals.at_most("second hit / numpy.load of a map", second / mapped, 1.5)
             goals.at_most("first hit / joblib.Memory", cold / alone["joblib.Memory"], 1.0)
     with tempfile.TemporaryDirectory() as folder:
-        whole, writing = misses(Path(folder))
-    goals.at_most("miss on top of the write, ms", whole - writing, 5)
+        goals.at_most("miss on top of the write, ms", misses(Path(folder)), 5)
     goals.end()
 
 

@@ -1,13 +1,12 @@
-"""Loading imported data in a process: seconds and private memory, mapped and from Parquet.
+"""Loading imported data in a process: seconds and private memory.
 
     tests/benchmarks/run tasks/loading [--data items.parquet --target bought] [--patients 100000]
         [--rows 1000000] [--columns 30] [--repeats 3] [--sandboxes]
 
 Each load runs in a new process that has imported what a sandbox imports, and loaded a table of ten
-rows, beside a process that has loaded the same data. Before: Parquet parts, which each process
-decodes. After: Arrow parts, which the processes of a host map. Private memory is the growth of the
-unique set size. The files are warm and each process has one thread. The two take turns, and the
-least counts. `--sandboxes` also ends a sandbox and waits until the next one has the data.
+rows, beside a process that has loaded the same data. Private memory is the growth of the unique set
+size. The files are warm and each process has one thread; the least of the repeats counts.
+`--sandboxes` also ends a sandbox and waits until the next one has the data.
 """
 
 import argparse
@@ -15,17 +14,15 @@ import gc
 import multiprocessing
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import psutil
-from machine import Goals, describe
+from machine import Goals, describe, seconds_of
 
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
-from prefect_tune.storage.keys import dataset_record
+from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
@@ -36,16 +33,13 @@ from prefect_tune.tasks.sandbox.dask_runner import DaskTask
 from prefect_tune.tasks.sandbox.sandbox import Limits, Sandbox
 from prefect_tune.tasks.trial.evaluate import load as load_study
 
-FORMS = ("before", "after")
 SPAWN = multiprocessing.get_context("spawn")
 
 
-def made_table(n: int, n_columns: int) -> Dataset:
-    rng = np.random.default_rng(0)
+def random_table(n: int, n_columns: int) -> Dataset:
     names = [f"x{i}" for i in range(n_columns)]
-    X = pd.DataFrame(rng.normal(size=(n, n_columns)), columns=names)
-    y = (X["x0"] > 0).to_numpy().astype(np.int32)
-    return Dataset("large", "table", X, y, (False, True))
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(n, n_columns)), columns=names)
+    return Dataset("large", "table", X, (X["x0"] > 0).to_numpy().astype(np.int32), (False, True))
 
 
 def data_sets(given: argparse.Namespace) -> Iterator[Dataset]:
@@ -53,31 +47,9 @@ def data_sets(given: argparse.Namespace) -> Iterator[Dataset]:
     if given.data:
         yield read_source(Source(given.data, target=given.target))
     if given.rows:
-        yield made_table(given.rows, given.columns)
+        yield random_table(given.rows, given.columns)
     if given.patients:
         yield read_source(Source(f"cohort:paper?n_patients={given.patients}"))
-
-
-def stored(dataset: Dataset, store: ArtifactStore, form: str) -> tuple[str, int]:
-    """Keep a data set in a store; its digest, and the bytes of its parts."""
-    former_bytes = store.records.size_bytes()
-    digest = import_dataset(dataset, store)
-    record = dataset_record(digest)
-    if form == "before":
-        parts = store.records.get(record)
-        store.records.put(record, {k: v for k, v in parts.items() if k not in ("start", "stop")})
-    return digest, store.records.size_bytes() - former_bytes
-
-
-def kept(dataset: Dataset, folder: Path, form: str) -> tuple[StoreAddress, str, str, int, str]:
-    """Keep ten rows, a data set and a split; the address, digests, and bytes of the data set."""
-    address = StoreAddress(str(folder / form))
-    store = ArtifactStore(address)
-    few, _ = stored(made_table(10, 2), store, form)
-    digest, size_bytes = stored(dataset, store, form)
-    split = import_split(make_split(dataset, 3, 0.2, 0), store)
-    store.close()
-    return address, few, digest, size_bytes, split
 
 
 def private_bytes() -> int:
@@ -105,17 +77,6 @@ def beside_another(*arguments: Any) -> tuple[float, int]:
         return pool.apply(load, arguments)
 
 
-def replaced(context: StudyContext) -> float:
-    """Seconds from the end of a sandbox until the next one has loaded the data."""
-    former = ready(context)
-    started = perf_counter()
-    former.end()
-    new = ready(context)
-    seconds = perf_counter() - started
-    new.end()
-    return seconds
-
-
 def ready(context: StudyContext) -> Sandbox:
     """A sandbox that has loaded the data."""
     sandbox = Sandbox()
@@ -126,29 +87,37 @@ def ready(context: StudyContext) -> Sandbox:
     return sandbox
 
 
-def context_of(address: StoreAddress, dataset: str, split: str, kind: str) -> StudyContext:
-    space = space_named("healthcare" if kind == "events" else "modern")
-    problem = Problem(dataset, split, space.name, space.digest, "error", 0)
-    return StudyContext("loading", problem, address)
+def replaced(context: StudyContext) -> float:
+    """Seconds from the end of a sandbox until the next one has loaded the data."""
+    sandboxes = [ready(context)]
+
+    def replace() -> None:
+        sandboxes[0].end()
+        sandboxes.append(ready(context))
+
+    seconds = seconds_of(replace)
+    sandboxes[1].end()
+    return seconds
 
 
-def measure(dataset: Dataset, given: argparse.Namespace, folder: Path, goals: Goals) -> None:
-    here = {form: kept(dataset, folder, form) for form in FORMS}
-    size_bytes = here["after"][3]
+def measure(dataset: Dataset, given: argparse.Namespace, folder: str, goals: Goals) -> None:
+    address = StoreAddress(folder)
+    store = open_store(address)
+    few = import_dataset(random_table(10, 2), store)
+    before = store.records.size_bytes()
+    digest = import_dataset(dataset, store)
+    size_bytes = store.records.size_bytes() - before
     print(f"\n{dataset.name}: {len(dataset)} x {dataset.n_features}, {size_bytes / 1e6:.1f} MB")
-    rounds = [[beside_another(*here[form][:3]) for form in FORMS] for _ in range(given.repeats)]
-    best: Any = np.min(rounds, axis=0)
-    for form, (seconds, private) in zip(FORMS, best, strict=True):
-        print(f"  {form}: {seconds:.3f} s, {private / 1e6:.2f} MB private")
-    goals.at_most("  seconds, after / before", best[1, 0] / best[0, 0], 1)
-    goals.at_most("  private memory / data", best[1, 1] / size_bytes, 0.1)
-    print(f"  private memory, after / before: {best[1, 1] / best[0, 1]:.4f}")
+    rounds = [beside_another(address, few, digest) for _ in range(given.repeats)]
+    seconds, private = np.min(rounds, axis=0)
+    print(f"  {seconds:.3f} s, {private / 1e6:.2f} MB private")
+    goals.at_most("  private memory / data", private / size_bytes, 0.1)
     if given.sandboxes:
-        for form in FORMS:
-            address, _, digest, _, split = here[form]
-            context = context_of(address, digest, split, dataset.kind)
-            seconds = min(replaced(context) for _ in range(given.repeats))
-            print(f"  new sandbox {form}: ready after {seconds:.3f} s")
+        split = import_split(make_split(dataset, 3, 0.2, 0), store)
+        space = space_named("healthcare" if dataset.kind == "events" else "modern")
+        problem = Problem(digest, split, space.name, space.digest, "error", 0)
+        context = StudyContext("loading", problem, address)
+        seconds = min(replaced(context) for _ in range(given.repeats))
         goals.at_most("  seconds until a new sandbox is ready", seconds, 0.5)
 
 
@@ -166,7 +135,7 @@ def main() -> None:
     goals = Goals()
     for dataset in data_sets(given):
         with tempfile.TemporaryDirectory() as folder:
-            measure(dataset, given, Path(folder), goals)
+            measure(dataset, given, folder, goals)
     goals.end()
 
 

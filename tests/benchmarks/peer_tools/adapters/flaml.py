@@ -18,51 +18,32 @@ DISTRIBUTION = "flaml"
 def answers(task: Task) -> Iterator[Answer]:
     """Fit, then ask the log for what was the best at each stage."""
     from flaml import AutoML
+    from flaml.automl.training_log import training_log_reader
 
-    X, y, X_test = task.features()
-    log, automl = Path(task.folder, "flaml.log"), AutoML()
+    X, test = task.frames()
+    y, is_of_classes = X.pop(task.target), task.kind == "classes"
+    X_test, y = test[list(X.columns)], y.astype(object) if is_of_classes else y
+    log, automl = str(Path(task.folder, "flaml.log")), AutoML()
     common: dict[str, Any] = {
-        "task": "classification" if task.kind == "classes" else "regression",
+        "task": "classification" if is_of_classes else "regression",
         "n_jobs": 1,
     }
     begun = task.elapsed()
     automl.fit(
-        X,
-        y,
-        metric="accuracy" if task.kind == "classes" else "r2",
-        time_budget=task.seconds - begun,
-        seed=task.seed,
-        retrain_full=True,
-        log_file_name=str(log),
-        log_type="all",
-        verbose=0,
-        **common,
-    )
-    has_folds = automl._state.eval_method == "cv"
-    percent = 100.0 if task.kind == "classes" else 1.0
+        X, y, metric="accuracy" if is_of_classes else "r2", time_budget=task.seconds - begun,
+        seed=task.seed, retrain_full=True, log_file_name=log, log_type="all", verbose=0, **common,
+    )  # fmt: skip
+    has_folds, unit = automl._state.eval_method == "cv", 100.0 if is_of_classes else 1.0
+    with training_log_reader(log) as reader:
+        records = list(reader.records())
     for stage in task.stages:
-        seen = records(log, stage - begun)
+        seen = [r for r in records if r.wall_clock_time <= stage - begun]
         if not seen:
             continue
-        best = min(seen, key=lambda record: record.validation_loss)
-        model = automl
+        best, model = min(seen, key=lambda record: record.validation_loss), automl
         if stage < task.seconds:
             model = AutoML()
-            model.retrain_from_log(
-                str(log), X, y, time_budget=stage - begun, train_full=True, **common
-            )
-        yield Answer(
-            stage,
-            model.predict(X_test),
-            begun + best.wall_clock_time,
-            percent * best.validation_loss if has_folds else None,
-            len(seen),
-        )
-
-
-def records(log: Path, seconds: float) -> list[Any]:
-    """What its log has until a time after its start."""
-    from flaml.automl.training_log import training_log_reader
-
-    with training_log_reader(str(log)) as reader:
-        return [r for r in reader.records() if r.wall_clock_time <= seconds]
+            model.retrain_from_log(log, X, y, time_budget=stage - begun, train_full=True, **common)
+        loss = unit * best.validation_loss if has_folds else None
+        found = begun + best.wall_clock_time
+        yield Answer(stage, model.predict(X_test), found, loss, len(seen))

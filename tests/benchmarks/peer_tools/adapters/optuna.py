@@ -23,19 +23,16 @@ def answers(task: Task) -> Iterator[Answer]:
     from peer_tools.plain_evaluation import PlainEvaluator
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.TPESampler(
-        multivariate=True, group=True, constant_liar=False, seed=task.seed
-    )
-    study, found = optuna.create_study(sampler=sampler), Incumbents()
+    options = {"multivariate": True, "group": True, "constant_liar": False, "seed": task.seed}
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(**options))
+    found = Incumbents()
     with PlainEvaluator(task) as evaluator:
         while task.left() > 0:
             trial = study.ask()
             configuration = suggested(trial, evaluator.space)
             loss = None if configuration is None else evaluator.loss(configuration)
-            if loss is None:
-                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            else:
-                study.tell(trial, loss)
+            state = optuna.trial.TrialState.PRUNED if loss is None else None
+            study.tell(trial, loss, state=state)
             if configuration is not None:
                 found.ended(task.elapsed(), loss, configuration)
         yield from found.answers(task, evaluator.predictions)
@@ -48,9 +45,8 @@ def suggested(trial: Any, space: Any) -> Any:
 
     path, values = [], []
     for step in space.searched:
-        algorithm = step.algorithm(
-            trial.suggest_categorical(step.name, [a.id for a in step.algorithms])
-        )
+        names = [a.id for a in step.algorithms]
+        algorithm = step.algorithm(trial.suggest_categorical(step.name, names))
         chosen: dict[str, Any] = {}
         for hyperparameter in active_hyperparameters(algorithm.hyperparameters, chosen):
             name = f"{step.name}/{algorithm.id}/{hyperparameter.name}"
@@ -63,24 +59,17 @@ def suggested(trial: Any, space: Any) -> Any:
     return configuration if is_allowed(space, configuration) else None
 
 
-def _value(trial: Any, name: str, hyperparameter: Any) -> Any:
-    from ConfigSpace.hyperparameters import (
-        CategoricalHyperparameter,
-        Constant,
-        IntegerHyperparameter,
-        OrdinalHyperparameter,
-    )
+def _value(trial: Any, name: str, h: Any) -> Any:
+    from ConfigSpace import hyperparameters as kinds
 
     from prefect_tune.optimizers.documents import plain_value
 
-    h = hyperparameter
-    if isinstance(h, Constant):
+    if isinstance(h, kinds.Constant):
         return plain_value(h.value)
-    if isinstance(h, CategoricalHyperparameter):
-        choices = [plain_value(choice) for choice in h.choices]
-        return choices[trial.suggest_categorical(name, range(len(choices)))]
-    if isinstance(h, OrdinalHyperparameter):
+    if isinstance(h, kinds.CategoricalHyperparameter):
+        return plain_value(h.choices[trial.suggest_categorical(name, range(len(h.choices)))])
+    if isinstance(h, kinds.OrdinalHyperparameter):
         return plain_value(h.sequence[trial.suggest_int(name, 0, len(h.sequence) - 1)])
-    if isinstance(h, IntegerHyperparameter):
+    if isinstance(h, kinds.IntegerHyperparameter):
         return trial.suggest_int(name, int(h.lower), int(h.upper), log=h.log)
     return trial.suggest_float(name, float(h.lower), float(h.upper), log=h.log)

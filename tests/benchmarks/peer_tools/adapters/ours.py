@@ -2,10 +2,10 @@
 
 Options: those of `run` by their names (`space=modern`, `ensemble=auto`, `race=true`); any other one
 is the method's own (`variant=paper`). The budget is what server, imports and worker have left of
-the seconds, so that start-up is counted; with `clock=search` it is all of the seconds, and they
-begin with the search. The answer at the end is the run's final model. Incumbents of earlier times,
-and the best single trial beside an ensemble, are fitted on all training rows afterwards. As in the
-product, no refit is counted. A portfolio to begin with is made without the table and its relatives.
+the seconds, so that start-up is counted. The answer at the end is the run's final model. Incumbents
+of earlier times, and the best single trial beside an ensemble, are fitted on all training rows
+afterwards. As in the product, no refit is counted. A portfolio to begin with is made without the
+table and its versions.
 """
 
 from collections.abc import Iterator
@@ -25,21 +25,20 @@ class Follower:
     """Observer that remembers what led, and when."""
 
     def __init__(self, task: Task) -> None:
-        self.found = Incumbents()
-        self._task, self.is_search = task, task.options.get("clock") == "search"
+        self.found, self._task, self._best = Incumbents(), task, None
 
     def note(self, text: str) -> None:
         print(f"{self._task.elapsed():.1f} s: {text}", flush=True)
 
-    def warn(self, text: str) -> None:
-        self.note(f"Warning: {text}")
+    warn = note
 
     def tick(self, progress: Any) -> None: ...
 
     def ended(self, trial: Any, progress: Any) -> None:  # noqa: ARG002 - of the interface
-        seconds = progress.seconds if self.is_search else self._task.elapsed()
         best = progress.incumbent
-        self.found.leads(seconds, None if best is None else best.loss, best)
+        loss, leads = None if best is None else best.loss, best is not self._best
+        self.found.ended(self._task.elapsed(), loss, best, leads=leads)
+        self._best = best
 
 
 def answers(task: Task) -> Iterator[Answer]:
@@ -76,23 +75,25 @@ def run(task: Task, follower: Follower, store: str) -> dict[str, Any]:
 
     ZYGOTE.start()
     with launched_server() as server:
-        from peer_tools.portfolios import start_without
-        from peer_tools.spaces import space_of
+        from peer_tools.plain_evaluation import space_of
+        from peer_tools.portfolios import without
         from prefect_tune.flows.options.values import parse_assignment
         from prefect_tune.flows.study.progress import observed_by
         from prefect_tune.flows.tune import tune
 
-        written = [f"{name}={text}" for name, text in task.options.items() if name != "clock"]
-        options = dict(map(parse_assignment, written))
+        options = dict(parse_assignment(f"{n}={text}") for n, text in task.options.items())
         given = {name: v for name, v in options.items() if name in signature(tune).parameters}
         given["option"] = {name: v for name, v in options.items() if name not in given}
-        given["space"] = space_of(task)
-        given.setdefault("start", start_without(task, given["space"]))
+        space, table = space_of(task), Path(task.train).name.rsplit("-", 2)[0]
+        if "space" in given:
+            given["space"] = space.name
+        if "start" not in given:
+            path = Path(task.folder, "portfolio.json")
+            given["start"] = without(table, task.kind, space, path)
         with observed_by(follower):
             server.wait()
-            seconds = task.seconds if follower.is_search else task.left() - CALL_SECONDS
             return tune(
                 data=task.train, test=task.test, target=task.target, seed=task.seed,
-                budget=f"{seconds:.1f}s", study=STUDY, workers=1, store=store,
+                budget=f"{task.left() - CALL_SECONDS:.1f}s", study=STUDY, workers=1, store=store,
                 metric="error" if task.kind == "classes" else "r2", **given,
             )  # fmt: skip

@@ -1,6 +1,6 @@
 """MEDS-Tab 0.2 with its off-by-one mended, by its commands, in an environment of its own.
 
-`prepare` makes the environment, in FOLDER/meds-tab, with uv. As released, the first of two
+`prepare` makes the environment in FOLDER/meds-tab. As released, the first of two
 aggregations, by patient and time, leaves out the last event of each time, so that times with one
 event are empty. `extremes=mended` also mends that minima and maxima of all rows fall into the
 first row.
@@ -16,7 +16,6 @@ options: `trials`. The seconds of the budget do not bound it.
 
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from scipy import sparse
 from sklearn.model_selection import train_test_split
 
 from peer_tools.event_sets import ID, LABEL, TIME, EventSet, EventSplit
+from peer_tools.runs import environment_in
 
 PACKAGE = "meds-tab==0.2.0"
 TRIALS = 50
@@ -46,19 +46,9 @@ LABELS = Path("labels", "all", "0.parquet")
 PATCHED = "generate_summarized_reps.py"
 
 
-def prepare(home: Path, uv: str) -> None:
-    """Make the environment and mend it, if it is not there.
-
-    Raises:
-        CalledProcessError: If it cannot be installed.
-    """
-    environment = home / "meds-tab"
-    if not (environment / "ready").exists():
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        subprocess.run([uv, "venv", "-q", "--clear", "--python", python, environment], check=True)
-        install = [uv, "pip", "install", "-q", "--python", environment / "bin" / "python"]
-        subprocess.run([*install, PACKAGE], check=True)
-        (environment / "ready").touch()
+def prepare(home: Path) -> None:
+    """Make the environment, if it is not there."""
+    environment_in(home / "meds-tab", PACKAGE)
 
 
 def predictions(
@@ -67,11 +57,7 @@ def predictions(
     seconds: float,  # noqa: ARG001
     options: Mapping[str, str],
 ) -> NDArray[np.float64]:
-    """Tabularize once for all splits, tune on this one, and read what the best trial predicts.
-
-    Raises:
-        CalledProcessError: If a command fails.
-    """
+    """Tabularize once for all splits, tune on this one, and read what the best trial predicts."""
     home = folder.parents[1]
     environment, extremes = home / "meds-tab", options.get("extremes") == "mended"
     name = f"{split.source.name}{'-extremes' if extremes else ''}"
@@ -119,13 +105,8 @@ def _tabularize(environment: Path, source: EventSet, made: Path) -> None:
     dataset, events = source.dataset, source.events
     rows = dataset.X.rows.assign(**{LABEL: dataset.y.astype(bool)}).sort_values([ID, TIME])
     number = pd.Series({patient: i for i, patient in enumerate(rows[ID].unique())})
-    labels = pd.DataFrame(
-        {
-            ID: rows[ID].map(number).astype(np.int64),
-            TIME: rows[TIME].astype("datetime64[us]"),
-            LABEL: rows[LABEL],
-            "patient": rows[ID],
-        }
+    labels = rows[[ID, TIME, LABEL]].assign(
+        **{ID: rows[ID].map(number), TIME: rows[TIME].astype("datetime64[us]"), "patient": rows[ID]}
     )
     last = events[ID].map(rows.groupby(ID)[TIME].max())
     kept = events[last.notna() & (events["time"].isna() | (events["time"] <= last))]
@@ -153,7 +134,6 @@ def _tabularize(environment: Path, source: EventSet, made: Path) -> None:
 
 
 def _parts(split: EventSplit) -> dict[str, NDArray[Any]]:
-    """Return the patients of each part."""
     largest = split.labels("train").groupby(ID)[LABEL].max()
     train, tuning = train_test_split(
         largest.index.to_numpy(), test_size=TUNING_SIZE, stratify=largest, random_state=split.seed

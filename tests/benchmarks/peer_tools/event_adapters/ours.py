@@ -18,22 +18,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from peer_tools.event_sets import ID, TIME, EventSplit
-from peer_tools.portfolios import write_without
-from prefect_tune.tasks.catalogue.modern import portfolio_of
+from peer_tools.portfolios import without
 from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, space_named, usable_part
 
-DISTRIBUTION = "prefect-tune"
 STUDY = "run"
 
 
 def predictions(
     split: EventSplit, folder: Path, seconds: float, options: Mapping[str, str]
 ) -> NDArray[np.float64]:
-    """Run a study, and predict with its final model.
-
-    Raises:
-        CalledProcessError: If a command fails.
-    """
+    """Run a study, and predict with its final model."""
     given = {"metric": "auroc", "seed": str(split.seed), **options}
     is_moved = given.pop("day", "") == "included" and split.source.are_days
     shift = pd.Timedelta(days=int(is_moved))
@@ -41,8 +35,7 @@ def predictions(
     if not {"space", "start", "method"} & given.keys():
         space = usable_part(space_named(DEFAULT_SPACES["events", "classes"]))
         path = folder / "start.json"
-        write_without(split.source.name, "events", space, len(portfolio_of(space)), path)
-        given["start"] = str(path)
+        given["start"] = str(without(split.source.name, "events", space, path))
     written = [text for name, value in given.items() for text in (f"--{name}", value)]
     _command(folder, "run", split.source.data, "--labels", train, "--test", test,
              "--budget", f"{seconds:g}s", "--study", STUDY, *written)  # fmt: skip

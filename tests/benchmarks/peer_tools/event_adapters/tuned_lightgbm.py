@@ -20,7 +20,6 @@ from sklearn.model_selection import StratifiedGroupKFold
 from peer_tools.event_sets import ID, LABEL, TIME, EventSplit
 from prefect_tune.tasks.data.events import is_birth_code
 
-DISTRIBUTION = "lightgbm"
 TRIALS = 50
 FOLDS = 3
 LEAST = 2
