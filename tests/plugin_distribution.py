@@ -128,15 +128,7 @@ def install(
     entry_points: Mapping[str, Mapping[str, str]] = ENTRY_POINTS,
     **edited: str,
 ) -> Path:
-    """Install the distribution into a folder for `sys.path`, as pip would lay it out.
-
-    Args:
-        folder: Folder to install into.
-        version: Version of the distribution.
-        name: Name of the distribution.
-        entry_points: Entry points by group and name.
-        **edited: Other texts of modules, by name.
-    """
+    """Install the distribution, with some texts of modules edited, into a folder for `sys.path`."""
     package = folder / "tune_extras"
     package.mkdir(parents=True)
     for module, text in {**MODULES, **edited}.items():

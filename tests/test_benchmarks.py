@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from curve_tables import ON_DATA, ON_DIGITS, load_table
-from peer_tools.report import at_stages, mean_ranks, ratio
-from peer_tools.rows import RECORDED
+from peer_tools.report import RECORDED, at_stages, mean_ranks, ratio
 
 TESTS = Path(__file__).parent
 pytestmark = [pytest.mark.slow, pytest.mark.full]

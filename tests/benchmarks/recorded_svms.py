@@ -33,7 +33,6 @@ class Grid:
         objective: As a study of these rows would say it.
         errors: By the number of halvings of the rows, percent, shape (draws, 13, 13).
         costs: Likewise, seconds.
-        test_errors: Of full trainings, shape (13, 13).
     """
 
     def __init__(self, name: str) -> None:
@@ -44,11 +43,9 @@ class Grid:
         by_size = list(frame.groupby("halvings"))
         self.errors = [size["error"].to_numpy().reshape(shape) for _, size in by_size]
         self.costs = [size["seconds"].to_numpy().reshape(shape) for _, size in by_size]
-        self.test_errors = by_size[0][1]["test_error"].to_numpy().reshape(shape)[0]
         bounds = (math.exp(-10), math.exp(10))
-        svm = ConfigurationSpace(
-            space=[Float(n, bounds, default=1.0, log=True) for n in ("C", "gamma")]
-        )
+        floats = [Float(n, bounds, default=1.0, log=True) for n in ("C", "gamma")]
+        svm = ConfigurationSpace(space=floats)
         algorithm = Algorithm(id="svm", estimator="sklearn.svm.SVC", hyperparameters=svm)
         self.space = Space(name, (Step("model", (algorithm,)),))
         n_rows = int(by_size[0][1]["n_rows"].iloc[0])
@@ -68,18 +65,13 @@ class Grid:
         """Error and seconds at the recorded size that is nearest by its logarithm."""
         halvings = min(round(-math.log2(query.subset)), len(self.errors) - 1)
         draw = query.subset_draw % len(self.errors[halvings])
-        error = self._between(self.errors[halvings][draw], query.configuration)
-        return error, math.exp(
-            self._between(np.log(self.costs[halvings][draw]), query.configuration)
-        )
+        values = self.errors[halvings][draw], np.log(self.costs[halvings][draw])
+        error, log_cost = (self._between(v, query.configuration) for v in values)
+        return error, math.exp(log_cost)
 
     def full_error(self, configuration: Configuration) -> float:
         """Percent wrong of the validation rows after training on all rows."""
         return self._between(self.errors[0][0], configuration)
-
-    def test_error(self, configuration: Configuration) -> float:
-        """Percent wrong of the test rows after training on all rows."""
-        return self._between(self.test_errors, configuration)
 
     def _between(self, values: np.ndarray, configuration: Configuration) -> float:
         """Interpolate linearly in ln C and ln gamma."""

@@ -1,15 +1,13 @@
 """Pictures of Prefect's interface and of a report; `deployments/docs/pictures` runs this."""
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from documents.pages import DOCS
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import FloatRect, Page, expect, sync_playwright
 from prefect_api import flow_runs
 from processes import BROWSER, run, server_of, stop_server
 
@@ -22,49 +20,33 @@ WIDTH, HEIGHT = 1280, 900
 
 
 def main() -> None:
+    """Run a study, leave its server up, and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("prefect", "report"))
     parser.add_argument("--trials", type=int, default=20)
     arguments = parser.parse_args()
-    with (
-        TemporaryDirectory() as folder,
-        study(Path(folder), arguments.trials) as home,
-        browser() as page,
-    ):
-        if arguments.only != "report":
-            save(picture_of_prefect(page, home), PICTURES / "prefect-flow-run.png")
-        if arguments.only != "prefect":
-            save(picture_of_report(page, home), PICTURES / "report.png")
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        home = Path(folder)
+        command = ("run", "cohort:demo", "--study", STUDY, "--trials", arguments.trials)
+        done = run(*command, "--trial-timeout", "2m", "--workers", 2, "--keep-server", home=home)
+        try:
+            assert done.returncode == 0, done.stderr
+            chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+            page = chromium.new_page(
+                viewport={"width": WIDTH, "height": HEIGHT},
+                color_scheme="light",
+                device_scale_factor=1.5,
+            )
+            page.set_default_timeout(60_000)
+            if arguments.only != "report":
+                save(picture_of_prefect(page, home), PICTURES / "prefect-flow-run.png")
+            if arguments.only != "prefect":
+                save(picture_of_report(page, home), PICTURES / "report.png")
+        finally:
+            stop_server(home)
 
 
-@contextmanager
-def study(home: Path, n_trials: int) -> Iterator[Path]:
-    """A home with a study, and with its server left up meanwhile."""
-    command = ("run", "cohort:demo", "--study", STUDY, "--trials", n_trials)
-    done = run(*command, "--trial-timeout", "2m", "--workers", 2, "--keep-server", home=home)
-    try:
-        assert done.returncode == 0, done.stderr
-        yield home
-    finally:
-        stop_server(home)
-
-
-@contextmanager
-def browser() -> Iterator[Page]:
-    """A page of Chromium as people have it: sharp, and in light colours."""
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        page = chromium.new_page(
-            viewport={"width": WIDTH, "height": HEIGHT},
-            color_scheme="light",
-            device_scale_factor=1.5,
-        )
-        page.set_default_timeout(60_000)
-        yield page
-        chromium.close()
-
-
-def picture_of_prefect(page: Page, home: Path) -> Image.Image:
+def picture_of_prefect(page: Page, home: Path) -> bytes:
     """The flow run of the study: its trials over time, and one step of all of them."""
     server = server_of(home)
     assert server is not None
@@ -80,25 +62,25 @@ def picture_of_prefect(page: Page, home: Path) -> Image.Image:
     page.get_by_placeholder("Search by run name").last.fill("construct features")
     expect(page.locator("body")).to_contain_text("Cached")
     page.wait_for_timeout(5_000)  # the graph draws itself
-    beside_menu = {"x": 256.0, "y": 0.0, "width": WIDTH - 256.0, "height": float(HEIGHT)}
-    return Image.open(BytesIO(page.screenshot(clip=beside_menu)))
+    return page.screenshot(clip=FloatRect(x=256, y=0, width=WIDTH - 256, height=HEIGHT))
 
 
-def picture_of_report(page: Page, home: Path) -> Image.Image:
+def picture_of_report(page: Page, home: Path) -> bytes:
     """The report of the study, its beginning."""
     file = home / "report.html"
     done = run("report", STUDY, "--out", file, home=home)
     assert done.returncode == 0, done.stderr
     page.goto(file.as_uri())
     page.wait_for_timeout(2_000)
-    return Image.open(BytesIO(page.screenshot()))
+    return page.screenshot()
 
 
-def save(picture: Image.Image, file: Path) -> None:
+def save(taken: bytes, file: Path) -> None:
     """Write a picture with as many colours as its size allows, and no time or name inside."""
-    shown = picture.convert("RGB").resize((WIDTH, round(WIDTH * picture.height / picture.width)))
+    picture = Image.open(BytesIO(taken))
+    size = WIDTH, round(WIDTH * picture.height / picture.width)
     for colours in (256, 128, 64, 32, 16):
-        shown.quantize(colours).save(file, optimize=True)
+        picture.convert("RGB").resize(size).quantize(colours).save(file, optimize=True)
         if file.stat().st_size <= MOST_BYTES:
             return
     raise ValueError(f"{file.name} is {file.stat().st_size} bytes with 16 colours; crop it")

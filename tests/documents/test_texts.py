@@ -53,6 +53,12 @@ def test_commands_options_benchmarks_and_links_of_a_page_exist(document: Documen
     assert [link for link in document.links if not leads_somewhere(document, link)] == []
 
 
+def test_links_of_the_page_at_pypi_are_absolute() -> None:
+    links = DOCUMENTS[1].links
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
+
+
 def test_the_map_of_the_house_names_files_and_folders_that_are_there() -> None:
     named = re.findall(r"`(?!build/)([\w.-]+/[\w./-]*)`", CONTRIBUTING.text)
     assert len(named) > 60

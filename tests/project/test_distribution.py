@@ -1,11 +1,9 @@
 """What is published: sdist and wheel are complete, and work where nothing else is installed."""
 
-import re
 import shutil
 import subprocess
 import sys
 import tarfile
-from email import message_from_bytes
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -78,20 +76,6 @@ def test_the_wheel_has_every_file_of_the_rooms_and_the_sdist_no_tests(wheel) -> 
         names = [name.partition("/")[2] for name in archive.getnames()]
     assert {"pyproject.toml", "README.md", "LICENSE"} <= set(names)
     assert [name for name in names if "__pycache__" in name or name.startswith("tests/")] == []
-
-
-def test_the_project_page_has_no_dead_link(wheel) -> None:
-    """Links and pictures of the page at PyPI are absolute, and its markdown renders."""
-    from readme_renderer.markdown import render
-
-    with ZipFile(wheel) as archive:
-        (file,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
-        metadata = message_from_bytes(archive.read(file))
-    assert metadata["Description-Content-Type"] == "text/markdown"
-    page = render(metadata.get_payload(decode=True).decode())
-    links = re.findall(r'(?:href|src)="([^"#][^"]*)"', page)
-    assert links
-    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_each_module_is_imported_where_nothing_else_is_installed(empty, tmp_path) -> None:

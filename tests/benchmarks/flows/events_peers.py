@@ -1,20 +1,20 @@
-"""Our default beside a tuned LightGBM and MEDS-Tab on patient events, by AUROC of test patients.
+"""Our default beside a tuned LightGBM on patient events, by AUROC of test patients.
 
     tests/benchmarks/run flows/events_peers --out FOLDER DATA:LABELS ...
-        [--tools ours,tuned_lightgbm,meds_tab] [--seeds 5] [--budget 120]
+        [--tools ours,tuned_lightgbm] [--seeds 5] [--budget 120]
 
 DATA is a set of events in any format of ours, LABELS a table of labels of two classes, which may
 lie below DATA. A third of the patients, stratified by label and drawn by the set's name and the
 seed's number, test; all tools have the same. Ours is `prefect-tune run` with its defaults and
-`--metric auroc`, on all cores, within the budget; the others take the seconds that their trials
-need, which are printed; `peer_tools/event_adapters/` says what each does. `ours:space=healthcare`
-is a tool with options, which may be there several times, and `meds_tab:extremes=mended` too.
+`--metric auroc`, on all cores, within the budget; LightGBM takes the seconds that its trials need,
+which are printed; `peer_tools/event_adapters/` says what each does. `ours:space=healthcare` is a
+tool with options, which may be there several times.
 
 FOLDER gets `rows/`, a file for each run with a row for each test label, and `runs/` with the logs.
 What is there is not run again, so that an interrupted benchmark goes on where it was, and with all
 of it there the same command prints the report alone. Differences are means over seeds, with the
 standard error of 2,000 draws of patients. What `prefect-tune[peers]` has is installed beside what
-is there, MEDS-Tab in an environment of its own.
+is there.
 """
 
 import argparse
@@ -23,7 +23,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
-from types import ModuleType
 
 from machine import describe
 from peer_tools.event_report import goals, report
@@ -31,16 +30,11 @@ from peer_tools.event_sets import ID, LABEL, EventSet
 from peer_tools.runs import Run, Tool, collected, install_peers
 
 
-def adapter(tool: Tool) -> ModuleType:
-    """Return the module of a tool."""
-    return import_module(f"peer_tools.event_adapters.{tool.name}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("sets", nargs="+", metavar="DATA:LABELS", type=EventSet.of)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--tools", default="ours,tuned_lightgbm,meds_tab")
+    parser.add_argument("--tools", default="ours,tuned_lightgbm")
     parser.add_argument("--seeds", type=int, default=5, help="how many splits of each set")
     parser.add_argument("--budget", type=float, default=120.0, help="seconds of ours")
     chosen = parser.parse_args()
@@ -49,9 +43,6 @@ def main() -> None:
     tools = [Tool.of(label) for label in chosen.tools.split(",")]
     if any(tool.name == "tuned_lightgbm" for tool in tools) and find_spec("optuna") is None:
         install_peers()
-    for tool in tools:
-        if prepare := getattr(adapter(tool), "prepare", None):
-            prepare(home)
     sets = {source.name: source for source in chosen.sets}
 
     def make(run: Run) -> list[dict[str, object]]:
@@ -59,9 +50,9 @@ def main() -> None:
         folder = home / "runs" / run.name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        scores = adapter(run.tool).predictions(split, folder, run.budget, run.tool.options)
-        for big in ("home", "prefect", "models", "tabularize"):  # logs and labels stay
-            shutil.rmtree(folder / big, ignore_errors=True)
+        module = import_module(f"peer_tools.event_adapters.{run.tool.name}")
+        scores = module.predictions(split, folder, run.budget, run.tool.options)
+        shutil.rmtree(folder / "home", ignore_errors=True)  # log and labels stay
         labels = split.labels("test")
         rows = zip(labels[ID], labels[LABEL].tolist(), scores.tolist(), strict=True)
         return [{"patient": str(p), "truth": truth, "score": score} for p, truth, score in rows]

@@ -160,18 +160,15 @@ def event_candidates(space: Space, n: int) -> list[Configuration]:
 def changes(space: Space) -> Iterator[Configuration]:
     """Models behind single changes of a cheap construction, and behind each single aggregation."""
     windows, aggregate = space.steps[0].algorithms
+    aggregations = map(str, aggregate.hyperparameters["aggregation"].choices)
+    single = [(aggregate, {"aggregation": value}) for value in aggregations]
     for base in defaults(space):
-        if (of_model := CHANGES.get(base.path[-1])) is None:
-            continue
-        given = default_choice(windows)
+        of_model = CHANGES.get(base.path[-1], {})
         changed = [{name: value} for name, values in of_model.items() for value in values]
-        for values in ({}, *changed):
-            choice = Choice.of(windows.id, {**dict(given.values), **CHEAP, **values})
-            yield with_choices(base, {space.steps[0].name: choice})
-        given = default_choice(aggregate)
-        for value in aggregate.hyperparameters["aggregation"].choices:
-            choice = Choice.of(aggregate.id, {**dict(given.values), "aggregation": str(value)})
-            yield with_choices(base, {space.steps[0].name: choice})
+        built = [(windows, {**CHEAP, **values}) for values in ({}, *changed)]
+        for algorithm, values in (*built, *single) if of_model else ():
+            given = {**dict(default_choice(algorithm).values), **values}
+            yield with_choices(base, {space.steps[0].name: Choice.of(algorithm.id, given)})
 
 
 def work(configuration: Configuration) -> float:

@@ -147,40 +147,31 @@ def failing_test(copy: Path, fault: Fault) -> str:
     if fault.noticed_by:
         known = Path("tests", fault.room, fault.noticed_by.partition("::")[0])
         name = f"{known}::{fault.noticed_by.partition('::')[2]}"
-        if known.exists() and (failed := first_failure(copy, [name], missing="")):
+        if known.exists() and (failed := first_failure(copy, [name], may_be_gone=True)):
             return failed
     options = ("-k", fault.chosen) if fault.chosen else ()
     return first_failure(copy, [*options, *map(str, fault.test_paths)])
 
 
 def first_failure(
-    copy: Path,
-    arguments: list[str],
-    *,
-    seconds: float = TIMEOUT_SECONDS,
-    missing: str | None = None,
+    copy: Path, arguments: list[str], seconds: float = TIMEOUT_SECONDS, *, may_be_gone: bool = False
 ) -> str:
     """Run tests in a copy, and return the first one that fails; empty if all pass.
 
-    Args:
-        copy: The copy.
-        arguments: What pytest is told to run.
-        seconds: When tests that have not ended count as failing.
-        missing: What to return if no test ran.
+    Tests that have not ended after so many seconds fail.
 
     Raises:
-        RuntimeError: If no test ran and `missing` is not given.
+        RuntimeError: If no test ran, unless the tests may be gone.
     """
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments]
-    of_default = [*command, "-m", "not full"]
     environment = {
         **os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "", "NO_COLOR": "1",
         "PYTEST_DEBUG_TEMPROOT": str(copy),  # other runs clear away what is in the common folder
     }  # fmt: skip
     try:
-        for tests in (of_default, command):  # where all are `full`, these
+        for tier in (("-m", "not full"), ()):  # where all are `full`, these
             done = subprocess.run(
-                tests, cwd=copy, env=environment, capture_output=True, text=True,
+                [*command, *tier], cwd=copy, env=environment, capture_output=True, text=True,
                 timeout=seconds, check=False,
             )  # fmt: skip
             if done.returncode != pytest.ExitCode.NO_TESTS_COLLECTED:
@@ -193,10 +184,9 @@ def first_failure(
     if ends:
         name = ends[0].split(" - ")[0].split(" ", 1)[1]
         return name if "::" in name else ""  # a file that cannot be imported looks at nothing
-    if missing is not None:
-        return missing
-    end = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
-    raise RuntimeError(f"no test of {arguments} ran:\n{end}")
+    if may_be_gone:
+        return ""
+    raise RuntimeError(f"no test of {arguments} ran:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
 
 def plant(fault: Fault, free: "Queue[Path]") -> dict[str, Any]:
@@ -223,7 +213,7 @@ def check_without_faults(faults: list[Fault], free: "Queue[Path]") -> None:
     copy = free.get()
     for (_, chosen), paths in alike.items():
         options = ("-k", chosen) if chosen else ()
-        if failed := first_failure(copy, [*options, *paths], seconds=3600):
+        if failed := first_failure(copy, [*options, *paths], 3600):
             sys.exit(f"{failed} fails without a fault; fix it first")
     free.put(copy)
 
@@ -241,22 +231,11 @@ def record(faults: list[Fault], known: dict[str, str]) -> None:
 
 
 def recorded(text: str, fault: Fault, name: str) -> str:
-    """Return the text of a table with the name of the test that noticed a fault.
-
-    Raises:
-        ValueError: If the fault is not written as basic strings.
-    """
-    stands = rf"{re.escape(quoted(fault.right))},\s*{re.escape(quoted(fault.wrong))}"
-    found = list(re.finditer(stands + r'(?:,\s*"[^"\n]*")?\s*,?\s*\]', text))
-    if len(found) != 1:
-        raise ValueError(f"{fault.room}.toml must have {fault.reason!r} once, as basic strings")
-    parts = ", ".join(quoted(part) for part in (fault.right, fault.wrong, name))
-    return f"{text[: found[0].start()]}{parts}]{text[found[0].end() :]}"
-
-
-def quoted(text: str) -> str:
-    """Return a text as a basic string of TOML."""
-    return json.dumps(text, ensure_ascii=False)
+    """Return the text of a table, whose strings are basic, with the test that noticed a fault."""
+    parts = [json.dumps(p, ensure_ascii=False) for p in (fault.right, fault.wrong, name)]
+    stands = rf"{re.escape(parts[0])},\s*{re.escape(parts[1])}" + r'(?:,\s*"[^"\n]*")?\s*,?\s*\]'
+    (found,) = re.finditer(stands, text)
+    return f"{text[: found.start()]}{', '.join(parts)}]{text[found.end() :]}"
 
 
 def main() -> None:

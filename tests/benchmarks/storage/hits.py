@@ -1,9 +1,9 @@
-"""What a hit and a miss of the store cost, beside Parquet, numpy, joblib.Memory and diskcache.
+"""What a hit and a miss of the store cost, beside Parquet, numpy and joblib.Memory.
 
     tests/benchmarks/run storage/hits
 
 A dense matrix of 1 MB and of 50 MB on the local disk, at one and at two processes. Every figure is
-the median of interleaved repetitions, in milliseconds; shares of digest, Parquet and index apart.
+the median of interleaved repetitions, in milliseconds.
 """
 
 import multiprocessing
@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-import diskcache
 import joblib
 import numpy as np
 import pyarrow.parquet as pq
@@ -20,7 +19,6 @@ from contracts.store import entry
 from machine import Goals, describe, seconds_of
 
 from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
-from prefect_tune.storage.codec import decode
 from prefect_tune.storage.keys import artifact_folder, digest
 from prefect_tune.storage.matrices import canonical
 
@@ -47,21 +45,15 @@ class Contestants:
         np.save(self.npy, self.matrix)
         self.memory = joblib.Memory(str(folder / "joblib"), verbose=0).cache(identity)
         self.memory(self.matrix)
-        self.diskcache = diskcache.Cache(str(folder / "diskcache"), size_limit=2**36)
-        self.diskcache["a"] = self.matrix
 
     def all(self) -> dict[str, Callable[[], object]]:
         return {
             "ours, nothing in memory": lambda: self._hit(self.cold),
             "ours, second hit": lambda: self._hit(self.warm),
             "joblib.Memory": lambda: self.memory(self.matrix),
-            "diskcache": lambda: self.diskcache["a"],
-            "numpy.load": lambda: np.load(self.npy),
             "numpy.load of a map, pages touched": lambda: np.load(self.npy, mmap_mode="r").sum(),
             "Parquet to numpy": self._parquet,
             "one digest of the file": lambda: digest(Path(self.path).read_bytes()),
-            "index alone": lambda: self.cold.index.entries([self.kept.key]),
-            "decode alone": lambda: decode("dense", Path(self.path).read_bytes()),
         }
 
     def _hit(self, store: ArtifactStore) -> object:

@@ -1,6 +1,5 @@
-"""A module for each tool that predicts from patient events.
+"""A module for each tool that predicts from patient events, `ours` and `tuned_lightgbm`.
 
 `predictions` takes a split, a folder, the seconds of the budget and the tool's options, and returns
-the probability of the larger class for each label of the test patients, in the order of the file;
-`prepare` installs what the tool needs. `ours`, `tuned_lightgbm` and `meds_tab`.
+the probability of the larger class for each label of the test patients, in the order of the file.
 """

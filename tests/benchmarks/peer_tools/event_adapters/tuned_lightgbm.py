@@ -29,10 +29,7 @@ WINDOWS = (30, 365, None)
 
 
 def predictions(
-    split: EventSplit,
-    folder: Path,  # noqa: ARG001
-    seconds: float,  # noqa: ARG001
-    options: Mapping[str, str],
+    split: EventSplit, _folder: Path, _seconds: float, options: Mapping[str, str]
 ) -> NDArray[np.float64]:
     """Tune, fit the best on all training patients, and predict."""
     import optuna
@@ -42,14 +39,9 @@ def predictions(
     labels = split.labels("train")
     y, groups = labels[LABEL].to_numpy(), labels[ID].to_numpy()
     X, X_test = matrices(split)
-    folds = list(
-        StratifiedGroupKFold(FOLDS, shuffle=True, random_state=split.seed).split(X, y, groups)
-    )
-
-    def model(chosen: Mapping[str, Any]) -> LGBMClassifier:
-        return LGBMClassifier(
-            **chosen, subsample_freq=1, n_jobs=1, random_state=split.seed, verbose=-1
-        )
+    folder_of = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=split.seed)
+    folds = list(folder_of.split(X, y, groups))
+    common = {"subsample_freq": 1, "n_jobs": 1, "random_state": split.seed, "verbose": -1}
 
     def score(trial: Any) -> float:
         chosen = {
@@ -64,14 +56,14 @@ def predictions(
         }
         areas = []
         for train, held_out in folds:
-            fitted = model(chosen).fit(X[train], y[train])
+            fitted = LGBMClassifier(**chosen, **common).fit(X[train], y[train])
             areas.append(roc_auc_score(y[held_out], fitted.predict_proba(X[held_out])[:, 1]))
         return float(np.mean(areas))
 
     sampler = optuna.samplers.TPESampler(seed=split.seed)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     study.optimize(score, n_trials=int(options.get("trials", TRIALS)))
-    fitted = model(study.best_params).fit(X, y)
+    fitted = LGBMClassifier(**study.best_params, **common).fit(X, y)
     return np.asarray(fitted.predict_proba(X_test)[:, 1], dtype=np.float64)
 
 
