@@ -53,9 +53,7 @@ def flows() -> None:
         assert_type(url, str)
         assert_type(tune("patients.csv", target="responder", trials=10), dict[str, Any])
         assert_type(tune(frame, target="responder", test=frame, budget="30m"), dict[str, Any])
-        assert_type(
-            tune(frame.drop(columns="responder"), target=frame["responder"]), dict[str, Any]
-        )
+        assert_type(tune(frame[["dose"]], target=frame["responder"]), dict[str, Any])
     assert_type(retry("responders", trial=[3]), dict[str, Any])
     assert_type(compare("patients.csv", methods="flash,random", repeats=2), dict[str, Any])
 

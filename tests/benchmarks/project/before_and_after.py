@@ -38,25 +38,14 @@ from machine import describe
 from observed_behaviour.differences import verdict
 from observed_behaviour.documents import NOT_COMPARED
 from source_tree import ROOT
+from user_spaces import PRELUDE
 
-SPACE = """
-from ConfigSpace import ConfigurationSpace, Float, Integer
-
-from prefect_tune import Algorithm, Flags, Space, Step
-
-DEPTH = ConfigurationSpace(space=[Integer("max_depth", (1, 12))])
-PENALTY = ConfigurationSpace(space=[Float("C", (1e-3, 1e3), log=True)])
-LINE = {"estimator": "sklearn.linear_model.LogisticRegression", "hyperparameters": PENALTY,
-        "flags": Flags(stochastic=True)}
-models = (
-    Algorithm(id="tree", estimator="sklearn.tree.DecisionTreeClassifier",
-              fixed={"random_state": 0}, hyperparameters=DEPTH),
-    Algorithm(id="line", **LINE),
-    Algorithm(id="broken", fixed={"solver": "no such solver"}, **LINE),
-)
-standard = Algorithm(id="standardize", estimator="sklearn.preprocessing.StandardScaler")
-space = Space(
-    "failing", (Step("rescale", (Algorithm(id="none"), standard)), Step("fit model", models))
+SPACE = f"""{PRELUDE}
+LINE, PENALTY = "sklearn.linear_model.LogisticRegression", Float("C", (1e-3, 1e3), log=True)
+space = models(
+    one("tree", "sklearn.tree.DecisionTreeClassifier", DEPTH, random_state=0),
+    one("line", LINE, PENALTY, seeded=True),
+    one("broken", LINE, PENALTY, seeded=True, solver="no such solver"),
 )
 """
 """Three models, one of which always fails."""

@@ -4,8 +4,8 @@
         [--python PYTHON]
 
 Writes events of 20,000 codes, 100 a subject, two fifths of them with values, shard by shard. Shards
-differ by their subjects, who are dealt to them in turn, so the events must be put in order. Shards
-that are there already are used again. A new process reads them, stores the data set, and loads it
+differ by their subjects, who are dealt to them in turn, so the events must be put in order. What
+FOLDER has already is used again. A new process reads them, stores the data set, and loads it
 as a worker does; its largest resident set counts, mapped files included. `--python` is that of a
 checkout of another commit, to compare with.
 """
@@ -56,18 +56,12 @@ def shard_of(n_subjects: int, n_events: int) -> pa.Table:
 
 def write_data(folder: Path, n_events: int, n_shards: int) -> None:
     """Write the events of a shard for other subjects again, and labels."""
-    n_subjects = n_events // (100 * n_shards)
-    (folder / "data" / "train").mkdir(parents=True, exist_ok=True)
-    missing = [
-        (shard, path)
-        for shard in range(n_shards)
-        if not (path := folder / "data" / "train" / f"{shard}.parquet").exists()
-    ]
-    table = shard_of(n_subjects, n_events // n_shards) if missing else None
-    for shard, path in missing:
+    n_subjects, data = n_events // (100 * n_shards), folder / "data" / "train"
+    data.mkdir(parents=True)
+    table = shard_of(n_subjects, n_events // n_shards)
+    for shard in range(n_shards):
         ids = pa.array(table.column("subject_id").to_numpy() * n_shards + shard + 1)
-        pq.write_table(table.set_column(0, "subject_id", ids), path.with_suffix(".part"))
-        path.with_suffix(".part").rename(path)
+        pq.write_table(table.set_column(0, "subject_id", ids), data / f"{shard}.parquet")
     subjects = np.arange(n_subjects * n_shards) + 1
     labels = {
         "subject_id": subjects,
@@ -116,7 +110,8 @@ def main() -> None:
     goals = Goals()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.out or Path(temporary)
-        write_data(folder, given.events, given.shards)
+        if not (folder / "labels").exists():
+            write_data(folder, given.events, given.shards)
         command = [given.python, __file__, "--import-only", "--out", folder]
         printed = subprocess.check_output(command, text=True)
     found = json.loads(printed.splitlines()[-1])
