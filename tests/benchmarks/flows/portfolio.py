@@ -1,5 +1,6 @@
 """Make the portfolios that FLASH begins with, and judge them by leaving each data set out.
 
+    tests/benchmarks/run flows/portfolio  # judges the recorded losses
     tests/benchmarks/run flows/portfolio --out FOLDER [--candidates 72] [--rows 700] [--size 16]
         [--jobs 2] [--commit] [TABLE[:TARGET] ...] [--events FOLDER:LABELS|cohort:NAME ...]
 
@@ -88,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE[:TARGET]", type=TableFile.of)
     parser.add_argument("--events", nargs="+", metavar="SET", type=EventSet.of, default=[])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("portfolio"))
     parser.add_argument("--candidates", type=int, default=72)
     parser.add_argument("--rows", type=int, default=700)
     parser.add_argument("--size", type=int, default=16)
@@ -97,8 +98,10 @@ def main() -> None:
     chosen = parser.parse_args()
     print(describe(), flush=True)
     evaluated = partial(evaluate, chosen.out.absolute(), chosen.candidates, chosen.rows)
-    with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=1) as pool:
-        losses = pd.concat(pool.map(evaluated, [*chosen.tables, *chosen.events]))
+    losses = pd.read_parquet(LOSSES)
+    if named := [*chosen.tables, *chosen.events]:
+        with ProcessPoolExecutor(chosen.jobs, max_tasks_per_child=1) as pool:
+            losses = pd.concat(pool.map(evaluated, named))
     reached = Goals()
     for kind, known in losses.groupby("kind"):
         space = space_named(KINDS[str(kind)])
