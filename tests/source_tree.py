@@ -1,7 +1,9 @@
 """The project's own sources, for tests of its rules."""
 
 import ast
+import shutil
 import subprocess
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 from inspect import getmembers, isabstract, isclass
@@ -10,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
-    "ROOMS", "ROOT", "SOURCES", "classes_read", "classes_with", "concrete_classes", "listed_files",
-    "module_name", "modules", "parsed",
+    "ROOMS", "ROOT", "SOURCES", "classes_read", "classes_with", "concrete_classes", "copy_tree",
+    "listed_files", "module_name", "modules", "parsed",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent.parent
@@ -24,6 +26,20 @@ def listed_files() -> list[Path]:
     command = ["git", "ls-files"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return [Path(line) for line in listed.stdout.splitlines()]
+
+
+def copy_tree(folder: Path, skipped: Collection[str] = ()) -> Path:
+    """Copy the files of the repository, without what was installed or built, and return the copy.
+
+    Args:
+        folder: Where to copy to.
+        skipped: Files and folders at the top that are left out.
+    """
+    for path in listed_files():
+        if path.parts[0] not in skipped:
+            (folder / path.parent).mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, folder / path)
+    return folder
 
 
 def module_name(path: Path) -> str:

@@ -30,11 +30,6 @@ class Curve:
     shares: list[float] = field(default_factory=list)
     asks: list[float] = field(default_factory=list)
 
-    def first(self, goal: float) -> float:
-        """Seconds until the incumbent is no worse than a goal; inf if it never is."""
-        pairs = zip(self.ends, self.worths, strict=True)
-        return next((e for e, w in pairs if w is not None and w <= goal), inf)
-
     def lasting(self, goal: float) -> float:
         """Seconds until the incumbent is no worse than a goal to the end of the run; inf if not."""
         bad = [k for k, w in enumerate(self.worths) if w is None or w > goal]

@@ -2,13 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from processes import environment, stop_server
-from source_tree import ROOT, listed_files
+from source_tree import ROOT, copy_tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
@@ -16,11 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.full]
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """The files of the repository, and nothing that was installed."""
-    folder = tmp_path / "clone"
-    for path in listed_files():
-        (folder / path.parent).mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / path, folder / path)
-    return folder
+    return copy_tree(tmp_path / "clone")
 
 
 def shown_by(command: Path, home: Path) -> str:

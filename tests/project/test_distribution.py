@@ -9,7 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 from processes import environment
-from source_tree import ROOMS, ROOT, SOURCES, listed_files, module_name
+from source_tree import ROOMS, ROOT, SOURCES, copy_tree, listed_files, module_name
 
 UV = shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
 NOT_IN_WHEEL = {
@@ -33,12 +33,7 @@ def call(*command: object, folder: Path = ROOT, **options: object) -> str:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
     """A copy of the repository, so that nothing built before is taken for it."""
-    folder = tmp_path_factory.mktemp("tree")
-    for path in listed_files():
-        if path.parts[0] not in ("tests", ".ci", "uv.lock"):
-            (folder / path.parent).mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / path, folder / path)
-    return folder
+    return copy_tree(tmp_path_factory.mktemp("tree"), skipped=("tests", ".ci", "uv.lock"))
 
 
 @pytest.fixture(scope="module")

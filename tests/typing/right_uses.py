@@ -23,25 +23,7 @@ from prefect_tune import (
     retry,
     tune,
 )
-from prefect_tune.optimizers import (
-    METHODS,
-    Budget,
-    Configuration,
-    Evaluation,
-    Failure,
-    FailureKind,
-    Flash,
-    Method,
-    MethodOptions,
-    Objective,
-    Optimizer,
-    Query,
-    Trial,
-    make_optimizer,
-    new_configuration,
-    option,
-    register,
-)
+from prefect_tune import optimizers as opt
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 
@@ -97,27 +79,27 @@ def space() -> Space:
 
 
 def ask_and_tell() -> None:
-    objective = Objective(lower=0.0, upper=100.0, chance=50.0)
-    optimizer = make_optimizer("random", space_named("small"), seed=0, objective=objective)
-    assert_type(optimizer, Optimizer)
-    query = optimizer.ask(Budget())
-    assert_type(query, Query)
-    assert_type(query.configuration, Configuration)
+    objective = opt.Objective(lower=0.0, upper=100.0, chance=50.0)
+    optimizer = opt.make_optimizer("random", space_named("small"), seed=0, objective=objective)
+    assert_type(optimizer, opt.Optimizer)
+    query = optimizer.ask(opt.Budget())
+    assert_type(query, opt.Query)
+    assert_type(query.configuration, opt.Configuration)
     assert_type(query.configuration.path, tuple[str, ...])
-    running = Trial(0, query).started()
-    assert_type(running, Trial)
-    optimizer.tell(running.completed(Evaluation(0.25, fold_losses=(0.2, 0.3))))
-    optimizer.tell(running.failed(Failure(FailureKind.ERROR, "it broke")))
-    assert_type(optimizer.history.incumbent, Trial | None)
-    Flash(space(), 0, objective, variant="paper")
+    running = opt.Trial(0, query).started()
+    assert_type(running, opt.Trial)
+    optimizer.tell(running.completed(opt.Evaluation(0.25, fold_losses=(0.2, 0.3))))
+    optimizer.tell(running.failed(opt.Failure(opt.FailureKind.ERROR, "it broke")))
+    assert_type(optimizer.history.incumbent, opt.Trial | None)
+    opt.Flash(space(), 0, objective, variant="paper")
 
 
 @dataclass(frozen=True)
-class SettleOptions(MethodOptions):
-    n_first: int = option("Random configurations at first.", default=5, at_least=1)
+class SettleOptions(opt.MethodOptions):
+    n_first: int = opt.option("Random configurations at first.", default=5, at_least=1)
 
 
-SETTLE = Method(
+SETTLE = opt.Method(
     name="settle",
     purpose="random paths at first",
     implementation="settling:Settle",
@@ -127,14 +109,14 @@ SETTLE = Method(
 )
 
 
-class Settle(Optimizer):
+class Settle(opt.Optimizer):
     method = SETTLE
 
-    def _propose(self, budget: Budget, rng: np.random.Generator) -> Query:
+    def _propose(self, budget: opt.Budget, rng: np.random.Generator) -> opt.Query:
         assert_type(budget.trials_left, int | None)
-        return Query(new_configuration(self.space, self.history.asked, rng, None))
+        return opt.Query(opt.new_configuration(self.space, self.history.asked, rng, None))
 
 
-register(SETTLE)
-assert_type(METHODS["settle"], Method)
+opt.register(SETTLE)
+assert_type(opt.METHODS["settle"], opt.Method)
 assert_type(prefect_tune.__version__, str)

@@ -65,9 +65,7 @@ def report(grid: Grid, text: str, curves: list[Curve], unit: float) -> float:
         f"  {text}: to within {within}; at the end {np.median(last):.2f} % (worst {max(last):.2f} "
         f"%) after {ends / unit:.1f} in {n:.0f} evaluations, {full:.0%} full; ask {ask:.3f} s"
     )
-    print(f"    to 0.5, each seed: {' '.join(f'{x:.2f}' for x in costs[0.5])}")
-    first = [c.first(grid.best + 0.5) / unit for c in curves]
-    print(f"    first at 0.5:      {' '.join(f'{x:.2f}' for x in first)}", flush=True)
+    print(f"    to 0.5, each seed: {' '.join(f'{x:.2f}' for x in costs[0.5])}", flush=True)
     return float(np.median(costs[0.5]))
 
 
