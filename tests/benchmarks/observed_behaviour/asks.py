@@ -194,7 +194,7 @@ def asks(optimizer: Any, world: World) -> dict[str, Any]:
                 end = "exhausted"
                 break
             number = len(queries)
-            queries.append(_document(query))
+            queries.append(query.to_json())
             came, seconds = world.outcome(query, bootstraps)
             heappush(running, (now + seconds, number, came, seconds))
         if not running:
@@ -303,16 +303,6 @@ def _objective(constraints: tuple[str, ...] = (), *, iterative: Any) -> Objectiv
 def _algorithm(name: str, *hyperparameters: Any) -> Algorithm:
     space = ConfigurationSpace(space=list(hyperparameters))
     return Algorithm(id=name, estimator=f"x.{name.title()}", hyperparameters=space)
-
-
-def _document(query: Query) -> dict[str, Any]:
-    return {
-        "configuration": json.loads(query.configuration.canonical),
-        "folds": query.folds,
-        "subset": query.subset,
-        "subset_draw": query.subset_draw,
-        "epochs": query.epochs,
-    }
 
 
 def _unit(text: str) -> float:

@@ -39,12 +39,8 @@ COMPARED = {
     "data": "whole.csv", "space": "small", "methods": "random,tpe", "repeats": 2, "trials": 3,
     "name": "compared", "race": False,
 }  # fmt: skip
-NOT_COMPARED: Mapping[str, str] = {
-    "version": "the version of the package, which a release changes",
-    "versions": "the same, with those of libraries",
-    "curves": "the path of the file that a comparison writes",
-}
-"""Keys of the documents that may differ, and why. Paths of the store are replaced by `STORE`."""
+NOT_COMPARED = {"version", "versions", "curves"}
+"""Keys that may differ: versions of packages, and the path of the file that a comparison writes."""
 
 
 def record(inputs: Path, folder: Path) -> None:

@@ -21,7 +21,7 @@ from peer_tools.tables import SplitFiles
 from peer_tools.task import Task
 from prefect_tune.tasks.threads import THREAD_VARIABLES
 
-__all__ = ["Run", "Tool", "collected", "environment_in", "install_peers", "run_one", "uv"]
+__all__ = ["Run", "Tool", "collected", "install_peers", "run_one"]
 
 ROOT = Path(__file__).parents[3]
 LONGEST = 5
@@ -130,22 +130,7 @@ def run_one(run: Run, files: SplitFiles, home: Path, core: int | None) -> list[d
     return [{**row, "kind": files.kind, "test_rows": files.test_rows} for row in rows]
 
 
-def uv() -> str:
-    """Return the program that installs."""
-    return shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
-
-
 def install_peers() -> None:
     """Install the extra `peers` beside what is installed."""
     install = [ROOT / "deployments" / "install", "--inexact", "--extra", "peers"]
     subprocess.run(install, check=True)
-
-
-def environment_in(folder: Path, *packages: str) -> None:
-    """Make an environment with some packages, if it is not there."""
-    if not (folder / "ready").exists():
-        python = f"{sys.version_info.major}.{sys.version_info.minor}"
-        subprocess.run([uv(), "venv", "-q", "--clear", "--python", python, folder], check=True)
-        install = [uv(), "pip", "install", "-q", "--python", folder / "bin" / "python"]
-        subprocess.run([*install, *packages], check=True)
-        (folder / "ready").touch()

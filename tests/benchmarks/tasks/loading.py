@@ -1,7 +1,6 @@
 """Loading imported data in a process: seconds and private memory.
 
-    tests/benchmarks/run tasks/loading [--data items.parquet --target bought] [--patients 100000]
-        [--rows 1000000] [--columns 30] [--repeats 3] [--sandboxes]
+    tests/benchmarks/run tasks/loading [--rows 1000000] [--columns 30] [--repeats 3] [--sandboxes]
 
 Each load runs in a new process that has imported what a sandbox imports, and loaded a table of ten
 rows, beside a process that has loaded the same data. Private memory is the growth of the unique set
@@ -13,7 +12,6 @@ import argparse
 import gc
 import multiprocessing
 import tempfile
-from collections.abc import Iterator
 from time import perf_counter
 from typing import Any
 
@@ -25,8 +23,6 @@ from machine import Goals, describe, seconds_of
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
-from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import import_split, make_split
 from prefect_tune.tasks.problem import Problem, StudyContext, open_store
 from prefect_tune.tasks.sandbox.dask_runner import DaskTask
@@ -40,16 +36,6 @@ def random_table(n: int, n_columns: int) -> Dataset:
     names = [f"x{i}" for i in range(n_columns)]
     X = pd.DataFrame(np.random.default_rng(0).normal(size=(n, n_columns)), columns=names)
     return Dataset("large", "table", X, (X["x0"] > 0).to_numpy().astype(np.int32), (False, True))
-
-
-def data_sets(given: argparse.Namespace) -> Iterator[Dataset]:
-    """The table of a file, a table of random numbers, and a cohort."""
-    if given.data:
-        yield read_source(Source(given.data, target=given.target))
-    if given.rows:
-        yield random_table(given.rows, given.columns)
-    if given.patients:
-        yield read_source(Source(f"cohort:paper?n_patients={given.patients}"))
 
 
 def private_bytes() -> int:
@@ -107,14 +93,14 @@ def measure(dataset: Dataset, given: argparse.Namespace, folder: str, goals: Goa
     before = store.records.size_bytes()
     digest = import_dataset(dataset, store)
     size_bytes = store.records.size_bytes() - before
-    print(f"\n{dataset.name}: {len(dataset)} x {dataset.n_features}, {size_bytes / 1e6:.1f} MB")
+    print(f"{len(dataset)} x {dataset.n_features}, {size_bytes / 1e6:.1f} MB")
     rounds = [beside_another(address, few, digest) for _ in range(given.repeats)]
     seconds, private = np.min(rounds, axis=0)
     print(f"  {seconds:.3f} s, {private / 1e6:.2f} MB private")
     goals.at_most("  private memory / data", private / size_bytes, 0.1)
     if given.sandboxes:
         split = import_split(make_split(dataset, 3, 0.2, 0), store)
-        space = space_named("healthcare" if dataset.kind == "events" else "modern")
+        space = space_named("modern")
         problem = Problem(digest, split, space.name, space.digest, "error", 0)
         context = StudyContext("loading", problem, address)
         seconds = min(replaced(context) for _ in range(given.repeats))
@@ -123,19 +109,15 @@ def measure(dataset: Dataset, given: argparse.Namespace, folder: str, goals: Goa
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data")
-    parser.add_argument("--target", default="target")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--columns", type=int, default=30)
-    parser.add_argument("--patients", type=int, default=0)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--sandboxes", action="store_true")
     given = parser.parse_args()
     print(describe())
     goals = Goals()
-    for dataset in data_sets(given):
-        with tempfile.TemporaryDirectory() as folder:
-            measure(dataset, given, folder, goals)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(random_table(given.rows, given.columns), given, folder, goals)
     goals.end()
 
 

@@ -1,11 +1,12 @@
 """AutoGluon's best quality on one core, in an environment of its own: its dependencies conflict.
 
-`prepare` makes the environment in FOLDER/autogluon; adapter and tool talk by files. Options:
-`presets`, by default `best_quality`. Its limit is what its imports have left of the seconds. It has
-an answer at the end only, an ensemble of bagged models, so no refit follows.
+`prepare` makes the environment in FOLDER/autogluon with uv; adapter and tool talk by files.
+Options: `presets`, by default `best_quality`. Its limit is what its imports have left of the
+seconds. It has an answer at the end only, an ensemble of bagged models, so no refit follows.
 """
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,14 +16,19 @@ from pathlib import Path
 from peer_tools.task import Answer, Task
 
 ANYTIME = False
+PACKAGE = "autogluon.tabular[lightgbm,xgboost,catboost]>=1.4"
 
 
 def prepare(home: Path) -> None:
     """Make the environment, if it is not there."""
-    from peer_tools.runs import environment_in
-
-    package = "autogluon.tabular[lightgbm,xgboost,catboost]>=1.4"
-    environment_in(home / "autogluon", package, "pyarrow")
+    uv = shutil.which("uv") or str(Path(__file__).parents[4] / ".uv" / "bin" / "uv")
+    folder = home / "autogluon"
+    if not (folder / "ready").exists():
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        subprocess.run([uv, "venv", "-q", "--clear", "--python", python, folder], check=True)
+        install = [uv, "pip", "install", "-q", "--python", folder / "bin" / "python"]
+        subprocess.run([*install, PACKAGE, "pyarrow"], check=True)
+        (folder / "ready").touch()
 
 
 def answers(task: Task) -> Iterator[Answer]:
