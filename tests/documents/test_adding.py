@@ -3,6 +3,7 @@
 import json
 import runpy
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 
@@ -54,6 +55,7 @@ class Reader:
                 runpy.run_path(name, run_name="__main__")
             except SystemExit as ended:
                 code = int(ended.code or 0)
+            sys.stdout.flush()
             text = printed.getvalue().decode()
         for method in set(METHODS.own) - known:
             METHODS._known.pop(method)
