@@ -1,15 +1,13 @@
 """Each public class has a name of its own."""
 
-import ast
-from collections import defaultdict
+import re
+from collections import Counter
 
-from source_tree import ROOT, SOURCES, parsed
+from source_tree import SOURCES
 
 
 def test_a_public_class_has_its_name_for_itself() -> None:
-    places = defaultdict(list)
-    for path in SOURCES:
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+    pattern = re.compile(r"^ *class ([A-Z]\w*)[(:]", re.MULTILINE)
+    names = Counter(name for path in SOURCES for name in pattern.findall(path.read_text()))
+    assert len(names) > 300
+    assert [name for name, n in names.items() if n > 1] == []
