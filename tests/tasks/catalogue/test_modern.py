@@ -3,7 +3,6 @@
 import pickle
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,7 +32,10 @@ from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.problem import StudyContext, open_store
 
 N = 120
-TABLES = ("modern", "modern_regression")
+TABLES = {"modern": ("logistic_regression", "random_forest"),
+          "modern_regression": ("ridge", "extra_trees")}  # fmt: skip
+"""Two plain models of each space for tables."""
+OF_EVENTS = ("modern_healthcare", "events")
 
 
 def rough_table(target: str) -> pd.DataFrame:
@@ -54,17 +56,21 @@ def rough_table(target: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory) -> dict[str, StudyContext]:
-    """A study of each space for tables."""
+    """A study of each modern space."""
+    folder = tmp_path_factory.mktemp("modern")
+    store = StoreAddress(str(folder / "store"))
     found = {}
-    for name in TABLES:
-        folder: Path = tmp_path_factory.mktemp(name)
-        space = SPACES[name]
-        rough_table(space.target).to_parquet(folder / "table.parquet")
-        address = StoreAddress(str(folder / "store"))
-        source = Source(str(folder / "table.parquet"), target="target", categorical=("town",))
-        metric = "error" if space.target == "classes" else "r2"
-        problem = problem_of(source, open_store(address), space, metric=metric)
-        found[name] = StudyContext("test", problem, address, use_cache=True)
+    for name in (*TABLES, *OF_EVENTS):
+        space, metric = SPACES[name], "error" if SPACES[name].target == "classes" else "r2"
+        if name in OF_EVENTS:
+            meds = folder / "meds"
+            source = Source(str(meds if meds.exists() else write_meds(meds)), labels="labels/task")
+        else:
+            rough_table(space.target).to_parquet(folder / f"{name}.parquet")
+            table = str(folder / f"{name}.parquet")
+            source = Source(table, target="target", categorical=("town",))
+        problem = problem_of(source, open_store(store), space, metric=metric)
+        found[name] = StudyContext(name, problem, store, use_cache=True)
     return found
 
 
@@ -74,48 +80,45 @@ def with_algorithms(space: Space, **chosen: str) -> Query:
     return Query(default_configuration(space, space.canonical_path(path)))
 
 
-def combinations() -> Iterator[Any]:
-    """Every model, every choice before two plain ones, and constructed columns before trees."""
-    behind = {"modern": ("logistic_regression", "random_forest"),
-              "modern_regression": ("ridge", "extra_trees")}  # fmt: skip
-    for name in TABLES:
+USUAL = (
+    ("modern", {"fit_model": "lightgbm"}),
+    ("modern", {"construct": "interactions", "fit_model": "logistic_regression"}),
+    ("events", {"construct_features": "windows", "fit_model": "random_forest"}),
+    ("events", {"construct_features": "aggregate", "fit_model": "random_forest"}),
+)
+
+
+def paths() -> Iterator[Any]:
+    """Every model, and every choice of tables before two plain models."""
+    yield from USUAL
+    for name in (*TABLES, *OF_EVENTS):
         *before, last = SPACES[name].steps
-        paths = [{"fit_model": model.id} for model in last.algorithms]
-        paths += [
-            {step.name: algorithm.id, "fit_model": model}
-            for model in behind[name]
-            for step in before
-            for algorithm in step.algorithms
-            if not algorithm.only_ignored
-        ]
-        trees = [a.id for a in last.algorithms if len(a.ignores) > 1]
-        constructed = ("arithmetic", "interactions") if name == "modern" else ()
-        paths += [{"construct": c, "fit_model": t} for c in constructed for t in trees]
-        for path in paths:
-            is_usual = name == "modern" and path.keys() == {"fit_model"}
-            is_usual = is_usual and path["fit_model"] in (*trees, "logistic_regression")
-            label = " ".join((name, *path.values()))
-            yield pytest.param(name, path, id=label, marks=() if is_usual else pytest.mark.full)
-
-
-def new_rows(dataset) -> pd.DataFrame:
-    """Rows as a user has them: unseen categories, new gaps, other types."""
-    rows = rough_table("classes").drop(columns="target").iloc[:9].copy()
-    rows.loc[rows.index[0], "colour"] = "violet"
-    rows["town"] = "elsewhere"
-    rows.loc[rows.index[1], ["same", 'a "quoted" {name}']] = np.nan
-    return like_training(rows, dataset.row_reader)
+        dense = {"densify": "to_dense"} if name in OF_EVENTS else {}
+        for model in last.algorithms:
+            yield pytest.param(name, {**dense, "fit_model": model.id}, marks=pytest.mark.full)
+        for model in TABLES.get(name, ()):
+            for step in before:
+                for algorithm in step.algorithms:
+                    if not algorithm.only_ignored:
+                        path = {step.name: algorithm.id, "fit_model": model}
+                        yield pytest.param(name, path, marks=pytest.mark.full)
 
 
 def check_final_model(context: StudyContext, query: Query) -> None:
-    """It pickles, and predicts rows with the original columns."""
+    """It pickles, and predicts rows of unseen categories, new gaps and other types."""
     store = store_of(context)
     store_model(context, [Member(0, query.to_json())])
     model = store.records.get(model_record(context.study))["model"]
     dataset = load_dataset(store, context.problem.dataset)
-    rows = new_rows(dataset)
+    rows = dataset.X
+    if dataset.row_reader is not None:
+        new = rough_table("classes").drop(columns="target").iloc[:9].copy()
+        new.loc[new.index[0], "colour"] = "violet"
+        new["town"] = "elsewhere"
+        new.loc[new.index[1], ["same", 'a "quoted" {name}']] = np.nan
+        rows = like_training(new, dataset.row_reader)
     predicted = pickle.loads(pickle.dumps(model)).predict(rows)
-    assert len(predicted) == 9
+    assert len(predicted) == len(rows)
     if dataset.classes:
         assert set(predicted) <= set(dataset.classes)
     else:
@@ -123,7 +126,7 @@ def check_final_model(context: StudyContext, query: Query) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "path"), list(combinations()))
+@pytest.mark.parametrize(("name", "path"), list(paths()))
 def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, name, path) -> None:
     query = with_algorithms(SPACES[name], **path)
     if SPACES[name].is_feasible(query.configuration.path):
@@ -131,60 +134,19 @@ def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, na
         check_final_model(contexts[name], query)
 
 
-OF_EVENTS = ("modern_healthcare", "events")
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [(name, a.id) for name in OF_EVENTS for a in SPACES[name].steps[-1].algorithms],
-)
-def test_every_model_is_fitted_to_events(events_contexts, name, model) -> None:
-    query = with_algorithms(SPACES[name], densify="to_dense", fit_model=model)
-    assert np.isfinite(evaluate(events_contexts[name], query).loss)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("construct", ["windows", "aggregate"])
-def test_features_of_events_are_constructed_and_predicted_from(events_contexts, construct) -> None:
-    context = events_contexts["events"]
-    query = with_algorithms(
-        SPACES["events"], construct_features=construct, fit_model="random_forest"
-    )
-    assert evaluate(context, query).loss < 20
-    store_model(context, [Member(0, query.to_json())])
-    store = store_of(context)
-    model = store.records.get(model_record(context.study))["model"]
-    rows = load_dataset(store, context.problem.dataset).X
-    predicted = pickle.loads(pickle.dumps(model)).predict(rows)
-    assert len(predicted) == len(rows)
-
-
-@pytest.fixture(scope="module")
-def events_contexts(tmp_path_factory) -> dict[str, StudyContext]:
-    """A study of each space for events."""
-    folder = tmp_path_factory.mktemp("events")
-    address = StoreAddress(str(folder / "store"))
-    source = Source(str(write_meds(folder / "meds")), labels="labels/task")
-    return {
-        name: StudyContext("test", problem_of(source, open_store(address), SPACES[name]), address)
-        for name in OF_EVENTS
-    }
-
-
 @pytest.mark.slow
 def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
     space, context = SPACES["modern"], contexts["modern"]
     evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="k_nearest"))
     forest = evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="extra_trees"))
-    assert {s.step: s.hit for s in forest.steps if s.step != "fit model"} == {
-        "impute": True,
-        "encode": True,
-    }
+    hits = {s.step: s.hit for s in forest.steps if s.step != "fit model"}
+    assert hits == {"impute": True, "encode": True}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*TABLES, *OF_EVENTS])
+@pytest.mark.parametrize(
+    "name", ["modern", *(pytest.param(n, marks=pytest.mark.full) for n in OF_EVENTS)]
+)
 def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> None:
     table = PathTable(SPACES[name], 0)
     assert table.rank == np.linalg.matrix_rank(table.one_hot)
@@ -212,18 +174,17 @@ def test_targets_are_encoded_by_parts_that_the_seed_draws_and_nothing_warns() ->
     y = np.random.default_rng(0).normal(size=60)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made = [
+        first, same, other = (
             target_encoder(smooth=1, target="numbers", random_state=seed).fit_transform(names, y)
             for seed in (0, 0, 1)
-        ]
-    assert (made[0] == made[1]).all()
-    assert not (made[0] == made[2]).all()
+        )
+    assert (first == same).all()
+    assert not (first == other).all()
 
 
 def test_gap_indicators_coexist_with_a_column_of_the_same_name() -> None:
-    gaps = pd.DataFrame(
-        {"a": [1.0, np.nan, 3.0], "missingindicator_a": pd.Categorical(list("xyx"))}
-    )
+    named = {"a": [1.0, np.nan, 3.0], "missingindicator_a": pd.Categorical(list("xyx"))}
+    gaps = pd.DataFrame(named)
     made = imputer_with_indicators().fit(gaps).transform(gaps)
     assert made.columns.is_unique
     assert made["gaps__missingindicator_a"].tolist() == [0.0, 1.0, 0.0]
@@ -264,21 +225,16 @@ def test_columns_of_many_categories_reach_histograms() -> None:
     assert made["many"].nunique() == 255
     assert "v7" in set(made["many"].dropna())
     assert made["x"].equals(frame["x"])
-    assert (
-        bound.transform(pd.DataFrame({"x": [0.0], "many": pd.Categorical(["new"])}))["many"]
-        .isna()
-        .all()
-    )
+    new = bound.transform(pd.DataFrame({"x": [0.0], "many": pd.Categorical(["new"])}))
+    assert new["many"].isna().all()
 
 
-def test_versions_of_required_libraries_are_in_keys() -> None:
-    for name in ("lightgbm", "xgboost", "catboost"):
-        algorithm = SPACES["modern"].step("fit model").algorithm(name)
-        how = recipe(
-            algorithm, default_choice(algorithm), MatrixSummary(9, 2, "frame"), balanced=False
-        )
-        assert f"{name} " in how.library
-        assert "prefect_tune " in how.library
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost"])
+def test_versions_of_required_libraries_are_in_keys(name) -> None:
+    algorithm, summary = SPACES["modern"].step("fit model").algorithm(name), MatrixSummary(9, 2, "")
+    how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
+    assert f"{name} " in how.library
+    assert "prefect_tune " in how.library
 
 
 AGGREGATIONS = ("binary", "count", "sum", "average")
@@ -311,22 +267,20 @@ def oracle(X: EventRows, min_frequency: int, aggregation: str) -> tuple[list[str
     return codes, [[cell(row, code) for code in codes] for row in of_row]
 
 
-EVENTS = st.lists(
-    st.tuples(
-        st.integers(1, 4),
-        st.sampled_from([pd.NaT, *(pd.Timestamp(2020, 1, day) for day in range(1, 6))]),
-        st.sampled_from("ABCD"),
-        st.sampled_from([np.nan, -2.0, 0.0, 1.0, 3.5]),
-    ),
-    min_size=1,
-    max_size=30,
-)
-LABELS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=8)
+TIMES = [pd.NaT, *(pd.Timestamp(2020, 1, day) for day in range(1, 6))]
+VALUES = [np.nan, -2.0, 0.0, 1.0, 3.5]
+EVENT = st.tuples(*map(st.sampled_from, ([1, 2, 3, 4], TIMES, "ABCD", VALUES)))
+LABEL = st.tuples(st.integers(1, 4), st.integers(1, 6))
 
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(EVENTS, LABELS, st.integers(1, 3), st.sampled_from(AGGREGATIONS))
+@given(
+    st.lists(EVENT, min_size=1, max_size=30),
+    st.lists(LABEL, min_size=1, max_size=8),
+    st.integers(1, 3),
+    st.sampled_from(AGGREGATIONS),
+)
 def test_matrices_equal_plain_python(events, labels, min_frequency, aggregation) -> None:
     rows = [(i, pd.Timestamp(2019, 12, 31) + pd.Timedelta(days=day)) for i, day in labels]
     X = event_rows(events, rows)

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
-from prefect_tune.optimizers import Algorithm, UnknownName
+from prefect_tune.optimizers import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration, default_choice
 from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
-from prefect_tune.tasks.catalogue.spaces import DEFAULT_SPACES, EXTRAS, SPACES, space_named
-from prefect_tune.tasks.fitting.recipe import TRANSFORMS, MatrixSummary, recipe
+from prefect_tune.tasks.catalogue.spaces import EXTRAS, SPACES
+from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
 TABLE_5 = {
@@ -100,22 +100,6 @@ def test_what_is_kept_sparse_never_meets_a_dense_only_algorithm() -> None:
     assert not [path for path in paths if path[4] in kept and path[5] in dense_only]
 
 
-def test_every_rule_that_an_algorithm_names_exists() -> None:
-    steps = [step for space in SPACES.values() for step in space.steps]
-    algorithms = [algorithm for step in steps for algorithm in step.algorithms]
-    assert {rule for a in algorithms for rule in a.transforms.values()} == set(TRANSFORMS)
-
-
-def test_defaults_fit_what_they_are_for() -> None:
-    for (data, target), name in DEFAULT_SPACES.items():
-        assert (SPACES[name].data, SPACES[name].target) == (data, target)
-
-
-def test_an_unknown_space_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="'healthcare'"):
-        space_named("healthcar")
-
-
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 
@@ -133,7 +117,10 @@ def recipes_digest(name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize(
+    "name",
+    ["small", "modern", "events", *(pytest.param(n, marks=pytest.mark.full) for n in PINNED)],
+)
 def test_a_space_keeps_its_counts_and_digests(name) -> None:
     space = SPACES[name]
     counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
@@ -143,55 +130,37 @@ def test_a_space_keeps_its_counts_and_digests(name) -> None:
 NAMES = ["modern", "modern_regression", "events"]
 
 
-def test_the_default_spaces_have_one_and_together_they_are_small() -> None:
-    assert set(DEFAULT_SPACES.values()) == set(NAMES)
-    files = {path.stem for path in PORTFOLIOS.glob("*.json")}
-    assert files == {*NAMES, *(f"{name}_without_boosting" for name in NAMES)}
-    assert sum(path.stat().st_size for path in PORTFOLIOS.glob("*.json")) < 100_000
-
-
 @pytest.mark.parametrize("name", NAMES)
-def test_it_has_16_to_32_different_configurations_of_the_space(name) -> None:
-    portfolio = portfolio_of(SPACES[name])
-    assert 16 <= len(portfolio) == len(set(portfolio)) <= 32
-    assert len({c["fit model"].algorithm for c in portfolio}) >= 4
-
-
-@pytest.mark.parametrize("path", sorted(PORTFOLIOS.glob("*.json")), ids=lambda path: path.stem)
-def test_every_entry_of_a_file_is_of_its_space(path) -> None:
-    space = SPACES[path.stem.removesuffix("_without_boosting")]
-    entries = json.loads(path.read_text())
-    assert [Configuration.from_json(entry, space).to_json() for entry in entries] == entries
-
-
-@pytest.mark.parametrize("ending", ["", "_without_boosting"])
-def test_the_events_portfolio_begins_with_boosted_trees_on_few_columns(ending) -> None:
-    portfolio = json.loads((PORTFOLIOS / f"events{ending}.json").read_text())
-    assert portfolio[0]["fit model"]["algorithm"] == "lightgbm"
-    chosen = portfolio[0]["construct features"]["hyperparameters"]
-    assert len(AGGREGATIONS[chosen["aggregations"]]) <= 3
-    assert (chosen["windows"], chosen["levels"]) == ("all", "code")
-    constructions = {json.dumps(c["construct features"], sort_keys=True) for c in portfolio[:6]}
-    assert len(constructions) >= 4
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_extras_there_are_as_many_which_need_none_and_some_are_of_lightgbm(name) -> None:
+def test_a_portfolio_has_configurations_of_its_space_with_and_without_extras(name) -> None:
     space = SPACES[name]
+    for ending in ("", "_without_boosting"):
+        entries = json.loads((PORTFOLIOS / f"{name}{ending}.json").read_text())
+        assert [Configuration.from_json(entry, space).to_json() for entry in entries] == entries
+    portfolio = portfolio_of(space)
+    assert 16 <= len(portfolio) == len(set(portfolio)) <= 32
+    models = {c["fit model"].algorithm for c in portfolio}
+    assert len(models) >= 4
     kept = {
         s.name: {a.id for a in s.algorithms if EXTRAS.keys().isdisjoint(a.requires)}
         for s in space.searched
     }
-    plain, portfolio = portfolio_of(space.restricted_to(kept)), portfolio_of(space)
+    plain = portfolio_of(space.restricted_to(kept))
     assert len(plain) == len(portfolio)
     assert "lightgbm" in {c["fit model"].algorithm for c in plain} <= kept["fit model"]
-    assert any(c["fit model"].algorithm not in kept["fit model"] for c in portfolio)
+    assert models - kept["fit model"]
 
 
-def test_other_spaces_have_none() -> None:
-    for name in ("flash", "healthcare", "modern_healthcare"):
-        assert portfolio_of(SPACES[name]) == []
-    assert portfolio_of(replace(SPACES["small"], name="modern")) == []  # a user's own
+def test_the_events_portfolio_begins_with_boosted_trees_on_few_columns() -> None:
+    portfolio = portfolio_of(SPACES["events"])
+    assert portfolio[0]["fit model"].algorithm == "lightgbm"
+    chosen = dict(portfolio[0]["construct features"].values)
+    assert len(AGGREGATIONS[chosen["aggregations"]]) <= 3
+    assert (chosen["windows"], chosen["levels"]) == ("all", "code")
+    assert len({c["construct features"] for c in portfolio[:6]}) >= 4
+
+
+def test_a_users_space_of_the_same_name_has_no_portfolio() -> None:
+    assert portfolio_of(replace(SPACES["small"], name="modern")) == []
 
 
 FLASH = spaces.space_named("flash")
@@ -225,12 +194,6 @@ def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
         replace(FLASH, steps=(Step("more", (NEW, replace(NEW, id="b"))), *FLASH.steps)),
         replace(FLASH, steps=FLASH.steps[:2] + FLASH.steps[3:]),
     ],
-    ids=["other", "fewer", "reordered", "all new", "a step more", "a step less"],
 )
 def test_a_space_that_changed_otherwise_shows_it_in_its_digest(space) -> None:
     assert PROBLEM.as_started(space).digest != FLASH.digest
-
-
-@pytest.mark.slow
-def test_of_a_study_that_kept_no_algorithms_nothing_is_restricted() -> None:
-    assert replace(PROBLEM, algorithms=()).as_started(GROWN) is GROWN
