@@ -106,17 +106,6 @@ class OneVsOne(Decides):
         return self.svc_.decision_function(X)
 
 
-class DuckTyped:
-    """A classifier that knows nothing of scikit-learn."""
-
-    def fit(self, X, y):
-        self.inner_ = LogisticRegression().fit(X, y)
-        return self
-
-    def predict(self, X):
-        return self.inner_.predict(X)
-
-
 def odd(name, base=Plain, **changes):
     """A model that changes what some methods of another one return."""
 
@@ -146,10 +135,6 @@ def twice(answer):
     return np.column_stack([answer] * 2)
 
 
-def as_list(answer):
-    return answer.tolist()
-
-
 def as_text(answer):
     return answer.astype(str)
 
@@ -159,15 +144,8 @@ def short(answer):
 
 
 def indexed(label):
-    """A Series with an index of its own."""
-    return pd.Series(label, index=range(1000, 1000 + len(label)))
-
-
-def numpy_scalars(label):
-    """An array of objects."""
-    objects = np.empty(len(label), dtype=object)
-    objects[:] = list(label)
-    return objects
+    """A Series of objects with an index of its own."""
+    return pd.Series(list(label), index=range(1000, 1000 + len(label)), dtype=object)
 
 
 def floats(label):
@@ -176,10 +154,8 @@ def floats(label):
 
 
 Column = odd("Column", predict=column)  # as CatBoost returns those of several classes
-ListOfLabels = odd("ListOfLabels", predict=as_list, predict_proba=as_list)
 SeriesOfLabels = odd("SeriesOfLabels", predict=indexed, predict_proba=pd.DataFrame)
 FrameOfLabels = odd("FrameOfLabels", predict=lambda label: pd.DataFrame({"label": label}))
-ObjectLabels = odd("ObjectLabels", predict=numpy_scalars)
 FloatLabels = odd("FloatLabels", predict=floats)
 Abstains = odd("Abstains", predict=put(-1, slice(3), object))
 Codes = odd("Codes", predict=lambda label: 7 + np.unique(label, return_inverse=True)[1])
@@ -187,17 +163,15 @@ Short = odd("Short", predict=short)
 NotANumber = odd("NotANumber", predict=put(float("nan"), 5, object))
 Missing = odd("Missing", predict=put(pd.NA, 5, object))
 TwoColumns = odd("TwoColumns", predict=twice)
-OnlyOne = odd("OnlyOne", predict=lambda label: label[0])  # for all rows together
 NanScores = odd("NanScores", predict_proba=put(np.nan, (3, 1)))
 InfiniteDecision = odd("InfiniteDecision", Decides, decision_function=put(-np.inf, 4))
 OneProbabilityColumn = odd("OneProbabilityColumn", predict_proba=lambda score: score[:, -1:])
 ShortScores = odd("ShortScores", predict_proba=short)
 TextScores = odd("TextScores", predict_proba=as_text)
 NumberColumn = odd("NumberColumn", Number, predict=column)
-NumberList = odd("NumberList", Number, predict=as_list)
+NumberList = odd("NumberList", Number, predict=np.ndarray.tolist)
 NumberSeries = odd("NumberSeries", Number, predict=lambda found: pd.Series(found, dtype="Float64"))
 NumberNan = odd("NumberNan", Number, predict=put(np.nan, 2))
-NumberInfinite = odd("NumberInfinite", Number, predict=put(np.inf, 2))
 NumberMissing = odd("NumberMissing", Number, predict=put(pd.NA, 2, "Float64"))
 NumberText = odd("NumberText", Number, predict=as_text)
 NumberColumns = odd("NumberColumns", Number, predict=twice)

@@ -1,7 +1,5 @@
 """Strength and direction of columns, on events whose effects are known."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,6 +14,7 @@ from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.final.figures import code_of_column, column_effects
 
 N = 300
+LINEAR = LogisticRegression(max_iter=500)
 
 
 def rows() -> tuple[EventRows, np.ndarray]:
@@ -32,9 +31,8 @@ def rows() -> tuple[EventRows, np.ndarray]:
     ]
     events += [(patient, day - pd.Timedelta(days=1), "ALL", 1.0) for patient in range(N)]
     chance = 0.5 + 0.4 * has["RAISES//x"] - 0.4 * has["LOWERS: y"]
-    return event_rows(events, [(i, day) for i in range(N)]), (rng.random(N) < chance).astype(
-        np.int32
-    )
+    y = (rng.random(N) < chance).astype(np.int32)
+    return event_rows(events, [(i, day) for i in range(N)]), y
 
 
 class DenseWindows(EventWindows):
@@ -59,12 +57,15 @@ def effects_of(model, seconds: float = 60.0, make=EventWindows):
 
 
 @pytest.mark.parametrize(
-    "model",
-    [LogisticRegression(max_iter=500), partial(DecisionTreeClassifier, max_depth=3)],
-    ids=["coefficients", "importances"],
+    ("model", "make"),
+    [
+        (LINEAR, EventWindows),
+        (LINEAR, DenseWindows),
+        (DecisionTreeClassifier(max_depth=3, random_state=0), EventWindows),
+    ],
 )
-def test_codes_with_an_effect_come_first_with_its_sign(model) -> None:
-    found = effects_of(model() if callable(model) else model)
+def test_codes_with_an_effect_come_first_with_its_sign(model, make) -> None:
+    found = effects_of(model, make=make)
     first, second = found.codes[:2]
     assert {first.code, second.code} == {"RAISES//x", "LOWERS: y"}
     assert second.strength > 0.05 > max(of.strength for of in found.codes[2:])
@@ -77,21 +78,15 @@ def test_codes_with_an_effect_come_first_with_its_sign(model) -> None:
     assert found.n_rows == N
 
 
-def test_dense_and_sparse_matrices_have_the_same_effects() -> None:
-    model = LogisticRegression(max_iter=500)
-    found = [effects_of(model, make=make) for make in (DenseWindows, EventWindows)]
-    for one, other in zip(*(effects.codes[:2] for effects in found), strict=True):
-        assert (one.code, one.strength) == (other.code, pytest.approx(other.strength, abs=1e-3))
-
-
 def test_without_time_the_likeliest_code_is_measured_alone() -> None:
-    found = effects_of(LogisticRegression(max_iter=500), seconds=0.0)
-    [of] = found.codes
-    assert of.code in {"RAISES//x", "LOWERS: y"}
+    found = effects_of(LINEAR, seconds=0.0)
+    assert [of.code in {"RAISES//x", "LOWERS: y"} for of in found.codes] == [True]
     assert found.n_codes > 10
 
 
-def test_a_column_belongs_to_its_code_whatever_the_code_has_in_it() -> None:
-    codes = {"a: b", "c"}
-    named = {"a: b": "a: b", "a: b: mean, 30 days": "a: b", "c*: count": "c*", "age, years": None}
-    assert {n: code_of_column(n, codes) for n in named} == {n: c or n for n, c in named.items()}
+@pytest.mark.parametrize(
+    ("column", "code"),
+    [("a: b", "a: b"), ("a: b: mean, 30 days", "a: b"), ("c*: count", "c*"), ("age, years", "")],
+)
+def test_a_column_belongs_to_its_code_whatever_the_code_has_in_it(column, code) -> None:
+    assert code_of_column(column, {"a: b", "c"}) == (code or column)

@@ -16,10 +16,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from studies import context_of, evaluate, with_space
 from threadpoolctl import threadpool_info
 
-from prefect_tune.optimizers import Algorithm, Query, Space, Step
+from prefect_tune.optimizers import Algorithm, Query
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.tasks import threads
-from prefect_tune.tasks.catalogue.modern import BOOSTED_TREES_OF_EVENTS, RANDOM_FOREST
+from prefect_tune.tasks.catalogue.modern import RANDOM_FOREST
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
@@ -28,25 +28,21 @@ from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.threads import OPENMP, fit_threads, one_thread, several_threads
 
 N, P = 6_000, 8
-NUMBERS_OF_THREADS = (1, 2, 3)
+USUAL = ("small: extra_trees", "modern: lightgbm")
 
 
-def declared() -> Iterator[tuple[str, Algorithm]]:
+def declared() -> list[Any]:
     """Each estimator of the catalogue that may have several threads."""
-    found: dict[str, tuple[str, Algorithm]] = {}
+    found: dict[str, Any] = {}
     for space in SPACES.values():
         for step in space.steps:
             for algorithm in step.algorithms:
+                name = f"{space.name}: {algorithm.id}"
+                marks = () if name in USUAL else pytest.mark.full
                 if algorithm.threads:
-                    found.setdefault(
-                        algorithm.import_path, (f"{space.name}: {algorithm.id}", algorithm)
-                    )
-    yield from found.values()
-
-
-DECLARED = dict(declared())
-OF_SPARSE = [a for a in BOOSTED_TREES_OF_EVENTS if a.threads and a.flags.accepts_sparse]
-OF_TABLES = "boosting"
+                    case = pytest.param(algorithm, id=name, marks=marks)
+                    found.setdefault(algorithm.import_path, case)
+    return list(found.values())
 
 
 def rows(*, is_table: bool) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
@@ -64,30 +60,25 @@ def rows(*, is_table: bool) -> tuple[Any, NDArray[np.float64], NDArray[np.float6
     return table, numbers, weights
 
 
-def fitted(algorithm: Algorithm, n_threads: int, *, as_sparse: bool = False) -> tuple[Any, Any]:
-    X, numbers, weights = rows(is_table=OF_TABLES in algorithm.id or bool(algorithm.requires))
-    if as_sparse:
-        X = sparse.csr_array(X.select_dtypes("number").fillna(0).to_numpy())
-    summary = MatrixSummary(*X.shape, "frame" if isinstance(X, pd.DataFrame) else "dense", "float")
-    summary = replace(summary, n_classes=3)
+def fitted(algorithm: Algorithm, n_threads: int, *, as_sparse: bool) -> tuple[Any, Any]:
+    is_table = "boosting" in algorithm.id or bool(algorithm.requires)
+    X, numbers, weights = rows(is_table=is_table and not as_sparse)
+    X = sparse.csr_array(X) if as_sparse else X
+    layout = "frame" if isinstance(X, pd.DataFrame) else "dense"
+    summary = MatrixSummary(*X.shape, layout, "float", n_classes=3)
     how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
-    arguments = {**how.arguments, **few(algorithm)}
-    how = replace(how, arguments=arguments, weights="sample_weight")
+    known = (*algorithm.hyperparameters, *algorithm.fixed)
+    few = {n: 8 for n in ("n_estimators", "max_iter", "iterations") if n in known}
+    how = replace(how, arguments={**how.arguments, **few}, weights="sample_weight")
     estimator = build(how, seed=0)
-    is_of_numbers = is_regressor(estimator)
-    y = numbers if is_of_numbers else np.digitize(numbers, [-0.5, 0.5])
+    y = numbers if is_regressor(estimator) else np.digitize(numbers, [-0.5, 0.5])
     with one_thread():
         with several_threads(how.model_in(estimator), how.threads, n_threads):
             estimator.fit(X, y, **{how.weight_argument: weights})
-        if hasattr(estimator, "predict_proba"):
-            return estimator, estimator.predict_proba(X)
-        return estimator, (estimator.predict if is_of_numbers else estimator.transform)(X)
-
-
-def few(algorithm: Algorithm) -> dict[str, int]:
-    """Few trees."""
-    known = (*algorithm.hyperparameters, *algorithm.fixed)
-    return {n: 8 for n in ("n_estimators", "max_iter", "iterations") if n in known}
+        for method in ("predict_proba", "predict", "transform"):
+            if hasattr(estimator, method):
+                return estimator, getattr(estimator, method)(X)
+    raise AssertionError(algorithm)
 
 
 def kept(estimator: Any) -> Any:
@@ -95,27 +86,18 @@ def kept(estimator: Any) -> Any:
     library = getattr(estimator, "estimator_", None)
     if not hasattr(library, "get_metadata"):
         return pickle.dumps(estimator)
-    described = library.get_metadata()
-    unfitted = estimator.estimator.get_params()
-    return unfitted, library.get_params(), described["params"]
+    described = library.get_metadata()["params"]
+    return estimator.estimator.get_params(), library.get_params(), described
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", DECLARED)
-def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(name) -> None:
-    alone, *others = (fitted(DECLARED[name], n) for n in NUMBERS_OF_THREADS)
-    for estimator, predictions in others:
-        assert np.array_equal(predictions, alone[1])
-        assert kept(estimator) == kept(alone[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", OF_SPARSE, ids=[a.id for a in OF_SPARSE])
-def test_sparse_matrices_are_fitted_alike_with_any_number_of_threads(algorithm) -> None:
-    alone, *others = (fitted(algorithm, n, as_sparse=True) for n in NUMBERS_OF_THREADS)
-    for estimator, predictions in others:
-        assert np.array_equal(predictions, alone[1])
-        assert kept(estimator) == kept(alone[0])
+@pytest.mark.parametrize("algorithm", declared())
+def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(algorithm) -> None:
+    for as_sparse in (False, True)[: 1 + bool(algorithm.requires)]:
+        alone, *others = (fitted(algorithm, n, as_sparse=as_sparse) for n in (1, 2, 3))
+        for estimator, predictions in others:
+            assert np.array_equal(predictions, alone[1])
+            assert kept(estimator) == kept(alone[0])
 
 
 def test_small_fits_have_one_thread_and_large_ones_as_many_as_there_are() -> None:
@@ -139,16 +121,13 @@ def test_linear_algebra_keeps_to_one_thread_while_a_fit_has_several() -> None:
         assert (counts("openmp"), counts("blas")) == ({1}, {1})
 
 
-def test_threads_are_in_no_key_and_in_no_description_of_a_space() -> None:
-    forest = RANDOM_FOREST
-    alone = replace(forest, threads="")
+def test_threads_are_in_no_key() -> None:
     summary = MatrixSummary(N, P, "dense", "float64", n_classes=2)
-    documents = [
-        recipe(a, default_choice(a), summary, balanced=False).to_json(0) for a in (forest, alone)
-    ]
-    assert documents[0] == documents[1]
-    spaces = [Space("s", (Step("fit", (replace(a, ignores=()),)),)) for a in (forest, alone)]
-    assert spaces[0].digest == spaces[1].digest
+    several, alone = (
+        recipe(a, default_choice(a), summary, balanced=False).to_json(0)
+        for a in (RANDOM_FOREST, replace(RANDOM_FOREST, threads=""))
+    )
+    assert several == alone
 
 
 CHECKED = """
@@ -187,50 +166,31 @@ def test_a_trial_has_the_threads_that_its_worker_has_if_its_algorithm_declares_h
     evaluate(context, Query(default_configuration(space, path)))
 
 
-def forest_fold(most_threads: int) -> tuple[Any, FoldData]:
-    forest = RANDOM_FOREST
-    X, numbers, _ = rows(is_table=False)
-    summary = MatrixSummary(300, P, "dense", "float32", n_classes=2)
-    how = recipe(forest, default_choice(forest), summary, balanced=True)
-    how = replace(how, arguments={**how.arguments, "n_estimators": 10})
-    classes = np.array([0, 1])
-    y = (numbers > 0).astype(int)
-    return how, FoldData(X[:300], X[300:400], y[:300], classes, most_threads=most_threads)
-
-
-@pytest.fixture
-def given(monkeypatch) -> list[int]:
-    """Numbers of threads that fits had."""
+def test_fits_at_once_and_in_epochs_have_several_threads_and_predictions_one(monkeypatch) -> None:
     monkeypatch.setattr(threads, "_CELLS_PER_THREAD", 1)
-    found: list[int] = []
+    given: list[int] = []
 
     @contextmanager
     def noted(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
         with several_threads(estimator, way, n_threads):
-            found.append(estimator.n_jobs)
+            given.append(estimator.n_jobs)
             yield
 
     monkeypatch.setattr(fitting, "several_threads", noted)
-    return found
-
-
-def test_fits_at_once_and_in_epochs_have_several_threads_and_predictions_one(given) -> None:
-    made, predictions = zip(*(fit_model(*fold_with(n)) for n in (1, 3)), strict=True)
-    assert np.array_equal(predictions[0].score, predictions[1].score)
-    models = [m.parts["estimator"] for m in made]
-    assert models[1].n_jobs == 1
-    assert pickle.dumps(models[0]) == pickle.dumps(models[1])
-    trained = []
+    X, numbers, _ = rows(is_table=False)
+    y = (numbers > 0).astype(int)
+    summary = MatrixSummary(300, P, "dense", "float32", n_classes=2)
+    how = recipe(RANDOM_FOREST, default_choice(RANDOM_FOREST), summary, balanced=True)
+    how = replace(how, arguments={**how.arguments, "n_estimators": 10})
+    at_once, in_epochs = [], []
     for n in (1, 3):
-        how, data = forest_fold(n)
+        data = FoldData(X[:300], X[300:400], y[:300], np.array([0, 1]), most_threads=n)
+        made, predictions = fit_model(how, 0, data)
+        at_once.append((pickle.dumps(made.parts["estimator"]), predictions.score.tobytes()))
         training = EpochTraining(how, training_of(how), 0, data, epochs=5, loss=None)
         training.advance(2)
         training.advance(5)
-        trained.append(pickle.dumps(training.checkpoint().estimator))
-    assert trained[0] == trained[1]
-    assert given == [1, 3, 1, 1, 3, 3]
-
-
-def fold_with(n_threads: int) -> tuple[Any, int, FoldData]:
-    how, data = forest_fold(n_threads)
-    return how, 0, data
+        in_epochs.append(pickle.dumps(training.checkpoint().estimator))
+    assert at_once[0] == at_once[1]
+    assert in_epochs[0] == in_epochs[1]
+    assert given == [1, 1, 1, 3, 3, 3]

@@ -31,26 +31,19 @@ def looped(y, score, group, n_draws: int, seed: int) -> list[float]:
     return np.percentile(areas, [2.5, 97.5]).tolist()
 
 
-@pytest.mark.parametrize("weights_at_a_time", [10**9, 10_000])
-def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch, weights_at_a_time) -> None:
-    monkeypatch.setattr(figures, "MOST_WEIGHTS", weights_at_a_time)
-    monkeypatch.setattr(figures, "_DRAWS", 8_000)
-    y, score, group = clustered(120, 4)
+def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch) -> None:
+    monkeypatch.setattr(figures, "_DRAWS", 4_000)
+    y, score, group = clustered(40, 4)
     found = auroc_with_interval(y, score, group, seed=1)
     assert found.value == pytest.approx(roc_auc_score(y, score))
-    assert (found.n_draws, found.n_units) == (8_000, 120)
-    assert [found.low, found.high] == pytest.approx(looped(y, score, group, 4_000, 2), abs=0.012)
+    assert (found.n_draws, found.n_units) == (4_000, 40)
+    assert [found.low, found.high] == pytest.approx(looped(y, score, group, 1_000, 2), abs=0.02)
     of_rows = auroc_with_interval(y, score, None, seed=1)
-    by_row = looped(y, score, np.arange(len(y)), 4_000, 2)
-    assert [of_rows.low, of_rows.high] == pytest.approx(by_row, abs=0.012)
+    by_row = looped(y, score, np.arange(len(y)), 1_000, 2)
+    assert [of_rows.low, of_rows.high] == pytest.approx(by_row, abs=0.02)
     assert found.high - found.low > 1.5 * (of_rows.high - of_rows.low)
+    monkeypatch.setattr(figures, "MOST_WEIGHTS", 10_000)  # in parts
     assert found == auroc_with_interval(y, score, group, seed=1)
-
-
-def test_without_both_classes_there_is_no_area() -> None:
-    y, score, _ = clustered(20, 2)
-    assert auroc_with_interval(np.ones_like(y), score, None, 0) is None
-    assert auroc_with_interval(np.zeros_like(y), score, None, 0) is None
 
 
 @pytest.mark.parametrize("group", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 0, 0, 0]])
@@ -59,6 +52,7 @@ def test_a_class_of_one_patient_has_an_area_without_interval(group) -> None:
     found = auroc_with_interval(y, score, np.array(group), 0)
     assert (found.value, found.low, found.high, found.n_draws) == (0.75, None, None, 0)
     assert auroc_with_interval(y, score, None, 0).low is not None
+    assert auroc_with_interval(y | True, score, None, 0) is None
 
 
 def test_calibration_equals_scikit_learn() -> None:
@@ -69,9 +63,9 @@ def test_calibration_equals_scikit_learn() -> None:
     observed, predicted = calibration_curve(y, probability, n_bins=10, strategy="quantile")
     assert [b.observed for b in found.bins] == pytest.approx(observed)
     assert [b.predicted for b in found.bins] == pytest.approx(predicted)
-    assert sum(b.n for b in found.bins) == 1_000
-    assert all(b.low <= b.observed <= b.high for b in found.bins)
     sizes = np.array([b.n for b in found.bins])
+    assert sizes.sum() == 1_000
+    assert all(b.low <= b.observed <= b.high for b in found.bins)
     assert found.expected_error == pytest.approx(sizes @ abs(observed - predicted) / 1_000)
     assert found.brier == pytest.approx(brier_score_loss(y, probability))
     assert found.brier_of_share == pytest.approx(brier_score_loss(y, np.full(1_000, y.mean())))

@@ -1,6 +1,5 @@
 """Constraints and the quantities that they bound."""
 
-import re
 import sys
 from dataclasses import replace
 
@@ -40,8 +39,6 @@ from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import open_store
 from prefect_tune.tasks.trial import evaluate as evaluation
 
-LATENCY = Quantity("latency_us")
-
 
 @pytest.mark.parametrize(
     ("text", "name", "bound"),
@@ -65,35 +62,25 @@ def test_a_constraint_is_read_and_written_back(text, name, bound) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("latency_us", "QUANTITY<=VALUE"),
-        ("latency_us<10", "QUANTITY<=VALUE"),
-        ("latency_us>=10", "QUANTITY<=VALUE"),
-        ("latency_us<=fast", "'fast'"),
-        ("latency_us<=-1", ">= 0"),
-        ("latency_us<=inf", ">= 0"),
-        ("latency_us(age)<=1", "got 'age'"),
-        ("disparate_impact<=0.1", "the column"),
-        ("disparate_impact(age, bins=20)<=0.1", "ascending edges"),
-        ("disparate_impact(age, bins=40:20:60)<=0.1", "ascending edges"),
-        ("disparate_impact(age, sex)<=0.1", "got 'sex'"),
-        ("nowhere.py:f<=1", "nowhere.py"),
-        ("false_positive_rate<=5", "0.05"),
+        *("latency_us", "latency_us<10", "latency_us>=10", "latency_us<=fast", "latency_us<=-1"),
+        *("latency_us<=inf", "latency_us(age)<=1", "disparate_impact<=0.1"),
+        *("disparate_impact(age, bins=20)<=0.1", "disparate_impact(age, bins=40:20:60)<=0.1"),
+        *("disparate_impact(age, sex)<=0.1", "false_positive_rate<=5"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(text, message) -> None:
-    with pytest.raises(BadInput, match=message) as refused:
+def test_what_cannot_be_read_is_refused_by_name(text) -> None:
+    with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("constraint", text)):
         parse_constraint(text)
-    assert text.split("<=")[0] in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "guess"),
-    [("latencyus<=1", "latency_us"), ("disparate_impact(age, metric=aurc)<=1", "auroc")],
+    ("text", "name"),
+    [("latencyus<=1", "latencyus"), ("disparate_impact(age, metric=aurc)<=1", "aurc")],
 )
-def test_an_unknown_quantity_or_metric_is_named_with_the_nearest(text, guess) -> None:
-    with pytest.raises(UnknownName, match=guess):
+def test_an_unknown_quantity_or_metric_is_named(text, name) -> None:
+    with pytest.raises(UnknownName, check=lambda e: e.name == name):
         parse_constraint(text)
 
 
@@ -130,53 +117,49 @@ def test_a_function_of_the_user_may_pass_rows_as_files_have_them() -> None:
 
 
 def test_false_positives_are_a_share_of_the_negatives() -> None:
+    rate = Quantity("false_positive_rate")
     found = held_out([0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 1])
-    assert measure_quantity(Quantity("false_positive_rate"), found) == 0.25
-    assert measure_quantity(Quantity("false_positive_rate"), held_out([1, 1], [1, 0])) == 0.0
+    assert measure_quantity(rate, found) == 0.25
+    assert measure_quantity(rate, held_out([1, 1], [1, 0])) == 0.0
     other = replace(found, metric=metric_named("error", positive=0))
-    assert measure_quantity(Quantity("false_positive_rate"), other) == 0.5
+    assert measure_quantity(rate, other) == 0.5
 
 
 def test_bins_leave_out_what_lies_outside_and_hold_their_last_edge() -> None:
     ages = pd.Series([10.0, 20.0, 29.0, 30.0, 40.0, 41.0, np.nan])
     found = held_out([0] * 7, [1, 0, 1, 1, 1, 0, 0], column=ages)
     quantity = Quantity("disparate_impact", "age", bins=(20.0, 30.0, 40.0))
-    assert (
-        measure_quantity(quantity, found) == 50.0
-    )  # errors 50 percent of [20, 30), 100 of [30, 40]
+    assert measure_quantity(quantity, found) == 50.0  # 50 percent of [20, 30), 100 of [30, 40]
 
 
-def test_a_group_on_which_the_metric_is_not_defined_is_left_out() -> None:
-    groups = pd.Series(["a"] * 4 + ["b"] * 4 + ["c"] * 2, dtype="category")
-    score = np.array([0.1, 0.9, 0.2, 0.8, 0.9, 0.1, 0.2, 0.8, 0.5, 0.5])
-    y = [0, 1, 0, 1, 0, 1, 0, 1, 1, 1]
-    found = held_out(y, [0] * 10, np.column_stack([1 - score, score]), groups)
-    quantity = Quantity("disparate_impact", "age", metric="auroc")
-    assert measure_quantity(quantity, found) == pytest.approx(
-        0.75
-    )  # areas 1 and 0.25; c has one class
+def in_groups(y: list[int], score: list[float] | None, groups: str) -> HeldOutRows:
+    """Rows with a probability of class 1 each, in groups named by letters."""
+    p = None if score is None else np.column_stack([1 - np.array(score), score])
+    return held_out(y, [0] * len(y), p, pd.Series(list(groups), dtype="category"))
 
 
-def test_disparate_impact_of_the_worked_example() -> None:
-    y = [1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0]
-    score = np.array([0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6])
-    groups = pd.Series(list("aaaabbbbbccc"), dtype="category")
-    label = (score >= 0.5).astype(int)
-    found = held_out(y, label, np.column_stack([1 - score, score]), groups)
-    areas = Quantity("disparate_impact", "age", metric="auroc")
-    assert measure_quantity(areas, found) == pytest.approx(0.5)  # areas 1, 0.5 and 0.5
-    assert measure_quantity(Quantity("false_positive_rate"), found) == 0.5
+EXAMPLE = [0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6]
 
 
-def test_with_fewer_than_two_groups_to_compare_it_is_not_measured() -> None:
-    groups = pd.Series(["a"] * 4 + ["b"] * 2, dtype="category")
-    score = np.array([0.1, 0.9, 0.2, 0.8, 0.5, 0.5])
-    found = held_out([0, 1, 0, 1, 1, 1], [0] * 6, np.column_stack([1 - score, score]), groups)
-    assert np.isnan(measure_quantity(Quantity("disparate_impact", "age", metric="auroc"), found))
-    without_scores = held_out([0, 1, 0, 1, 1, 0], [0] * 6, None, groups)
-    assert np.isnan(
-        measure_quantity(Quantity("disparate_impact", "age", metric="neg_log_loss"), without_scores)
-    )
+@pytest.mark.parametrize(
+    ("y", "score", "groups", "metric", "impact"),
+    [
+        # The worked example: areas 1, 0.5 and 0.5.
+        ([1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0], EXAMPLE, "aaaabbbbbccc", "auroc", 0.5),
+        # Areas 1 and 0.25; c has one class.
+        ([0, 1, 0, 1, 0, 1, 0, 1, 1, 1], [0.1, 0.9, 0.2, 0.8, 0.9, 0.1, 0.2, 0.8, 0.5, 0.5],
+         "aaaabbbbcc", "auroc", 0.75),
+        # Fewer than two groups to compare, and no probabilities.
+        ([0, 1, 0, 1, 1, 1], [0.1, 0.9, 0.2, 0.8, 0.5, 0.5], "aaaabb", "auroc", np.nan),
+        ([0, 1, 0, 1, 1, 0], None, "aaaabb", "neg_log_loss", np.nan),
+    ],
+)  # fmt: skip
+def test_disparate_impact_is_the_largest_difference_of_groups(
+    y, score, groups, metric, impact
+) -> None:
+    quantity = Quantity("disparate_impact", "age", metric=metric)
+    found = measure_quantity(quantity, in_groups(y, score, groups))
+    assert found == pytest.approx(impact, nan_ok=True)
 
 
 @pytest.mark.parametrize(("name", "n_rows"), [("latency_us", 1), ("batch_latency_us", 1000)])
@@ -201,48 +184,44 @@ def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("disparate_impact(agge)<=1", "'age'"),
-        ("disparate_impact(one)<=1", "two groups (1)"),
-        ("disparate_impact(age, bins=90:95:99)<=1", "two groups (0)"),
-        ("disparate_impact(sex, bins=1:2:3)<=1", "categories"),
-        ("false_positive_rate<=1", "has 3"),
-        ("disparate_impact(many)<=1", "30 different numbers"),
-        ("disparate_impact(day, bins=1:2:3)<=1", "categories"),
-        ("disparate_impact(age, metric=r2)<=1", "classes"),
+        *("disparate_impact(one)<=1", "disparate_impact(age, bins=90:95:99)<=1"),
+        *("disparate_impact(sex, bins=1:2:3)<=1", "disparate_impact(day, bins=1:2:3)<=1"),
+        *("false_positive_rate<=1", "disparate_impact(many)<=1"),
+        "disparate_impact(age, metric=r2)<=1",
     ],
 )
-def test_what_cannot_be_measured_on_the_data_is_refused(text, message) -> None:
+def test_what_cannot_be_measured_on_the_data_is_refused(text) -> None:
     X = pd.DataFrame({"age": np.arange(30.0) % 9, "one": np.ones(30), "many": np.arange(30.0)})
     X["sex"] = pd.Series(list("abcabcabca") * 3, dtype="category")
     X["day"] = pd.date_range("2020-01-01", periods=30)
-    quantity = parse_constraint(text).quantity
-    with pytest.raises(BadInput, match=re.escape(message)):
-        check_measurable(quantity, dataset(X, 3))
+    with pytest.raises(BadInput, check=lambda e: e.value == text.split("<=")[0]):
+        check_measurable(parse_constraint(text).quantity, dataset(X, 3))
 
 
 @pytest.mark.slow
-def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
-    limited = replace(context_of(tmp_path), quantities=(LATENCY, Quantity("model_size_bytes")))
-    query = draw(limited, 0)
-    first = evaluate(limited, query).constraints
-    assert set(first) == {"latency_us", "model_size_bytes"}
-    assert all(value > 0 for value in first.values())
-    assert evaluate(limited, query).constraints == first
-    records = open_store(limited.store).records
-    key = evaluate(limited, query).predictions[0]
-    assert records.exists(quantity_record(key, LATENCY.digest))
-
-
-@pytest.mark.slow
-def test_a_quantity_asked_for_later_is_measured_of_what_was_kept(tmp_path) -> None:
+def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path, monkeypatch) -> None:
     plain = context_of(tmp_path)
     query = draw(plain, 0)
     assert evaluate(plain, query).constraints == {}
-    later = evaluate(replace(plain, quantities=(LATENCY,)), query)
+    size = Quantity("model_size_bytes")
+    limited = replace(plain, quantities=(Quantity("latency_us"), size))
+    later = evaluate(limited, query)  # of what was kept
     assert all(step.hit for step in later.steps)
-    assert later.constraints["latency_us"] > 0
+    assert set(later.constraints) == {"latency_us", "model_size_bytes"}
+    assert all(value > 0 for value in later.constraints.values())
+    assert evaluate(limited, query).constraints == later.constraints
+    assert open_store(limited.store).records.exists(
+        quantity_record(later.predictions[0], size.digest)
+    )
+
+    def lost(*_: object) -> float:
+        raise StoreLost("gone")
+
+    monkeypatch.setattr(evaluation, "measure_quantity", lost)
+    with pytest.raises(StoreLost):  # which is not the quantity's fault
+        evaluate(limited, draw(plain, 1))
 
 
 def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
@@ -264,43 +243,25 @@ def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     store.close()
 
 
-@pytest.mark.slow
-def test_a_store_that_is_lost_while_measuring_is_not_the_quantity_s_fault(tmp_path) -> None:
-    def lost(*_: object) -> float:
-        raise StoreLost("gone")
-
-    made = replace(context_of(tmp_path), quantities=(Quantity("model_size_bytes"),))
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(evaluation, "measure_quantity", lost)
-        with pytest.raises(StoreLost, match="gone"):
-            evaluate(made, draw(made, 0))
-
-
-def test_a_function_of_ones_own_must_return_a_number(monkeypatch, tmp_path) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text("def text(model, X, y):\n    return '0.5'\n")
-    found = replace(held_out([0, 1], [0, 1]), pipeline=lambda: Pipeline([("m", DummyClassifier())]))
-    with pytest.raises(ValueError, match=r"returned '0\.5'"):
-        measure_quantity(parse_constraint("mine.py:text<=1").quantity, found)
-
-
-def test_a_function_brings_modules_of_a_folder_that_its_file_adds_to_the_path(
+def test_a_function_of_ones_own_must_return_a_number_and_brings_its_modules(
     monkeypatch, tmp_path
 ) -> None:
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "added_helper.py").write_text("VALUE = 1.0\n")
-    added = str(tmp_path / "lib")
+    (tmp_path / "lib" / "added_helper.py").write_text("VALUE = '0.5'\n")
     (tmp_path / "mine.py").write_text(
-        f"import sys\nsys.path.insert(0, {added!r})\nimport added_helper\n"
-        "def size(model, X, y):\n    return added_helper.VALUE\n"
+        f"import sys\nsys.path.insert(0, {str(tmp_path / 'lib')!r})\nimport added_helper\n"
+        "def text(model, X, y):\n    return added_helper.VALUE\n"
     )
     monkeypatch.setattr(sys, "path", [*sys.path])
-    quantity = parse_constraint(f"{tmp_path / 'mine.py'}:size<=1").quantity
+    quantity = parse_constraint(f"{tmp_path / 'mine.py'}:text<=1").quantity
     assert [module.name for module in quantity.behind.modules] == ["added_helper"]
+    found = replace(held_out([0, 1], [0, 1]), pipeline=lambda: Pipeline([("m", DummyClassifier())]))
+    with pytest.raises(ValueError, match=r"returned '0\.5'"):
+        measure_quantity(quantity, found)
 
 
 def test_groups_that_are_missing_in_a_fold_are_refused_by_name() -> None:
     table = dataset(pd.DataFrame({"group": pd.Categorical(list("aabbcab"))}))
     split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
-    with pytest.raises(BadInput, match=r"groups.*a, c"):
+    with pytest.raises(BadInput, check=lambda e: "a, c" in e.reason):
         check_constraints([parse_constraint("disparate_impact(group)<=1")], table, split)
