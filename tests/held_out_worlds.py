@@ -23,27 +23,25 @@ def held_out_of(
     Args:
         y: Classes (whole numbers from 0) or numbers, shape (m,).
         predicted: Labels, shape (n, m), or scores of the classes, shape (n, m, c).
-        metric: Its name.
-        fold: Of each row; all in one if left out.
-        groups: Of each row.
+        metric: Name of the metric.
+        fold: Fold of each row, shape (m,); one fold if left out.
+        groups: Group of each row, shape (m,).
     """
     fold = np.zeros(len(y)) if fold is None else fold
-    is_number = metric_named(metric).target == "numbers"
-    classes = () if is_number else tuple(range(int(y.max()) + 1))
+    judge = metric_named(metric)
+    classes = () if judge.target == "numbers" else tuple(range(int(y.max()) + 1))
     frame = pd.DataFrame({"x": np.zeros(len(y))})
-    y = y if is_number else y.astype(np.int32)
-    dataset = Dataset("world", "table", frame, y, classes, groups)
+    dataset = Dataset("w", "table", frame, y.astype(np.int32) if classes else y, classes, groups)
     split = Split(fold.astype(np.int16), int(fold.max()) + 1, 0)
     rows = [split.held_out(k) for k in range(split.n_folds)]
     candidates = tuple(tuple(_predictions(of_model[r]) for r in rows) for of_model in predicted)
-    return HeldOut(dataset, split, metric_named(metric), candidates)
+    return HeldOut(dataset, split, judge, candidates)
 
 
 def _predictions(predicted: np.ndarray) -> Predictions:
-    if predicted.ndim == 1:
-        is_label = predicted.dtype.kind == "i"
-        return Predictions(predicted.astype(np.int32) if is_label else predicted)
-    return Predictions(predicted.argmax(axis=1).astype(np.int32), predicted)
+    if predicted.ndim == 2:
+        return Predictions(predicted.argmax(axis=1).astype(np.int32), predicted)
+    return Predictions(predicted.astype(np.int32) if predicted.dtype.kind == "i" else predicted)
 
 
 def noisy_classes(

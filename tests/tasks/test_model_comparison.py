@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import write_meds
+from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -34,6 +34,7 @@ from prefect_tune.tasks.final.promotion import (
     matched,
     predictions_on,
 )
+from prefect_tune.tasks.objective.comparison import PairedComparison
 from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 from prefect_tune.tasks.problem import StudyContext
 
@@ -67,11 +68,18 @@ class Series:
     def dataset(self, study: StudyModel) -> Dataset:
         return load_dataset(self.store, study.problem.dataset)
 
-    def compare(
-        self, champion: StudyModel, challenger: StudyModel, **rules: Any
-    ) -> ModelComparison:
-        context = StudyContext("compared", challenger.problem, self.store.address)
-        return compared(context, champion, challenger, replace(RULES, **rules))
+    def fresh(self, old: StudyModel, new: StudyModel, **rules: Any) -> tuple[NDArray, NDArray]:
+        """Positions and ids of the fresh rows."""
+        return fresh_rows(self.store, old.problem, new.problem, replace(RULES, **rules))
+
+    def compare(self, old: StudyModel, new: StudyModel) -> ModelComparison:
+        context = StudyContext("compared", new.problem, self.store.address)
+        return compared(context, old, new, RULES)
+
+    def decided(self, old: StudyModel, new: StudyModel) -> PairedComparison:
+        found = self.compare(old, new)
+        assert found.compared is not None, found.problem
+        return found.compared
 
 
 @pytest.fixture
@@ -79,40 +87,25 @@ def series(tmp_path: Path) -> Series:
     return Series(tmp_path)
 
 
-def test_a_better_model_is_found_better(series: Series) -> None:
-    old = series.study("old", frame(300), DummyClassifier())
-    new = series.study("new", frame(3_000, seed=1), LogisticRegression())
+@pytest.mark.parametrize("metric", ["error", "auroc", "neg_log_loss"])
+def test_a_better_model_is_found_better(series: Series, metric: str) -> None:
+    old = series.study("old", frame(300), DummyClassifier(), metric=metric)
+    new = series.study("new", frame(3_000, seed=1), LogisticRegression(), metric=metric)
     found = series.compare(old, new)
-    assert found.compared is not None, found.problem
-    assert found.compared.is_better
-    assert found.compared.difference.value > 30
+    assert series.decided(old, new).is_better
     assert found.n_rows == found.compared.n_rows == 600  # all test rows: none was known
     assert found == series.compare(old, new)
 
 
-@pytest.mark.parametrize(
-    ("metric", "model"),
-    [("auroc", LogisticRegression()), ("neg_log_loss", LogisticRegression()),
-     ("f1", LogisticRegression()), ("balanced_accuracy", LogisticRegression())],
-)  # fmt: skip
-def test_any_metric_can_decide(series: Series, metric: str, model: Any) -> None:
-    old = series.study("old", frame(300), DummyClassifier(), metric=metric)
-    new = series.study("new", frame(2_000, seed=1), model, metric=metric)
-    found = series.compare(old, new)
-    assert found.compared is not None, found.problem
-    assert found.compared.is_better
-
-
 def test_numbers_are_compared_too(series: Series) -> None:
-    old, new = (frame(1_200, seed).assign(target=lambda f: f["a"] + f["b"]) for seed in (0, 1))
-    constant = series.study("old", old[["b", "a", "target"]], LinearRegression(), metric="r2")
-    shifted = frame(1_200, 2).assign(target=np.random.default_rng(0).normal(size=1_200))
-    useless = series.study("useless", shifted, LinearRegression(), metric="r2")
-    best = series.study("new", new, LinearRegression(), metric="r2")
-    assert (better := series.compare(useless, best).compared) is not None
-    assert better.is_better
-    assert (equal := series.compare(constant, best).compared) is not None
-    assert not equal.is_better
+    tables = [frame(1_200, seed).assign(target=lambda f: f["a"] + f["b"]) for seed in (0, 1)]
+    noise = frame(1_200, 2).assign(target=np.random.default_rng(0).normal(size=1_200))
+    useless, same, best = (
+        series.study(name, data[["b", "a", "target"]], LinearRegression(), metric="r2")
+        for name, data in zip(("useless", "same", "best"), (noise, *tables), strict=True)
+    )
+    assert series.decided(useless, best).is_better
+    assert not series.decided(same, best).is_better
 
 
 def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) -> None:
@@ -121,34 +114,32 @@ def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) 
     data = frame(4_000).assign(target=np.where(rng.random(4_000) < 0.5, "yes", "no"))
     old = series.study("old", data[:2_500], KNeighborsClassifier(1))
     new = series.study("new", data.sample(frac=1, random_state=1), KNeighborsClassifier(1), seed=3)
-    found = series.compare(old, new)
-    assert found.compared is not None, found.problem
-    assert 42 < found.compared.champion.value < 58
-    rows, ids = fresh_rows(series.store, old.problem, new.problem, RULES)
+    assert 42 < series.decided(old, new).champion.value < 58
+    rows, ids = series.fresh(old, new)
     trained = np.flatnonzero(load_split(series.store, old.problem.split).fold != TEST)
     assert not np.isin(ids, row_ids(series.dataset(old), RULES.identity)[trained]).any()
     assert set(rows) < set(load_split(series.store, new.problem.split).held_out(REFIT))
 
 
-def test_rows_are_known_to_the_champion_although_its_data_has_fewer_columns(series: Series) -> None:
-    # Nothing fixes the columns of ids if a file or the time decides on the test rows.
+DAYS = ({"day": "2024-05-01"}, {"day": "2024-05-02"})
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "identity"),
+    [
+        ({}, {"c": 1.5}, ()),  # nothing fixes the columns of ids if a file decides on the test rows
+        (*DAYS, ("a", "b", "day.days")),  # snapshots of two days
+    ],
+)
+def test_rows_are_known_to_the_champion_although_its_data_has_other_columns(
+    series: Series, before, now, identity
+) -> None:
     data = frame(3_000)
-    old = series.study("old", data[:2_000], LogisticRegression())
-    new = series.study("new", data.assign(c=1.5), LogisticRegression(), seed=3)
-    rules = replace(RULES, identity=(), excludes_test_rows=True)
-    rows, _ = fresh_rows(series.store, old.problem, new.problem, rules)
+    old = series.study("old", data[:2_000].assign(**before), LogisticRegression())
+    new = series.study("new", data.assign(**now), LogisticRegression(), seed=3)
+    rows, _ = series.fresh(old, new, identity=identity, excludes_test_rows=True)
     assert 100 < len(rows) < 300
     assert rows.min() >= 2_000
-
-
-def test_rows_of_a_snapshot_of_another_day_are_known_to_the_champion(series: Series) -> None:
-    data, names = frame(2_000), ("a", "b", "day.days")
-    old = series.study("old", data[:1_500].assign(day="2024-05-01"), LogisticRegression())
-    new = series.study("new", data.assign(day="2024-05-02"), LogisticRegression(), seed=3)
-    rules = replace(RULES, identity=names, excludes_test_rows=True)
-    rows, _ = fresh_rows(series.store, old.problem, new.problem, rules)
-    assert 50 < len(rows) < 150
-    assert rows.min() >= 1_500
 
 
 def test_test_rows_equal_to_training_rows_of_the_challenger_are_not_compared(
@@ -157,7 +148,7 @@ def test_test_rows_equal_to_training_rows_of_the_challenger_are_not_compared(
     old = series.study("old", frame(300), LogisticRegression())
     twice = pd.concat([frame(500, 1), frame(500, 1), frame(2_000, 2)], ignore_index=True)
     new = series.study("new", twice, LogisticRegression())
-    rows, ids = fresh_rows(series.store, old.problem, new.problem, RULES)
+    rows, ids = series.fresh(old, new)
     trained = np.flatnonzero(load_split(series.store, new.problem.split).is_training)
     assert not np.isin(ids, row_ids(series.dataset(new))[trained]).any()
     assert len(rows) > 300
@@ -167,12 +158,10 @@ def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Ser
     data = frame(3_000)
     old = series.study("old", data[:2_000], LogisticRegression())
     new = series.study("new", data, LogisticRegression())
-    rows, ids = fresh_rows(
-        series.store, old.problem, new.problem, replace(RULES, excludes_test_rows=True)
-    )
+    rows, ids = series.fresh(old, new, excludes_test_rows=True)
     assert len(rows) > 100
     assert not np.isin(ids, row_ids(series.dataset(old), RULES.identity)).any()
-    more, _ = fresh_rows(series.store, old.problem, new.problem, RULES)
+    more, _ = series.fresh(old, new)
     assert set(rows) < set(more)
 
 
@@ -201,28 +190,10 @@ def test_the_champion_reads_rows_by_its_own_schema(series: Series) -> None:
     assert np.array_equal(found.score, expected.score)
 
 
-def test_events_are_given_to_the_champion_as_they_are(series: Series) -> None:
-    meds = write_meds(series.folder / "meds")
-    source = Source(str(meds), labels="labels/task")
-    problem = problem_of(source, series.store, space_named("healthcare"))
-    dataset = load_dataset(series.store, problem.dataset)
-
-    class Counting(DummyClassifier):
-        def predict_proba(self, X: Any) -> Any:
-            share = (X.stop - X.start) / 1_000
-            return np.column_stack([1 - share, share])
-
-    model = Counting(strategy="prior").fit(np.zeros((len(dataset), 1)), dataset.labels)
-    found = predictions_on(model, dataset, dataset, np.arange(5))
-    assert found.score is not None
-    assert (found.score[:, 1] > 0).all()
-
-
 def test_a_class_unknown_to_the_champion_has_probability_0() -> None:
     found = Predictions(np.array([0, 1]), np.array([[0.9, 0.1], [0.3, 0.7]]))
     same = matched(found, ("a", "c"), ("a", "b", "c"))
     assert same.label.tolist() == [0, 2]
-    assert same.score is not None
     assert same.score.tolist() == [[0.9, 0, 0.1], [0.3, 0, 0.7]]
 
 
@@ -240,7 +211,6 @@ def test_classes_are_matched_by_their_text(learned: tuple, classes: tuple) -> No
     found = Predictions(np.array([1, 0]), np.array([[0.2, 0.8], [1.0, 0.0]]))
     same = matched(found, learned, classes)
     assert same.label.tolist() == [1, 0]
-    assert same.score is not None
     assert same.score.tolist() == [[0.2, 0.8], [1.0, 0.0]]
 
 
@@ -253,7 +223,6 @@ def test_a_class_that_the_data_has_lost_is_dropped() -> None:
     score = np.array([[0.5, 0.2, 0.3], [0.0, 0.5, 0.5], [1.0, 0.0, 0.0]])
     found = matched(Predictions(np.array([0, 1, 0]), score), ("a", "b", "c"), ("b", "c"))
     assert found.label.tolist() == [1, 0, 0]
-    assert found.score is not None
     assert found.score == pytest.approx(np.array([[0.4, 0.6], [0.5, 0.5], [0.5, 0.5]]))
     with pytest.raises(ValueError, match="class 'a'"):
         matched(Predictions(np.array([0])), ("a", "b"), ("b", "c"))
@@ -264,14 +233,16 @@ def test_a_new_class_counts_as_an_error_of_the_champion(series: Series) -> None:
     old = series.study("old", data[:1_500], LogisticRegression())
     three = data.assign(target=np.where(data["a"] > 1, "more", data["target"]))
     new = series.study("new", three, KNeighborsClassifier(5))
-    found = series.compare(old, new)
-    assert found.compared is not None, found.problem
-    share = 100 * (series.dataset(new).y == series.dataset(new).classes.index("more")).mean()
-    assert found.compared.champion.value == pytest.approx(share, abs=6)
-    assert found.compared.is_better
+    found, now = series.decided(old, new), series.dataset(new)
+    share = 100 * (now.y == now.classes.index("more")).mean()
+    assert found.champion.value == pytest.approx(share, abs=6)
+    assert found.is_better
 
 
-@pytest.mark.parametrize("what", ["column", "cell", "model", "record"])
+PROBLEMS = {"column": "more", "cell": "low", "model": "fitted", "record": "damaged"}
+
+
+@pytest.mark.parametrize("what", PROBLEMS)
 def test_a_champion_that_cannot_be_compared_is_a_reason(series: Series, what: str) -> None:
     data = frame(2_000).assign(more=np.arange(2_000.0))
     old = series.study("old", data[:1_000], LogisticRegression())
@@ -287,6 +258,4 @@ def test_a_champion_that_cannot_be_compared_is_a_reason(series: Series, what: st
             path.write_bytes(b"damaged")
     found = series.compare(old, new)
     assert found.compared is None
-    assert {"column": "more", "cell": "low", "model": "fitted", "record": "damaged"}[
-        what
-    ] in found.problem
+    assert PROBLEMS[what] in found.problem
