@@ -92,18 +92,6 @@ def test_a_single_model_is_judged_by_its_own_scores() -> None:
     assert held_out.fold_losses(held_out.blended(np.ones(1)))[0] > 0  # by votes
 
 
-def test_rows_that_are_left_out_play_no_part() -> None:
-    held_out = voters()
-    is_kept = np.random.default_rng(1).random(90) < 0.6
-    part = held_out.within(is_kept)
-    y, errors = held_out.dataset.y, []
-    for kept, rows, predicted in zip(part.rows, held_out.rows, part.predictions[0], strict=True):
-        assert kept.tolist() == rows[is_kept[rows]].tolist()
-        errors.append(100 * np.mean(predicted.label != y[kept]))
-    assert part.losses[0] == pytest.approx(np.mean(errors))
-    assert part.losses[0] != held_out.losses[0]
-
-
 WRONG = np.array([[0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 1, 1]])
 """Which of four rows each of three models gets wrong (the sheet, 5.1)."""
 CLASSES = np.array([0, 1, 0, 1])
@@ -158,22 +146,6 @@ def test_areas_are_resampled_within_the_classes() -> None:
     assert weights == pytest.approx(exact, abs=0.015)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_neither_a_unit_nor_a_twin_changes_what_is_predicted(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    y = rng.normal(size=20)
-    predicted = y + rng.normal(size=(5, 20))
-    alone = held_out_of(y, predicted, "r2")
-    weights = weights_of(alone, 100)
-    scaled = held_out_of(3 * y - 7, 3 * predicted - 7, "r2")
-    assert weights_of(scaled, 100) == pytest.approx(weights)
-    twins = held_out_of(y, np.vstack([predicted[:1], predicted]), "r2")
-    with_twin = weights_of(twins, 100)
-    assert with_twin == pytest.approx([weights[0] / 2, weights[0] / 2, *weights[1:]])
-    blended = alone.blended(weights)[0].label
-    np.testing.assert_allclose(twins.blended(with_twin)[0].label, blended)
-
-
 def test_models_without_probabilities_vote() -> None:
     label = np.array([0, 1, 1], dtype=np.int32)
     votes = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
@@ -210,28 +182,6 @@ def test_the_worked_example_of_the_sheet() -> None:
     picks, losses = greedy_picks(members, brier, 5)
     assert picks == [0, 0, 2, 0, 0]
     assert losses == pytest.approx([0.0925, 0.0925, 0.090278, 0.089375, 0.0893], abs=1e-6)
-
-
-@pytest.mark.parametrize(("seconds", "picked"), [(9.0, [0, 1]), (3.0, [0, 2])])
-def test_what_would_take_too_long_to_fit_is_not_picked_and_the_next_best_is(
-    seconds, picked
-) -> None:
-    members = members_of([0.8, 0.2, 0.2, 0.2], [0.7, 0.1, 1.0, 0.3], [0.8, 0.4, 0.9, 0.2])
-    limit = FitLimit(np.array([1.0, 2.5, 1.5]), seconds)
-    assert greedy_picks(members, brier, 2, limit)[0] == picked
-
-
-@given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 12))
-def test_each_pick_is_the_best_of_all_at_its_place(seed: int, n: int, size: int) -> None:
-    members = list(np.random.default_rng(seed).random((n, 4, 1)))
-    members.sort(key=brier)
-    picks, losses = greedy_picks(members, brier, size)
-    assert 1 <= len(picks) == len(losses) <= size
-    assert losses[-1] == min(losses)
-    for k in range(1, len(picks)):
-        before = [members[i] for i in picks[:k]]
-        best = min(brier(np.mean([*before, m], axis=0)) for m in members)
-        assert losses[k] == pytest.approx(best)
 
 
 def estimated(held_out: HeldOut, size: int = 32, seed: int = 0) -> dict[str, float]:
@@ -371,17 +321,6 @@ def test_weights_that_are_none_are_refused(weights) -> None:
         ClassEnsemble(members, weights).fit(X, Y)
     with pytest.raises(ValueError, match="weights"):
         ClassEnsemble.of_fitted([member.fit(X, Y) for member in members], weights)
-
-
-@pytest.mark.parametrize("name", ["Column", "ReversedClasses", "SeriesOfLabels"])
-def test_members_that_answer_oddly_count_as_the_plain_one(name) -> None:
-    plain, odd = hostile_models.Plain().fit(X, Y), getattr(hostile_models, name)().fit(X, Y)
-    expected, found = (
-        ClassEnsemble.of_fitted([model, LinearSVC().fit(X, Y)], [0.6, 0.4], ["no", "yes"])
-        for model in (plain, odd)
-    )
-    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
-    np.testing.assert_array_equal(found.predict(X), expected.predict(X))
 
 
 def test_a_member_that_predicts_no_class_or_number_is_an_error_that_names_it() -> None:

@@ -26,7 +26,7 @@ from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue import estimators, gaps_and_categories
+from prefect_tune.tasks.catalogue import estimators
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
 from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import (
@@ -92,14 +92,6 @@ def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
     assert is_same(clone(model).fit(X, y), clone(made).fit(X, y))
 
 
-def test_target_encoding_is_scikit_learns_too() -> None:
-    encoder = gaps_and_categories.target_encoder(smooth=3.0, random_state=0)
-    model = make_pipeline(make_imputer(), encoder, LogisticRegression()).fit(X, y)
-    assert ours_in(model) == ["OutOfFoldEncoder"]
-    assert ours_in(plain(model)) == []
-    assert is_same(model, plain(model))
-
-
 def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() -> None:
     dense = prepared(ClipNegatives(), MultinomialNB())
     assert ours_in(plain(dense)) == []
@@ -113,16 +105,6 @@ def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
     nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
     model = prepared(nothing, LogisticRegression())
     assert ours_in(plain(model)) == ["SelectByModel"]
-
-
-def test_members_of_an_ensemble_are_looked_at_too() -> None:
-    names = ("Polynomial", "SelectByScore")
-    members = [prepared(GUARDS[name], LogisticRegression()) for name in names]
-    ensemble = ClassEnsemble.of_fitted(members, [0.3, 0.7])
-    made = plain(ensemble)
-    assert ours_in(made) == ["ClassEnsemble"]
-    assert made.members[0] is made.members_[0]
-    assert np.array_equal(ensemble.predict_proba(X), made.predict_proba(X))
 
 
 def bound() -> Pipeline:

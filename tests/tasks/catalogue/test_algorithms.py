@@ -1,9 +1,8 @@
 """Every algorithm of every space: it builds, runs, repeats itself, and its flags are true."""
 
-import json
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from inspect import signature
 from typing import Any
@@ -13,11 +12,9 @@ import pandas as pd
 import pytest
 from ConfigSpace import ConfigurationSpace, Float
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.utils.class_weight import compute_class_weight
 
 from prefect_tune.optimizers import Algorithm, Choice
-from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.configuration import active_hyperparameters, default_choice
 from prefect_tune.optimizers.space.sampling import sample_choice
 from prefect_tune.optimizers.space.vectors import from_unit
@@ -108,22 +105,11 @@ def quick(choice: Choice) -> Choice:
     return Choice(choice.algorithm, values)
 
 
-def chosen(algorithm: Algorithm, position: Callable[[str], float | None]) -> Choice:
-    """Values by their positions from 0 to 1 in their ranges; None is the default."""
+def extreme(algorithm: Algorithm, u: float) -> Choice:
     values: dict[str, Any] = {}
     for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
-        u = position(hyperparameter.name)
-        value = hyperparameter.default_value if u is None else from_unit(hyperparameter, u)
-        values[hyperparameter.name] = value.item() if isinstance(value, np.generic) else value
+        values[hyperparameter.name] = from_unit(hyperparameter, u)
     return quick(Choice(algorithm.id, tuple(sorted(values.items()))))
-
-
-def one_by_one(algorithm: Algorithm) -> Iterator[Choice]:
-    """Each choice of each categorical and both ends of each number, the others at their default."""
-    for varied in algorithm.hyperparameters.values():
-        n = len(getattr(varied, "choices", ()))
-        for u in np.arange(0.5, n) / n if n else (0.0, 1.0):
-            yield chosen(algorithm, lambda name, u=u, of=varied.name: u if name == of else None)
 
 
 def default(algorithm: Algorithm) -> Choice:
@@ -152,8 +138,6 @@ def check_flags(kind: str, algorithm: Algorithm) -> None:
     """It takes a seed and weights exactly as its flags say."""
     how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
     estimator = build(how, 3)
-    assert repr(clone(estimator)) == repr(estimator)
-    assert json.loads(json.dumps(how.to_json(3))) == how.to_json(3)
     assert (how.to_json(3) != how.to_json(4)) == algorithm.flags.stochastic
     seeds = {v for k, v in estimator.get_params().items() if k.endswith("random_state")}
     assert (3 in seeds) == algorithm.flags.stochastic
@@ -184,20 +168,6 @@ def check_sparse(kind: str, algorithm: Algorithm) -> None:
         layout = {"same": "sparse"}.get(algorithm.flags.output, algorithm.flags.output)
         assert came.summary["layout"] == layout
     check_runs(kind, algorithm, draws(algorithm, 2), data)
-
-
-def check_nonnegative(kind: str, algorithm: Algorithm) -> None:
-    """Without its repair it fails on negative numbers; all others are given some, too."""
-    needs, choice, data = algorithm.flags.needs_nonnegative, default(algorithm), fold(kind)
-    if not needs:
-        return
-    if isinstance(needs, tuple):
-        choice = next(c for c in draws(algorithm, 100) if dict(c.values)[needs[0]] == needs[1])
-    how = recipe(algorithm, choice, MatrixSummary.of(data.train), balanced=False)
-    assert how.repairs == ("clip",)
-    run(kind, algorithm, choice, data)
-    with pytest.raises(ValueError, match="egative"):
-        build(how, 0)[-1].fit(data.train, data.y)
 
 
 def unbalanced() -> tuple[FoldData, dict[str, float]]:
@@ -232,36 +202,20 @@ def check_balanced_model(algorithm: Algorithm) -> None:
         np.testing.assert_allclose(came[1].score[:, :2], by_hand.predict_proba(data.held_out))
 
 
-def check_balanced_selection(algorithm: Algorithm) -> None:
-    """The weights reach the model inside a selection."""
-    data, weights = unbalanced()
-    fitted = run("transform", algorithm, default(algorithm), data, balanced=True).parts["estimator"]
-    plain = recipe(algorithm, default(algorithm), MatrixSummary.of(data.train), balanced=False)
-    for weight, is_same in ((weights, True), (None, False)):
-        by_hand = build(plain, 7).set_params(estimator__class_weight=weight)
-        by_hand.fit(data.train, data.y)
-        name = "coef_" if hasattr(by_hand.estimator_, "coef_") else "feature_importances_"
-        learned, expected = (getattr(e.estimator_, name) for e in (fitted, by_hand))
-        assert np.allclose(learned, expected) == is_same
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "algorithm"), cases())
 def test_an_algorithm_runs_repeats_itself_and_is_what_its_flags_say(kind, algorithm) -> None:
-    data, ends = fold(kind), [chosen(algorithm, lambda _, u=u: u) for u in (0.0, 1.0)]
-    check_runs(kind, algorithm, [*ends, *one_by_one(algorithm), *draws(algorithm, 3)], data)
+    data, ends = fold(kind), [extreme(algorithm, u) for u in (0.0, 1.0)]
+    check_runs(kind, algorithm, [*ends, *draws(algorithm, 6)], data)
     first, again = (run(kind, algorithm, default(algorithm), data) for _ in range(2))
     assert bytes_of(first) == bytes_of(again)
     check_flags(kind, algorithm)
     check_sparse(kind, algorithm)
-    check_nonnegative(kind, algorithm)
     if kind == "classes":
         check_balanced_model(algorithm)
     elif kind.startswith("transform"):
         is_sparse = algorithm.flags.output == "sparse"
         assert first.summary["layout"] == ("sparse" if is_sparse else "dense")
-        if algorithm.flags.weights != "none":
-            check_balanced_selection(algorithm)
 
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
@@ -280,8 +234,6 @@ def transformed(algorithm: Algorithm, choice: Choice, X: pd.DataFrame) -> Any:
     [
         (IMPUTE.algorithms[0], {}, 5.0),
         (admm.IMPUTE.algorithms[0], {"strategy": "mean"}, 11 / 3),
-        (admm.IMPUTE.algorithms[0], {"strategy": "median"}, 5.0),
-        (admm.IMPUTE.algorithms[0], {"strategy": "most_frequent"}, 5.0),
     ],
 )
 def test_an_imputer_leaves_no_gap(algorithm, values, filled) -> None:
@@ -320,16 +272,6 @@ def test_rules_of_a_users_algorithm_decide_its_arguments_keys_and_memory() -> No
     assert how.to_json(0) == near.to_json(0) != far.to_json(0)
     with pytest.raises(WillNotFit):
         fit_model(how, 0, replace(data, memory_limit_bytes=7000))
-
-
-def test_an_algorithm_has_the_memory_rule_of_its_estimator_and_no_unknown_one() -> None:
-    summary = MatrixSummary.of(SIGNED[:30])
-    users = Algorithm(id="mine", estimator="sklearn.decomposition.KernelPCA")
-    rule = recipe(users, Choice("mine"), summary, balanced=False).memory
-    assert rule is not None
-    assert rule({}, summary) == 2 * 8 * 30**2
-    with pytest.raises(UnknownName, check=lambda e: e.name == "kernel_matrx"):
-        recipe(replace(users, memory="kernel_matrx"), Choice("mine"), summary, balanced=False)
 
 
 def test_a_refit_forgets_how_the_fit_before_went() -> None:

@@ -1,10 +1,7 @@
 """Boosted trees of other libraries: sparse matrices as they are, and libraries that are missing."""
 
-import json
-import os
 import sys
 from dataclasses import replace
-from subprocess import run as run_process
 from typing import Any
 
 import numpy as np
@@ -13,15 +10,18 @@ import pytest
 from catboost import CatBoostClassifier
 from lightgbm import LGBMClassifier
 from scipy import sparse
-from studies import context_of, evaluate
 from xgboost import XGBClassifier
 
-from prefect_tune.optimizers import Algorithm, Query, Space, Step
-from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers import Space, Step
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.catalogue import spaces
 from prefect_tune.tasks.catalogue.boosting import cat_boost, light_gbm, xg_boost
-from prefect_tune.tasks.catalogue.spaces import SPACES, missing_library, usable_part
-from prefect_tune.tasks.problem import algorithm_ids
+from prefect_tune.tasks.catalogue.spaces import (
+    SPACES,
+    algorithms_of,
+    missing_libraries,
+    usable_part,
+)
 
 
 class Seen:
@@ -105,60 +105,24 @@ def test_zeros_and_gaps_of_matrices_are_missing_to_xgboost_and_only_gaps_of_tabl
     assert overridden.estimator_.missing == -1.0
 
 
-@pytest.mark.slow
-def test_events_need_not_be_made_dense(tmp_path) -> None:
-    context, space = context_of(tmp_path, events=True), SPACES["modern_healthcare"]
-    context = replace(context, problem=replace(context.problem, space=space.name,
-        space_digest=space.digest, algorithms=algorithm_ids(space)))  # fmt: skip
-    losses = []
-    for densify in ("keep_sparse", "to_dense"):
-        path = space.canonical_path(("aggregate", densify, "none", "none", "none", "lightgbm"))
-        assert space.is_feasible(path)
-        query = Query(default_configuration(space, path))
-        losses.append(evaluate(context, query).fold_losses)
-    assert losses[0] == losses[1]
+def test_libraries_that_are_missing_or_broken_are_named_until_they_are_there(monkeypatch) -> None:
+    def broken(_: str) -> None:
+        raise OSError("libgomp.so.1: cannot open shared object file")
 
-
-BROKEN = 'raise OSError("libgomp.so.1: cannot open shared object file: No such file or directory")'
-WITHOUT = """
-import json, sys
-sys.modules["catboost"] = None
-from prefect_tune.tasks.catalogue.spaces import algorithms_of, missing_libraries, usable_part
-from prefect_tune.tasks.catalogue.spaces import SPACES
-space = SPACES["modern"]
-print(json.dumps([[str(m) for m in missing_libraries(algorithms_of(space))],
-                  [str(m) for m in missing_libraries(algorithms_of(SPACES["flash"]))], space.digest,
-                  [a.id for a in usable_part(space).steps[-1].algorithms]]))
-"""
-
-
-@pytest.mark.slow
-def test_a_space_is_the_same_where_libraries_are_missing_and_they_are_named(tmp_path) -> None:
-    (tmp_path / "lightgbm.py").write_text(BROKEN)
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", WITHOUT]
-    ran = run_process(command, env=environment, capture_output=True, text=True, check=True)
-    missing, of_flash, digest, models = json.loads(ran.stdout)
-    assert digest == SPACES["modern"].digest
-    broken, absent = missing
-    assert "libgomp.so.1" in broken
-    assert "libgomp1" in broken
-    assert "prefect-tune[boosting]" in absent
-    assert of_flash == []
-    assert "xgboost" in models
-    assert not {"lightgbm", "catboost"} & set(models)
-
-
-def test_a_library_that_comes_later_is_found(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "lightgbm", None)
-    assert "pip install" in str(missing_library("lightgbm"))
-    monkeypatch.undo()
-    assert missing_library("lightgbm") is None
-
-
-def test_a_step_without_any_usable_algorithm_is_refused(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "catboost", None)
-    trees = SPACES["modern"].step("fit model").algorithm("catboost")
-    alone = Algorithm(id="trees", estimator=trees.estimator, requires=trees.requires)
-    with pytest.raises(BadInput, check=lambda e: "boosting" in e.remedy):
-        usable_part(Space("own", (Step("fit model", (alone,)),)))
+    space = SPACES["modern"]
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "catboost", None)
+        patched.delitem(sys.modules, "lightgbm")
+        patched.setattr(spaces, "import_module", broken)
+        missing = {m.package: m for m in missing_libraries(algorithms_of(space))}
+        assert set(missing) >= {"catboost", "lightgbm"}
+        assert "prefect-tune[boosting]" in missing["catboost"].remedy
+        assert "libgomp1" in missing["lightgbm"].remedy
+        models = {algorithm.id for algorithm in usable_part(space).steps[-1].algorithms}
+        assert not {"lightgbm", "catboost"} & models
+        assert "random_forest" in models
+        catboost = space.step("fit model").algorithm("catboost")
+        trees = Step("fit model", (replace(catboost, ignores=()),))
+        with pytest.raises(BadInput, check=lambda e: "boosting" in e.remedy):
+            usable_part(Space("own", (trees,)))
+    assert not missing_libraries(algorithms_of(space))

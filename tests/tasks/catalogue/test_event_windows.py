@@ -220,19 +220,6 @@ def test_rows_in_pieces_give_the_same_blocks(monkeypatch, levels) -> None:
     pd.testing.assert_frame_equal(*made, check_exact=True)
 
 
-def test_a_fit_alone_makes_what_it_learns_from_and_no_more(monkeypatch) -> None:
-    wanted = list[Any]()
-    make = event_windows.make_blocks
-    monkeypatch.setattr(
-        event_windows,
-        "make_blocks",
-        lambda X, blocks, v: wanted.extend(blocks) or make(X, blocks, v),
-    )
-    EventWindows(**EVERY).fit(random_rows())
-    assert {block.window for block in wanted} == {None}
-    assert {"slope", "recency", "activity"}.isdisjoint(block.aggregation for block in wanted)
-
-
 DAY = "2020-12-01"
 
 
@@ -267,11 +254,6 @@ def test_rows_without_timed_events_have_their_facts() -> None:
     assert not found.drop(columns="SEX//f: is").to_numpy().any()
 
 
-def test_rows_of_rare_codes_alone_keep_the_columns_of_all_rows() -> None:
-    X = small((0, DAY, "A", 1), (1, DAY, "B", 1))
-    assert list(as_frame(EventWindows(**EVERY).fit(X), X)["events"]) == [1, 1]
-
-
 def test_values_of_one_moment_have_no_slope_and_huge_ones_can_be_squared() -> None:
     far = ("2020-12-01 00:00:00", "2020-12-03 00:00:00")
     pairs = enumerate([("2020-12-01 10:00:00", "2020-12-01 10:00:01"), far])
@@ -296,12 +278,6 @@ def test_other_codes_that_begin_like_a_birth_are_events() -> None:
     found = as_frame(EventWindows(levels="code").fit(X), X)
     assert list(found["MEDS_BIRTHPLACE: count"]) == [1, 1]
     assert "age, years" not in found
-
-
-@pytest.mark.parametrize("name", ["windows", "aggregations", "levels", "scaling"])
-def test_unknown_choices_are_named(name) -> None:
-    with pytest.raises(ValueError, match=f"{name} .*'no such'"):
-        EventWindows(**{name: "no such"}).fit(random_rows())
 
 
 def with_parents(X: EventRows, parents: dict[str, list[str]]) -> EventRows:

@@ -1,29 +1,23 @@
 """The modern spaces on a rough table, and features constructed of tables and events."""
 
 import pickle
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from inputs import event_rows, write_meds
 from studies import evaluate, problem_of, store_of
 
 from prefect_tune.optimizers import Query, Space
-from prefect_tune.optimizers.methods.flash.design import PathTable, design_order
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.keys import model_record
-from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
+from prefect_tune.tasks.catalogue.combinations import CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import BoundCategories, EventAggregation
-from prefect_tune.tasks.catalogue.gaps_and_categories import imputer_with_indicators, target_encoder
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
-from prefect_tune.tasks.data.events import EventRows
 from prefect_tune.tasks.data.schema import like_training
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.final.refit import Member, store_model
@@ -143,19 +137,6 @@ def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
     assert hits == {"impute": True, "encode": True}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["modern", *(pytest.param(n, marks=pytest.mark.full) for n in OF_EVENTS)]
-)
-def test_the_design_of_flash_has_the_rank_of_the_paths_that_can_run(name) -> None:
-    table = PathTable(SPACES[name], 0)
-    assert table.rank == np.linalg.matrix_rank(table.one_hot)
-    assert len(table) == SPACES[name].n_feasible_paths
-    design = design_order(table.one_hot, table.rank, start=table.plain)
-    assert np.linalg.matrix_rank(table.one_hot[design]) == table.rank
-    assert len(table.plain) == len(SPACES[name].steps[-1].algorithms)
-
-
 def test_rows_are_encoded_without_their_own_targets() -> None:
     """A category of its own for each row would tell its target otherwise."""
     algorithm = SPACES["modern"].step("encode").algorithm("target")
@@ -167,29 +148,6 @@ def test_rows_are_encoded_without_their_own_targets() -> None:
     assert abs(np.corrcoef(held_out, y == "b")[0, 1]) > 0.9
     assert np.ptp(train) < 0.01 < np.ptp(held_out)
     assert how.to_json(0)["out_of_fold"]
-
-
-def test_targets_are_encoded_by_parts_that_the_seed_draws_and_nothing_warns() -> None:
-    names = pd.DataFrame({"name": pd.Categorical(["a", "b", "c"] * 20)})
-    y = np.random.default_rng(0).normal(size=60)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        first, same, other = (
-            target_encoder(smooth=1, target="numbers", random_state=seed).fit_transform(names, y)
-            for seed in (0, 0, 1)
-        )
-    assert (first == same).all()
-    assert not (first == other).all()
-
-
-def test_gap_indicators_coexist_with_a_column_of_the_same_name() -> None:
-    named = {"a": [1.0, np.nan, 3.0], "missingindicator_a": pd.Categorical(list("xyx"))}
-    gaps = pd.DataFrame(named)
-    made = imputer_with_indicators().fit(gaps).transform(gaps)
-    assert made.columns.is_unique
-    assert made["gaps__missingindicator_a"].tolist() == [0.0, 1.0, 0.0]
-    assert made["numbers__a"].tolist() == [1.0, 2.0, 3.0]
-    assert made["categories__missingindicator_a"].tolist() == list("xyx")
 
 
 def test_categories_interact_also_in_rows_that_have_gaps_alone() -> None:
@@ -206,17 +164,6 @@ def test_categories_interact_also_in_rows_that_have_gaps_alone() -> None:
         assert [value if isinstance(value, str) else None for value in column] == made
 
 
-def test_columns_that_never_change_combine_to_nothing_and_nothing_warns() -> None:
-    rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60), "same": 1.0})
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for names, n_made in ((["a", "b", "same"], 1), (["same", "flat"], 0)):
-            X = frame.assign(flat=2.0)[names]
-            made = ArithmeticCombinations(1).fit(X, frame["a"] * frame["b"] > 0).transform(X)
-            assert made.shape[1] - X.shape[1] == n_made
-
-
 def test_columns_of_many_categories_reach_histograms() -> None:
     texts = pd.Categorical([f"v{i % 300}" if i < 600 else "v7" for i in range(700)])
     frame = pd.DataFrame({"x": np.arange(700.0), "many": texts})
@@ -229,70 +176,28 @@ def test_columns_of_many_categories_reach_histograms() -> None:
     assert new["many"].isna().all()
 
 
-@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "catboost"])
-def test_versions_of_required_libraries_are_in_keys(name) -> None:
-    algorithm, summary = SPACES["modern"].step("fit model").algorithm(name), MatrixSummary(9, 2, "")
-    how = recipe(algorithm, default_choice(algorithm), summary, balanced=False)
-    assert f"{name} " in how.library
-    assert "prefect_tune " in how.library
+def aggregated(min_frequency: int, aggregation: str) -> tuple[list[str], list[list[float]]]:
+    """Codes and matrix of three rows: two patients, and the first one four days before."""
+    day = pd.Timestamp(2020, 1, 1)
+    seen = [(1, day, "A", 2.0), (1, day + pd.Timedelta(days=1), "A", np.nan), (1, day, "B", -1.0)]
+    never = [(1, pd.NaT, "SEX", np.nan), (2, pd.NaT, "SEX", np.nan)]
+    later = (1, day + pd.Timedelta(days=9), "A", 5.0)
+    then = day + pd.Timedelta(days=4)
+    rows = [(1, day), (1, then), (2, then)]
+    X = event_rows([*seen, *never, later, (2, day, "A", np.nan)], rows)
+    made = EventAggregation(min_frequency, aggregation).fit(X)
+    return made.codes_, made.transform(X).toarray().tolist()
 
 
-AGGREGATIONS = ("binary", "count", "sum", "average")
-
-
-def oracle(X: EventRows, min_frequency: int, aggregation: str) -> tuple[list[str], list[list]]:
-    """The same in plain Python: events of each row one after the other."""
-    events = list(X.events.itertuples(index=False))
-    of_row = [
-        [e for e in events if e.subject_id == r.subject_id and not e.time > r.prediction_time]
-        for r in X.rows.itertuples(index=False)
-    ]
-    patients: dict[str, set] = {}
-    for row in of_row:
-        for event in row:
-            patients.setdefault(event.code, set()).add(event.subject_id)
-    codes = sorted(code for code, having in patients.items() if len(having) >= min_frequency)
-
-    def cell(row: list, code: str) -> float:
-        mine = [e for e in row if e.code == code]
-        values = [e.value for e in mine if not np.isnan(e.value)]
-        if not mine or any(pd.isna(e.time) for e in mine) or aggregation == "binary":
-            return float(bool(mine))
-        if aggregation == "count":
-            return float(len(mine))
-        if aggregation == "sum":
-            return float(sum(values) + len(mine) - len(values))
-        return sum(values) / len(values) if values else 1.0
-
-    return codes, [[cell(row, code) for code in codes] for row in of_row]
-
-
-TIMES = [pd.NaT, *(pd.Timestamp(2020, 1, day) for day in range(1, 6))]
-VALUES = [np.nan, -2.0, 0.0, 1.0, 3.5]
-EVENT = st.tuples(*map(st.sampled_from, ([1, 2, 3, 4], TIMES, "ABCD", VALUES)))
-LABEL = st.tuples(st.integers(1, 4), st.integers(1, 6))
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(
-    st.lists(EVENT, min_size=1, max_size=30),
-    st.lists(LABEL, min_size=1, max_size=8),
-    st.integers(1, 3),
-    st.sampled_from(AGGREGATIONS),
+@pytest.mark.parametrize(
+    ("aggregation", "of_a"),
+    [("binary", [1, 1, 1]), ("count", [1, 2, 1]), ("sum", [2, 3, 1]), ("average", [2, 2, 1])],
 )
-def test_matrices_equal_plain_python(events, labels, min_frequency, aggregation) -> None:
-    rows = [(i, pd.Timestamp(2019, 12, 31) + pd.Timedelta(days=day)) for i, day in labels]
-    X = event_rows(events, rows)
-    if (X.start == X.stop).any():  # reading leaves out labels without events before them
-        return
-    codes, expected = oracle(X, min_frequency, aggregation)
-    construct = EventAggregation(min_frequency, aggregation)
-    if not codes:
-        with pytest.raises(ValueError, match="no code"):
-            construct.fit(X)
-        return
-    assert construct.fit(X).codes_ == codes
-    made = construct.transform(X)
-    np.testing.assert_allclose(made.toarray(), expected, rtol=1e-12)
-    assert made.indices.dtype == made.indptr.dtype == np.int32  # as trees take it
+def test_events_of_a_code_are_aggregated_by_row(aggregation, of_a) -> None:
+    assert aggregated(2, aggregation) == (["A", "SEX"], [[a, 1] for a in of_a])
+    codes, matrix = aggregated(1, aggregation)
+    assert codes == ["A", "B", "SEX"]
+    of_b = -1 if aggregation in ("sum", "average") else 1
+    assert [row[1] for row in matrix] == [of_b, of_b, 0]
+    with pytest.raises(ValueError, match="no code"):
+        aggregated(3, aggregation)

@@ -11,7 +11,6 @@ from prefect_tune.optimizers import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration, default_choice
 from prefect_tune.optimizers.space.space import Space, Step
 from prefect_tune.tasks.catalogue import spaces
-from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS
 from prefect_tune.tasks.catalogue.modern import PORTFOLIOS, portfolio_of
 from prefect_tune.tasks.catalogue.spaces import EXTRAS, SPACES
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
@@ -91,15 +90,6 @@ def test_every_row_of_flash_equals_table_5() -> None:
     assert [list(step) for step in rows.values()] == [list(step) for step in TABLE_5.values()]
 
 
-def test_what_is_kept_sparse_never_meets_a_dense_only_algorithm() -> None:
-    paths = [path for path in SPACES["healthcare"].paths() if path[1] == "keep_sparse"]
-    assert len(paths) == 8 * (13 * 14 - 2 * 14 - 6 * 3)
-    assert not {path[4] for path in paths} & {"fast_ica", "agglomerate"}
-    kept = {"none", "polynomial", "linear_svm", "extra_trees"}
-    dense_only = {"gaussian_nb", "linear_discriminant", "quadratic_discriminant"}
-    assert not [path for path in paths if path[4] in kept and path[5] in dense_only]
-
-
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)
 SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 
@@ -148,15 +138,6 @@ def test_a_portfolio_has_configurations_of_its_space_with_and_without_extras(nam
     assert len(plain) == len(portfolio)
     assert "lightgbm" in {c["fit model"].algorithm for c in plain} <= kept["fit model"]
     assert models - kept["fit model"]
-
-
-def test_the_events_portfolio_begins_with_boosted_trees_on_few_columns() -> None:
-    portfolio = portfolio_of(SPACES["events"])
-    assert portfolio[0]["fit model"].algorithm == "lightgbm"
-    chosen = dict(portfolio[0]["construct features"].values)
-    assert len(AGGREGATIONS[chosen["aggregations"]]) <= 3
-    assert (chosen["windows"], chosen["levels"]) == ("all", "code")
-    assert len({c["construct features"] for c in portfolio[:6]}) >= 4
 
 
 def test_a_users_space_of_the_same_name_has_no_portfolio() -> None:

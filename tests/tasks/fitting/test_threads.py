@@ -25,7 +25,7 @@ from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
-from prefect_tune.tasks.threads import OPENMP, fit_threads, one_thread, several_threads
+from prefect_tune.tasks.threads import OPENMP, one_thread, several_threads
 
 N, P = 6_000, 8
 USUAL = ("small: extra_trees", "modern: lightgbm")
@@ -98,15 +98,6 @@ def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(algorithm) ->
         for estimator, predictions in others:
             assert np.array_equal(predictions, alone[1])
             assert kept(estimator) == kept(alone[0])
-
-
-def test_small_fits_have_one_thread_and_large_ones_as_many_as_there_are() -> None:
-    assert fit_threads(1_000 * 10, 8) == 1
-    assert fit_threads(100_000_000, 8) == 8
-    assert fit_threads(100_000_000, 1) == 1
-    counts = [fit_threads(n, 64) for n in range(0, 50_000_000, 100_000)]
-    assert counts == sorted(counts)
-    assert len(set(counts)) > 10
 
 
 def counts(kind: str) -> set[int]:

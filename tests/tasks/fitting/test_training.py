@@ -14,20 +14,18 @@ from scipy import sparse
 from sklearn.datasets import make_classification, make_regression
 from sklearn.linear_model import SGDClassifier
 
-from prefect_tune.tasks.catalogue.spaces import space_named
 from prefect_tune.tasks.fitting.epochs import (
     ITERATIVE,
     Checkpoint,
     EpochTraining,
     epoch_seed,
-    iterative_algorithms,
     rounds_after,
     training_of,
 )
 from prefect_tune.tasks.fitting.fitting import FoldData
 from prefect_tune.tasks.fitting.recipe import Recipe
 from prefect_tune.tasks.objective.metric import metric_named
-from prefect_tune.tasks.objective.predictions import InvalidPredictions, Predictions, predictions_of
+from prefect_tune.tasks.objective.predictions import Predictions, predictions_of
 
 EPOCHS = 10
 VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -119,20 +117,6 @@ def test_resumed_training_ends_as_if_never_interrupted(path, arguments) -> None:
     assert pickle.dumps(trained(how, 10).estimator) == pickle.dumps(whole.estimator)
 
 
-@pytest.mark.parametrize(
-    ("path", "counted"),
-    [
-        ("sklearn.ensemble.RandomForestClassifier", "n_estimators"),
-        ("sklearn.ensemble.HistGradientBoostingClassifier", "max_iter"),
-    ],
-)
-@pytest.mark.parametrize("n", [3, 17])
-def test_a_full_training_has_exactly_the_rounds_that_are_configured(path, counted, n) -> None:
-    model = trained(recipe_of(path, {counted: n}), 4, 10).estimator
-    assert n == (model.n_iter_ if counted == "max_iter" else len(model.estimators_))
-    assert not model.warm_start
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
 def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments) -> None:
@@ -151,14 +135,6 @@ def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments)
         if again is not None:
             assert again.label.tobytes() == alone.label.tobytes()
             assert alone.score is None or again.score.tobytes() == alone.score.tobytes()
-
-
-def test_a_checkpoint_is_not_changed_by_resuming_from_it() -> None:
-    how = recipe_of("sklearn.neural_network.MLPClassifier", {})
-    kept = trained(how, 4).checkpoint()
-    before = pickle.dumps(kept)
-    begun(how, kept).advance(10)
-    assert pickle.dumps(kept) == before
 
 
 def curve_of(how: Recipe, data: FoldData, *stops: int) -> list[float]:
@@ -203,18 +179,6 @@ def test_weights_of_classes_count_in_every_epoch(path, weights) -> None:
     assert curve_of(balanced, skewed, 4, 10) == whole != curve_of(plain, skewed, 10)
 
 
-def test_classes_that_a_subset_lacks_are_known_from_the_first_epoch() -> None:
-    data, _ = rows_of(classes=True)
-    kept = np.flatnonzero(data.y != "b")
-    lacking = replace(data, train=data.train[kept], y=data.y[kept])
-    for path in ("sklearn.neural_network.MLPClassifier", "sklearn.ensemble.RandomForestClassifier"):
-        how = recipe_of(path, {})
-        training = EpochTraining(how, training_of(how), 7, lacking, epochs=5, loss=None)
-        training.advance(2)
-        found = training.predictions(2)
-        assert found.score.shape == (60, 3)
-
-
 def test_weights_that_grow_without_bound_end_a_training_at_its_last_good_epoch() -> None:
     growing = {"solver": "sgd", "momentum": 0.0, "activation": "identity", "batch_size": 120}
     how = recipe_of("sklearn.neural_network.MLPRegressor", {**growing, "learning_rate_init": 1.0})
@@ -246,14 +210,6 @@ def test_a_loss_that_is_not_finite_ends_a_training_unless_it_is_the_first(path) 
     assert (training.good_epochs, training.trouble) == (6, error)
     with pytest.raises(ValueError, match="is nan"):
         start(loss=partial(loss, most=0)).advance(10)
-
-
-def test_predictions_that_are_not_finite_are_refused_though_nothing_judges_them() -> None:
-    training = begun(recipe_of("sklearn.linear_model.SGDRegressor", {}), scored=False)
-    training.advance(2)
-    training.estimator.intercept_[:] = np.nan
-    with pytest.raises(InvalidPredictions, match="60 of 60"):
-        training.predictions(2)
 
 
 @given(epochs=st.integers(1, 300), rounds=st.integers(1, 2000))
@@ -304,17 +260,3 @@ def test_without_a_seed_nothing_trains_in_epochs() -> None:
     how = recipe_of("sklearn.linear_model.SGDClassifier", {})
     assert training_of(how) is not None
     assert training_of(replace(how, stochastic=False)) is None
-
-
-@pytest.mark.parametrize(
-    ("space", "algorithms"),
-    [
-        ("flash", {"extra_trees", "gradient_boosting", "random_forest", "sgd"}),
-        ("regression", {"extra_trees", "gradient_boosting", "random_forest", "sgd"}),
-        ("admm_large", {"extra_trees", "gradient_boosting", "mlp", "random_forest"}),
-        ("svm", set()),
-    ],
-)
-def test_the_catalogue_says_which_of_its_models_train_in_epochs(space, algorithms) -> None:
-    found = iterative_algorithms(space_named(space).steps[-1], 0 if space == "regression" else 2)
-    assert found - {"passive_aggressive"} == algorithms  # with scikit-learn 1.8, it does too

@@ -11,7 +11,7 @@ import pytest
 from sklearn import metrics
 from sklearn.dummy import DummyClassifier
 from sklearn.metrics import roc_auc_score
-from studies import context_of, draw, epoch_context, evaluate, store_of, to_epoch
+from studies import context_of, draw, epoch_context, evaluate, to_epoch
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.data.dataset import Dataset
@@ -19,7 +19,6 @@ from prefect_tune.tasks.final.refit import LossOnTest, loss_on_test
 from prefect_tune.tasks.objective.metric import METRICS, Metric, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.risk import Resampling, weighted_areas
-from prefect_tune.tasks.trial.evaluate import study_resampling
 
 OF_CLASSES = [name for name, declared in METRICS.items() if declared.target == "classes"]
 OF_NUMBERS = [name for name, declared in METRICS.items() if declared.target == "numbers"]
@@ -122,13 +121,6 @@ def test_labels_alone_have_an_area_and_no_loss_of_probabilities() -> None:
                 metric_named(name).loss(y, without, 3)
 
 
-@pytest.mark.parametrize("name", ["roc_auc_ovr", "roc_auc_ovo_weighted", "auroc", "d2_brier_score"])
-def test_a_score_that_one_class_leaves_undefined_is_no_number(name) -> None:
-    score = np.random.default_rng(0).dirichlet(np.ones(3), 40)
-    with pytest.raises(ValueError, match=name):
-        metric_named(name).loss(np.zeros(40, int), Predictions(score.argmax(axis=1), score), 3)
-
-
 class LastRows:
     """A split whose test rows are the last ten."""
 
@@ -174,18 +166,6 @@ def test_a_class_without_rows_is_no_part_of_a_mean(name) -> None:
     weighted = score(y, predicted, average="weighted", zero_division=0)
     found = scored(f"{name}_weighted", y, predicted, ["a", "b", "c"])
     assert found.loss == pytest.approx(1 - weighted)
-
-
-@pytest.mark.parametrize(
-    "name", ["auroc", "roc_auc_ovr", "average_precision", "neg_log_loss", "neg_brier_score"]
-)
-def test_areas_are_averaged_over_the_classes_that_have_rows(name) -> None:
-    y, predictions = classes(60, 4)
-    assert predictions.score is not None
-    unused = np.zeros((60, 1))
-    beside = Predictions(predictions.label, np.hstack([predictions.score, unused]))
-    metric = metric_named(name)
-    assert metric.loss(y, beside, 5) == pytest.approx(metric.loss(y, predictions, 4))
 
 
 QUICK = [name for name, declared in METRICS.items() if declared.is_quick]
@@ -309,18 +289,6 @@ def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) ->
     assert evaluate(replace(context, bootstraps=None), query).risks == ()
     whole = evaluate(replace(context, bootstraps=Bootstraps(1, 0.0)), query)
     assert whole.risks == pytest.approx((told.loss,))
-
-
-def test_bootstraps_come_from_the_seed_of_the_study(tmp_path: Path) -> None:
-    context = context_of(tmp_path)
-    store, metric = store_of(context), context.problem.find_metric()
-    counts = []
-    for seed in (0, 1, 0):
-        study_resampling.cache_clear()
-        problem = replace(context.problem, seed=seed)
-        drawn_rows = study_resampling(problem, metric, store, Bootstraps(3, 0.5))
-        counts.append(drawn_rows.counts[0].tolist())
-    assert counts[0] == counts[2] != counts[1]
 
 
 @pytest.mark.slow

@@ -1,21 +1,25 @@
-"""The paired comparison, against independent implementations, and over simulated nights."""
+"""The paired comparison, against independent implementations, and whether a model is useful."""
 
 from itertools import count, islice
-from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy.stats import binomtest, ttest_rel
 
+from prefect_tune.tasks.data.dataset import Dataset
+from prefect_tune.tasks.data.split import Split, make_split
 from prefect_tune.tasks.objective.comparison import (
     LEVEL,
     PairedComparison,
+    is_useless,
     level_of,
+    over_folds,
     paired_comparison,
+    usefulness,
 )
-from prefect_tune.tasks.objective.metric import metric_named
+from prefect_tune.tasks.objective.metric import Usefulness, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.objective.risk import losses_of_draws
 
@@ -142,15 +146,6 @@ def test_the_challenger_must_exceed_the_margin() -> None:
     assert (same.p, same.difference.value, same.is_better) == (1.0, 0.0, False)
 
 
-def test_a_heavier_tail_alone_is_not_taken_for_an_improvement() -> None:
-    y = np.zeros(300)
-    old, new = Predictions(np.ones(300)), Predictions(np.ones(300))
-    old.label[0] = 40.0  # one row decides the difference of the means
-    found = compared("neg_mean_squared_error", old, new, y, n_classes=0)
-    assert found.difference.value > 5
-    assert not found.is_better
-
-
 @pytest.mark.parametrize(
     ("y", "groups", "reason"),
     [
@@ -175,46 +170,71 @@ def test_the_levels_of_all_nights_sum_to_the_level() -> None:
     assert np.all(np.diff(levels) < 0)
 
 
-def of_patients(n: int, rng: Generator) -> tuple[NDArray, NDArray, NDArray]:
-    """Numbers of rows, errors that all models share, and the patient of each row."""
-    groups = np.repeat(np.arange(n), 1 + rng.geometric(0.2, size=n))[:n]
-    return rng.normal(size=n) + rng.normal(size=n)[groups], np.zeros(n), groups
+def table(y: NDArray, n_classes: int = 2) -> tuple[Dataset, Split]:
+    classes = tuple(range(n_classes))
+    dataset = Dataset("t", "table", pd.DataFrame({"x": np.zeros(len(y))}), y, classes)
+    return dataset, make_split(dataset, 3, 0.2, 0)
 
 
-def of_rows(n: int, rng: Generator) -> tuple[NDArray, NDArray, None]:
-    return rng.standard_t(3, size=n), rng.normal(size=n), None
+def judged(y: NDArray, score: NDArray, metric: str, n_classes: int = 2) -> Usefulness:
+    dataset, split = table(y, n_classes)
+    shown = np.stack([1 - score, score], axis=1)
+    predictions = Predictions((score > 0.5).astype(np.int32), shown)
+    found = usefulness(dataset, split, metric_named(metric), np.arange(len(y)), predictions)
+    assert found is not None
+    return found
 
 
-def night_of_promotion(world: Any, n: int, gain: float, rng: Generator) -> int:
-    """The first of ten nights on which a challenger is promoted; 0 if none is.
-
-    Challengers have errors smaller by `gain`. Each night adds a fifth of the first n rows.
-    """
-    y, shared, groups = world(3 * n, rng)
-
-    def model(m: int, gain: float) -> Predictions:
-        own = rng.normal(size=m) if groups is None else rng.normal(size=m)[groups[:m]]
-        return Predictions(y[:m] + shared[:m] + (1 - gain) * own)
-
-    champion = model(3 * n, 0.0)
-    for night in range(1, 11):
-        m = n + n * (night - 1) // 5
-        found = paired_comparison(
-            metric_named("neg_mean_squared_error"), champion.take(np.arange(m)), model(m, gain),
-            y[:m], None if groups is None else groups[:m],
-            n_classes=0, margin=0.0, level=level_of(night), rng=rng,
-        )  # fmt: skip
-        if found.is_better:
-            return night
-    return 0
+def test_chance_is_rarely_called_useful_and_skill_is() -> None:
+    rng, n = np.random.default_rng(0), 200
+    y = (np.arange(n) < 20).astype(np.int32)
+    scores = [np.full(n, 0.1) + 0.01 * rng.uniform(size=n) for _ in range(60)]
+    useful = [not is_useless(judged(y, score, "auroc"), None) for score in scores]
+    assert sum(useful) <= 6  # 2.5 % of 60 is 1.5, and 6 is beyond three standard errors
+    skilled = np.clip(0.08 + 0.25 * y * rng.uniform(size=n), 0, 1)
+    assert not is_useless(judged(y, skilled, "auroc"), None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("world", [of_rows, of_patients])
-def test_equal_challengers_rarely_replace_the_champion_and_better_ones_do(world) -> None:
-    # The levels of ten nights sum to 3.8 %; 3.5 standard errors of 80 series are 7.5 points.
-    rng = np.random.default_rng(5)
-    nights = [night_of_promotion(world, 200, 0.0, rng) for _ in range(80)]
-    assert np.mean(np.greater(nights, 0)) <= 0.113
-    nights = [night_of_promotion(world, 200, 0.3, rng) for _ in range(20)]
-    assert np.mean(np.greater(nights, 0)) > 0.8
+def test_the_best_constant_of_the_same_rows_is_the_reference() -> None:
+    y = (np.arange(50) < 5).astype(np.int32)
+    found = judged(y, np.zeros(50), "error")
+    assert (found.loss, found.constant_loss, found.gain) == (10.0, 10.0, 0.0)
+    assert (found.n_rare, found.n_found) == (0, 0)  # a tenth of the rows is not rare
+    assert judged(y, np.zeros(50), "f1").constant_loss == pytest.approx(1 - 10 / 55)
+
+
+def test_rows_of_the_rare_class_and_the_found_ones_are_counted() -> None:
+    y = (np.arange(100) < 8).astype(np.int32)
+    found = judged(y, (np.arange(100) < 3).astype(float), "error")
+    assert (found.n_rare, found.n_found) == (8, 3)
+
+
+def usual(gain: float, p: float) -> Usefulness:
+    return Usefulness(1 - gain, 1.0, gain, gain - 0.1, gain + 0.1, p)
+
+
+def test_folds_are_averaged_and_the_choice_among_configurations_is_paid_for() -> None:
+    one, twenty = (over_folds([usual(0.1, 0.01), usual(0.0, 0.5)], n) for n in (1, 20))
+    assert one is not None
+    assert twenty is not None
+    assert one.gain == pytest.approx(0.05)
+    assert one.high - one.gain == pytest.approx(0.1 / np.sqrt(2))
+    assert one.p == pytest.approx(0.0829, abs=1e-3)  # 1.386 standard errors
+    assert twenty.p == 1.0
+    assert over_folds([usual(0.1, 0.01), None], 1) is None
+    assert over_folds([], 1) is None
+
+
+@pytest.mark.parametrize(
+    ("test", "held_out", "expected"),
+    [
+        (usual(0.1, 0.02), None, False),
+        (usual(0.1, 0.02), usual(0.1, 0.5), True),
+        (usual(0.1, 0.3), usual(0.1, 0.01), False),
+        (usual(0.0, 0.5), usual(0.1, 0.0001), True),
+        (None, usual(0.1, 0.02), False),
+        (None, None, False),
+    ],
+)
+def test_either_kind_of_rows_may_show_that_a_model_is_useful(test, held_out, expected) -> None:
+    assert is_useless(test, held_out) is expected
