@@ -135,6 +135,7 @@ def test_folds_count_alike_in_each_bootstrap() -> None:
     assert weights == pytest.approx(exact, abs=0.005)
 
 
+@pytest.mark.slow
 def test_areas_are_resampled_within_the_classes() -> None:
     y = np.array([0, 0, 0, 1, 1])
     scores = np.array(

@@ -1,7 +1,6 @@
 """Refits of members, the model that is made of them, and its loss on the test rows."""
 
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,7 @@ import pytest
 from studies import EPOCHS, configured, context_of, epoch_context, store_of, to_epoch
 
 from prefect_tune.optimizers import Query
-from prefect_tune.storage.index import pinned_keys
 from prefect_tune.storage.keys import model_record
-from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
 from prefect_tune.tasks.final.refit import (
@@ -21,7 +18,6 @@ from prefect_tune.tasks.final.refit import (
     Member,
     RefitFailed,
     fit_member,
-    member_pins,
     scored_on_test,
     store_model,
 )
@@ -61,11 +57,6 @@ def made_of(context: StudyContext, members: list[Member]) -> tuple[np.ndarray, d
     return parts["model"].predict_proba(dataset.rows(rows)), parts["about"]
 
 
-def pinned(context: StudyContext) -> set[str]:
-    with store_of(context).database.read() as connection:
-        return set(connection.execute(pinned_keys()).scalars())
-
-
 def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None:
     found, about = made_of(context, members)
     each = []
@@ -96,48 +87,16 @@ def test_test_rows_have_no_part_in_the_model(context, members) -> None:
     assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 
-def test_what_a_member_is_made_of_stays_pinned_for_its_owner(context, members) -> None:
-    def keys(path_run: Any) -> set[str]:
-        return {node.key for node in path_run.nodes(REFIT)}
-
-    yours = keys(fit_member(context, members[0], member_pins("yours", 0)))
-    mine = [
-        keys(fit_member(context, member, member_pins("mine", number)))
-        for number, member in enumerate(members)
-    ]
-    assert pinned(context) == set.union(*mine)
-    pins = store_of(context).index.pins
-    pins.release(member_pins("mine", 2))
-    assert pinned(context) == mine[0] | mine[1]
-    pins.release_beginning(member_pins("mine"))
-    assert pinned(context) == yours
-    fit_member(context, members[2])
-    assert pinned(context) == yours
-
-
-def raising(error: Exception) -> Callable[..., Any]:
-    def raises(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return raises
-
-
-def test_members_that_cannot_be_fitted_are_named_by_their_trials(
+def test_members_that_do_not_fit_together_are_named_by_their_trials(
     context, members, monkeypatch
 ) -> None:
-    fit = "prefect_tune.tasks.trial.node.fit_model"
-    monkeypatch.setattr(fit, raising(ValueError("not this one\nat all")))
-    with pytest.raises(RefitFailed, match=r"trial 5.*not this") as raised:
-        fit_member(context, members[1])
-    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
-    monkeypatch.setattr(fit, raising(StoreLost("the disk is full")))
-    with pytest.raises(StoreLost):  # which is no member's fault
-        fit_member(context, members[1])
-    monkeypatch.undo()
-    combine = "prefect_tune.tasks.final.refit.ClassEnsemble.of_fitted"
-    monkeypatch.setattr(combine, raising(ValueError("member 1 knows other classes")))
-    with pytest.raises(RefitFailed, match="trials 4, 5"):
+    def disagree(*_: Any) -> Any:
+        raise ValueError("member 1 knows other classes")
+
+    monkeypatch.setattr("prefect_tune.tasks.final.refit.ClassEnsemble.of_fitted", disagree)
+    with pytest.raises(RefitFailed, match="trials 4, 5") as raised:
         store_model(context, members)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 def check_refit(context: StudyContext, *queries: Query) -> None:
@@ -183,13 +142,7 @@ def test_a_model_of_all_rows_of_events(tmp_path: Path) -> None:
     check_refit(context, query)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        *("sgd", "neighbours", "growing"),
-        *(pytest.param(m, marks=pytest.mark.full) for m in ("mlp", "boosting", "forest")),
-    ],
-)
+@pytest.mark.parametrize("model", ["sgd", "growing"])
 def test_a_model_that_trains_in_epochs_is_trained_on_all_rows(tmp_path: Path, model) -> None:
     context = epoch_context(tmp_path, numbers=model == "growing")
     query = configured(context, rescale="standardize", fit_model=model)

@@ -220,36 +220,26 @@ def test_an_algorithm_runs_repeats_itself_and_is_what_its_flags_say(kind, algori
 
 GAPS = pd.DataFrame({"a": [1.0, np.nan, 5.0, 5.0], "b": ["x", None, "y", "x"], "c": [np.nan] * 4})
 WHOLE = pd.DataFrame({"a": [1.0, 2.0, 5.0, 5.0], "b": ["x", "z", "y", "x"]})
-TWO_CLASSES = np.array(["n", "y"])
-
-
-def transformed(algorithm: Algorithm, choice: Choice, X: pd.DataFrame) -> Any:
-    how = recipe(algorithm, choice, MatrixSummary(len(X), 2, "frame"), balanced=False)
-    y = np.resize(TWO_CLASSES, len(X))
-    return fit_transformer(how, 0, FoldData(X, X, y, TWO_CLASSES))
+ENCODED = [[1, 1, 0, 0], [2, 0, 0, 1], [5, 0, 1, 0], [5, 1, 0, 0]]
+FILLED = [[0.0] * 4, ["x", "(missing)", "y", "x"]]
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "values", "filled"),
+    ("step", "values", "X", "expected"),
     [
-        (IMPUTE.algorithms[0], {}, 5.0),
-        (admm.IMPUTE.algorithms[0], {"strategy": "mean"}, 11 / 3),
+        (IMPUTE, {}, GAPS, [[1.0, 5.0, 5.0, 5.0], *FILLED]),
+        (admm.IMPUTE, {"strategy": "mean"}, GAPS, [[1.0, 11 / 3, 5.0, 5.0], *FILLED]),
+        (ENCODE, {}, WHOLE, np.transpose(ENCODED).tolist()),
     ],
 )
-def test_an_imputer_leaves_no_gap(algorithm, values, filled) -> None:
-    made = transformed(algorithm, Choice(algorithm.id, tuple(values.items())), GAPS)
-    train = made.parts["train"]
-    assert not train.isna().to_numpy().any()
-    assert train["a"].tolist() == [1.0, pytest.approx(filled), 5.0, 5.0]
-    assert train["b"].tolist() == ["x", "(missing)", "y", "x"]
-    assert made.summary["layout"] == "frame"
-
-
-def test_an_encoder_makes_a_dense_matrix_with_a_column_per_category() -> None:
-    algorithm = ENCODE.algorithms[0]
-    made = transformed(algorithm, default_choice(algorithm), WHOLE)
-    assert made.summary["layout"] == algorithm.flags.output == "dense"
-    assert made.parts["train"].tolist() == [[1, 1, 0, 0], [2, 0, 0, 1], [5, 0, 1, 0], [5, 1, 0, 0]]
+def test_gaps_are_filled_and_categories_become_columns(step, values, X, expected) -> None:
+    algorithm, classes = step.algorithms[0], np.array(["n", "y"])
+    choice = Choice(algorithm.id, tuple(values.items())) if values else default_choice(algorithm)
+    how = recipe(algorithm, choice, MatrixSummary(4, 2, "frame"), balanced=False)
+    made = fit_transformer(how, 0, FoldData(X, X, np.resize(classes, 4), classes)).parts["train"]
+    columns = np.asarray(made, dtype=object).T.tolist()
+    assert columns[0] == pytest.approx(expected[0])
+    assert columns[1:] == expected[1:]
 
 
 TOY = Algorithm(

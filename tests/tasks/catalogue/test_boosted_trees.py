@@ -23,38 +23,12 @@ from prefect_tune.tasks.catalogue.spaces import (
     usable_part,
 )
 
-
-class Seen:
-    """Notes what reaches the library."""
-
-    matrices: list[Any] = []  # noqa: RUF012 - of all of them
-
-    def fit(self, X, *arguments, **named):
-        self.matrices.append(X)
-        return super().fit(X, *arguments, **named)
-
-    def predict_proba(self, X, *arguments, **named):
-        self.matrices.append(X)
-        return super().predict_proba(X, *arguments, **named)
-
-
-def seen(library: type, **arguments: Any) -> Any:
-    """An estimator of a library that notes what reaches it."""
-    return type("SeenByLibrary", (Seen, library), {})(random_state=0, **arguments)
-
-
-MODELS = {
-    "lightgbm": lambda: light_gbm.LightGBMClassifier(
-        seen(LGBMClassifier, n_estimators=30, n_jobs=1, verbose=-1, deterministic=True)
-    ),
-    "xgboost": lambda: xg_boost.XGBoostClassifier(
-        seen(XGBClassifier, n_estimators=30, n_jobs=1, tree_method="hist")
-    ),
-    "catboost": lambda: cat_boost.CatBoostClassifier(
-        seen(CatBoostClassifier, iterations=30, thread_count=1, verbose=False,
-             allow_writing_files=False)
-    ),
-}  # fmt: skip
+FEW = {"random_state": 0, "n_estimators": 30}
+MODELS: dict[str, tuple[Any, type, dict[str, int]]] = {
+    "lightgbm": (light_gbm.classifier, LGBMClassifier, FEW),
+    "xgboost": (xg_boost.classifier, XGBClassifier, FEW),
+    "catboost": (cat_boost.classifier, CatBoostClassifier, {"random_state": 0, "iterations": 30}),
+}
 
 
 def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
@@ -66,23 +40,32 @@ def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_a_sparse_matrix_reaches_the_library_and_gives_what_it_gives_dense(name) -> None:
+@pytest.mark.parametrize(("make", "library", "arguments"), MODELS.values(), ids=MODELS)
+def test_a_sparse_matrix_reaches_the_library_and_gives_what_it_gives_dense(
+    make, library, arguments, monkeypatch
+) -> None:
+    seen: list[Any] = []
+    fit, predict = library.fit, library.predict_proba
+
+    def noting(call: Any) -> Any:
+        return lambda self, X, *more, **named: seen.append(X) or call(self, X, *more, **named)
+
     X, y = averages()
     new = sparse.csc_array(X[600:])  # in another form, and with zeros that are stored
     new.data[::5] = 0.0
-    Seen.matrices.clear()
-    of_sparse = MODELS[name]().fit(sparse.csr_array(X[:600]), y[:600])
-    found = of_sparse.predict_proba(new)
-    for matrix in Seen.matrices:
+    with monkeypatch.context() as patched:
+        patched.setattr(library, "fit", noting(fit))
+        patched.setattr(library, "predict_proba", noting(predict))
+        of_sparse = make(**arguments).fit(sparse.csr_array(X[:600]), y[:600])
+        found = of_sparse.predict_proba(new)
+    assert len(seen) == 2
+    for matrix in seen:
         assert sparse.issparse(matrix)
         assert matrix.format == "csr"
         assert (matrix.dtype, matrix.indices.dtype) == (np.float32, np.int32)
-    assert len(Seen.matrices) == 2
-    of_dense = MODELS[name]().fit(X[:600], y[:600])
+    of_dense = make(**arguments).fit(X[:600], y[:600])
     assert np.array_equal(found, of_dense.predict_proba(new.toarray()))
     assert np.array_equal(found, of_sparse.predict_proba(new.toarray()))
-    assert Seen.matrices[-1].dtype == np.float32
     assert np.ptp(found[:, 0]) > 0.5
 
 

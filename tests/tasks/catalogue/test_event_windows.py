@@ -14,6 +14,14 @@ from prefect_tune.tasks.catalogue.event_windows import AGGREGATIONS, SCALINGS, W
 from prefect_tune.tasks.data.events import EventRows
 
 CODES = ("ICD10//E11.9", "ICD10//E11.2", "ICD10//E11", "LAB//glucose", "LAB//na/x", "X")
+OF_CODES = {code: {code} for code in CODES}
+OF_SEVERAL = {"ICD10//E11*": {*CODES[:3]}, "LAB*": {*CODES[3:5]}}
+NAMES = {
+    "code": OF_CODES,
+    "both": OF_CODES | OF_SEVERAL,
+    "prefixes": OF_SEVERAL | {"LAB//na*": {"LAB//na/x"}, "X*": {"X"}},
+}
+"""The codes that each column stands for, by level."""
 
 
 def random_rows(n_patients: int = 10, seed: int = 0) -> EventRows:
@@ -46,30 +54,6 @@ def events_of_rows(X: EventRows) -> list[pd.DataFrame]:
         mine = mine[mine["time"].isna() | (mine["time"] <= row.prediction_time)]
         made.append(mine.assign(days=(row.prediction_time - mine["time"]) / pd.Timedelta(days=1)))
     return made
-
-
-def begins_with(code: str, prefix: str) -> bool:
-    return code == prefix or (code.startswith(prefix) and code[len(prefix)] in "/.")
-
-
-def codes_by_name(codes: set[str], levels: str) -> dict[str, set[str]]:
-    """The codes that each column name stands for."""
-    named = {code: {code} for code in codes} if levels != "prefixes" else {}
-    if levels == "code":
-        return named
-    prefixes = {
-        c[:i] for c in codes for i in range(1, len(c)) if c[i] in "/." and c[i - 1] not in "/."
-    }
-    if levels == "prefixes":
-        prefixes |= {c for c in codes if not set(c) & set("/.")}
-    members = {p: {c for c in codes if begins_with(c, p)} for p in prefixes}
-    for prefix, mine in members.items():
-        is_same = any(
-            len(p) > len(prefix) and begins_with(p, prefix) and members[p] == mine for p in prefixes
-        )
-        if not is_same and (levels == "prefixes" or len(mine) > 1):
-            named[f"{prefix}*"] = mine
-    return named
 
 
 def aggregate(events: pd.DataFrame, aggregation: str) -> float:
@@ -107,15 +91,12 @@ def oracle(train: EventRows, X: EventRows, made: EventWindows) -> dict[str, list
             columns[f"{code}: is"] = [float((frame["code"] == code).any()) for frame in rows]
     timed = seen[seen["time"].notna() & ~is_birth]
     rows = [frame[frame["time"].notna()] for frame in rows]
-    for name, members in codes_by_name(set(timed["code"]), made.levels).items():
+    for name, members in NAMES[made.levels].items():
         of_name = timed[timed["code"].isin(members)]
         frequency = of_name["subject_id"].nunique()
         if frequency < least:
             continue
-        mine = [
-            frame[[begins_with(c, name[:-1]) if "*" in name else c == name for c in frame["code"]]]
-            for frame in rows
-        ]
+        mine = [frame[frame["code"].isin(members)] for frame in rows]
         rarity = log((1 + n_patients) / (1 + frequency)) + 1
         for window in WINDOWS[made.windows]:
             for aggregation in aggregations_of(made, window, of_name["value"]):

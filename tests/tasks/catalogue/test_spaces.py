@@ -5,7 +5,6 @@ import json
 from dataclasses import replace
 
 import pytest
-from ConfigSpace.hyperparameters import CategoricalHyperparameter
 
 from prefect_tune.optimizers import Algorithm
 from prefect_tune.optimizers.space.configuration import Configuration, default_choice
@@ -16,42 +15,6 @@ from prefect_tune.tasks.catalogue.spaces import EXTRAS, SPACES
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, recipe
 from prefect_tune.tasks.problem import Problem, algorithm_ids
 
-TABLE_5 = {
-    "rescale": {"none": (0, 0), "minmax": (0, 0), "standardize": (0, 0), "normalize": (0, 0)},
-    "balance": {"none": (0, 0), "weighting": (0, 0)},
-    "preprocess": {
-        "extra_trees": (2, 3),
-        "fast_ica": (3, 1),
-        "agglomerate": (2, 1),
-        "kernel_pca": (1, 6),
-        "kitchen_sinks": (0, 2),
-        "linear_svm": (0, 2),
-        "none": (0, 0),
-        "nystroem": (1, 8),
-        "pca": (1, 1),
-        "polynomial": (1, 2),
-        "trees_embedding": (0, 4),
-        "select_percentile": (1, 1),
-        "select_univariate": (1, 2),
-    },
-    "fit model": {
-        "ada_boost": (1, 3),
-        "decision_tree": (1, 3),
-        "extra_trees": (2, 3),
-        "gaussian_nb": (0, 0),
-        "gradient_boosting": (0, 6),
-        "k_nearest": (2, 1),
-        "linear_discriminant": (1, 3),
-        "linear_svm": (0, 2),
-        "kernel_svm": (2, 5),
-        "multinomial_nb": (1, 1),
-        "passive_aggressive": (1, 2),
-        "quadratic_discriminant": (0, 1),
-        "random_forest": (2, 3),
-        "sgd": (4, 6),
-    },
-}
-"""FLASH, Table 5: categorical and continuous (whole numbers included) hyperparameters."""
 PINNED = {
     "small": (120, 120, 17, "ca31fa430fad610e", "6fd1c6851e6af533"),
     "flash": (1456, 1456, 102, "062e23b73b6e1f28", "a04f573325e64edd"),
@@ -76,18 +39,6 @@ PINNED = {
 Then digests: of the space, by which studies on disk name it, and of the effective values of its
 algorithms, by which artifacts are found.
 """
-
-
-def kinds(algorithm: Algorithm) -> tuple[int, int]:
-    hyperparameters = algorithm.hyperparameters.values()
-    categorical = sum(isinstance(h, CategoricalHyperparameter) for h in hyperparameters)
-    return categorical, len(hyperparameters) - categorical
-
-
-def test_every_row_of_flash_equals_table_5() -> None:
-    rows = {s.name: {a.id: kinds(a) for a in s.algorithms} for s in SPACES["flash"].searched}
-    assert rows == TABLE_5
-    assert [list(step) for step in rows.values()] == [list(step) for step in TABLE_5.values()]
 
 
 DENSE = MatrixSummary(1000, 20, "dense", "float64", n_classes=3)

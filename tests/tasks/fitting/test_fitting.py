@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -26,7 +24,6 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.stats import _weighted_percentile
 
 from prefect_tune.optimizers import Algorithm, Choice, Flags
-from prefect_tune.tasks import threads
 from prefect_tune.tasks.catalogue import admm
 from prefect_tune.tasks.catalogue.flash import PREPROCESS
 from prefect_tune.tasks.fitting.fitting import (
@@ -243,33 +240,6 @@ def test_what_ends_programs_is_an_error_except_signals_in_the_main_thread(
     assert type(found) is (ValueError if isinstance(error, ValueError) else ProgramExit)
     with pytest.raises(in_main_thread):
         raised(error)
-
-
-LATE = """
-from threadpoolctl import threadpool_info
-from prefect_tune.tasks.threads import one_thread
-
-with one_thread():
-    assert threadpool_info() == []
-import numpy
-
-def counts():
-    return {library["num_threads"] for library in threadpool_info()}
-
-before = counts()
-assert before
-with one_thread():
-    assert counts() == {1}
-assert counts() == before
-"""
-
-
-@pytest.mark.slow
-def test_a_library_that_is_imported_later_has_one_thread_too() -> None:
-    environment = {k: v for k, v in os.environ.items() if k not in threads.THREAD_VARIABLES}
-    command, environment = [sys.executable, "-c", LATE], environment | {"OPENBLAS_NUM_THREADS": "2"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_number_of_threads_that_was_left_open_is_one_and_others_stay() -> None:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import is_regressor
 from sklearn.ensemble import HistGradientBoostingClassifier
-from studies import context_of, evaluate, with_space
+from studies import context_of, draw, evaluate
 from threadpoolctl import threadpool_info
 
-from prefect_tune.optimizers import Algorithm, Query
-from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
+from prefect_tune.optimizers import Algorithm
+from prefect_tune.optimizers.space.configuration import default_choice
 from prefect_tune.tasks import threads
 from prefect_tune.tasks.catalogue.modern import RANDOM_FOREST
 from prefect_tune.tasks.catalogue.spaces import SPACES
@@ -121,53 +121,36 @@ def test_threads_are_in_no_key() -> None:
     assert several == alone
 
 
-CHECKED = """
-from sklearn.tree import DecisionTreeClassifier
-from prefect_tune import Algorithm, Space, Step
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-
-class Checked(DecisionTreeClassifier):
-    def __init__(self, n_jobs=1, max_depth=3):
-        super().__init__(max_depth=max_depth)
-        self.n_jobs = n_jobs
-
-    def fit(self, X, y):
-        assert self.n_jobs == {n_threads}, self.n_jobs
-        return super().fit(X, y)
-
-
-space = Space("checked", (IMPUTE, ENCODE, Step("fit", (
-    Algorithm(id="tree", estimator=Checked, fixed={{"n_jobs": 1}}, threads={threads!r}),
-))))
-"""
-
-
-@pytest.mark.parametrize(
-    ("most", "way", "n_threads"), [(1, "n_jobs", 1), (2, "n_jobs", 2), (2, "", 1)]
-)
-def test_a_trial_has_the_threads_that_its_worker_has_if_its_algorithm_declares_how(
-    most, way, n_threads, tmp_path, monkeypatch
-) -> None:
+@pytest.fixture
+def given(monkeypatch) -> list[int]:
+    """Numbers of threads that fits had."""
     monkeypatch.setattr(threads, "_CELLS_PER_THREAD", 1)
-    code = CHECKED.format(n_threads=n_threads, threads=way)
-    context = replace(with_space(context_of(tmp_path), code), most_threads=most)
-    space = context.problem.find_space()
-    (path,) = space.paths()
-    evaluate(context, Query(default_configuration(space, path)))
-
-
-def test_fits_at_once_and_in_epochs_have_several_threads_and_predictions_one(monkeypatch) -> None:
-    monkeypatch.setattr(threads, "_CELLS_PER_THREAD", 1)
-    given: list[int] = []
+    found: list[int] = []
 
     @contextmanager
     def noted(estimator: Any, way: str, n_threads: int) -> Iterator[None]:
         with several_threads(estimator, way, n_threads):
-            given.append(estimator.n_jobs)
+            found.append(n_threads if way else 1)
             yield
 
     monkeypatch.setattr(fitting, "several_threads", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("most", "selection", "n_threads"),
+    [(1, "extra_trees", 1), (2, "extra_trees", 2), (2, "pca", 1)],
+)
+def test_a_trial_has_the_threads_of_its_worker_if_its_algorithm_declares_how(
+    most, selection, n_threads, tmp_path, given
+) -> None:
+    context = replace(context_of(tmp_path), most_threads=most)
+    path = next(p for p in context.problem.find_space().paths() if selection in p)
+    evaluate(context, draw(context, 0, path))
+    assert max(given) == n_threads
+
+
+def test_fits_at_once_and_in_epochs_have_several_threads_and_predictions_one(given) -> None:
     X, numbers, _ = rows(is_table=False)
     y = (numbers > 0).astype(int)
     summary = MatrixSummary(300, P, "dense", "float32", n_classes=2)

@@ -92,15 +92,7 @@ def test_a_loss_of_numbers_is_scikit_learns(name) -> None:
 
 @pytest.mark.parametrize(
     ("name", "chance"),
-    [
-        ("error", 25),
-        ("accuracy", 0.25),
-        ("f1", 0.6),
-        ("average_precision", 0.75),
-        ("roc_auc", 0.5),
-        ("matthews_corrcoef", 1),
-        ("neg_brier_score", 0.1875),
-    ],
+    [("error", 25), ("f1", 0.6), ("average_precision", 0.75), ("neg_brier_score", 0.1875)],
 )
 def test_chance_is_the_loss_of_the_best_constant_guess(name, chance) -> None:
     objective = metric_named(name).objective(np.array([0] * 30 + [1] * 10), 2)
@@ -121,17 +113,6 @@ def test_labels_alone_have_an_area_and_no_loss_of_probabilities() -> None:
                 metric_named(name).loss(y, without, 3)
 
 
-class LastRows:
-    """A split whose test rows are the last ten."""
-
-    equal = None
-    seed = 0
-    is_training = np.arange(30) < 20
-
-    def held_out(self, _: int) -> np.ndarray:
-        return np.arange(20, 30)
-
-
 class FirstColumn(DummyClassifier):
     """Predicts the first column."""
 
@@ -144,7 +125,10 @@ def scored(name: str, test: list[int], predicted: list[int], classes: Any) -> Lo
     X = pd.DataFrame({"a": [*y[:20], *predicted]})
     model = FirstColumn(strategy="uniform", random_state=0).fit(X, np.array(classes)[y])
     dataset = Dataset("d", "table", X, y.astype(np.int32), tuple(classes))
-    return loss_on_test(model, dataset, LastRows(), metric_named(name))  # type: ignore[arg-type]
+    rows: Any = SimpleNamespace(
+        equal=None, seed=0, is_training=np.arange(30) < 20, held_out=lambda _: np.arange(20, 30)
+    )
+    return loss_on_test(model, dataset, rows, metric_named(name))
 
 
 @pytest.mark.parametrize(

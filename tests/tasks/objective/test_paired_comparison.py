@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest, ttest_rel
 
 from prefect_tune.tasks.data.dataset import Dataset
-from prefect_tune.tasks.data.split import Split, make_split
+from prefect_tune.tasks.data.split import make_split
 from prefect_tune.tasks.objective.comparison import (
     LEVEL,
     PairedComparison,
@@ -73,6 +73,7 @@ def test_groups_of_one_size_count_as_one_observation_each() -> None:
     assert found.n_blocks == 30
 
 
+@pytest.mark.slow
 def test_groups_are_dealt_whole_into_blocks_of_like_size() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(2_000), rng.geometric(0.3, size=2_000))
@@ -120,10 +121,7 @@ def delong_error(is_positive: NDArray, first: NDArray, second: NDArray) -> float
                          + np.var(negative, ddof=1) / len(negative)))  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "metric", ["error", "auroc", "f1", "balanced_accuracy", "neg_log_loss", "matthews_corrcoef",
-               "average_precision"],
-)  # fmt: skip
+@pytest.mark.parametrize("metric", ["error", "auroc", "f1", "neg_log_loss", "average_precision"])
 def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None:
     rng = np.random.default_rng(2)
     y = (rng.random(120) < 0.4).astype(np.int32)
@@ -146,21 +144,13 @@ def test_the_challenger_must_exceed_the_margin() -> None:
     assert (same.p, same.difference.value, same.is_better) == (1.0, 0.0, False)
 
 
-@pytest.mark.parametrize(
-    ("y", "groups", "reason"),
-    [
-        (np.zeros(200, dtype=np.int32), None, "nan"),
-        (np.arange(200) % 2, np.zeros(200, dtype=np.int64), "one group"),
-    ],
-)
-def test_what_cannot_be_compared_is_an_error(
-    y: NDArray, groups: NDArray | None, reason: str
-) -> None:
-    rng = np.random.default_rng(0)
-    score = np.column_stack([np.zeros(200), rng.random(200)])
+def test_what_cannot_be_compared_is_an_error() -> None:
+    score = np.column_stack([np.zeros(200), np.random.default_rng(0).random(200)])
     one = Predictions(np.zeros(200, dtype=np.int32), score)
-    with pytest.raises(ValueError, match=reason):
-        compared("auroc", one, one, y, groups)
+    with pytest.raises(ValueError, match="nan"):
+        compared("auroc", one, one, np.zeros(200, dtype=np.int32))
+    with pytest.raises(ValueError, match="one group"):
+        compared("auroc", one, one, np.arange(200) % 2, np.zeros(200, dtype=np.int64))
 
 
 def test_the_levels_of_all_nights_sum_to_the_level() -> None:
@@ -170,21 +160,17 @@ def test_the_levels_of_all_nights_sum_to_the_level() -> None:
     assert np.all(np.diff(levels) < 0)
 
 
-def table(y: NDArray, n_classes: int = 2) -> tuple[Dataset, Split]:
-    classes = tuple(range(n_classes))
-    dataset = Dataset("t", "table", pd.DataFrame({"x": np.zeros(len(y))}), y, classes)
-    return dataset, make_split(dataset, 3, 0.2, 0)
-
-
-def judged(y: NDArray, score: NDArray, metric: str, n_classes: int = 2) -> Usefulness:
-    dataset, split = table(y, n_classes)
-    shown = np.stack([1 - score, score], axis=1)
-    predictions = Predictions((score > 0.5).astype(np.int32), shown)
-    found = usefulness(dataset, split, metric_named(metric), np.arange(len(y)), predictions)
+def judged(y: NDArray, score: NDArray, metric: str) -> Usefulness:
+    """Scores of the second of two classes."""
+    dataset = Dataset("t", "table", pd.DataFrame({"x": np.zeros(len(y))}), y, (0, 1))
+    predictions = Predictions((score > 0.5).astype(np.int32), np.stack([1 - score, score], axis=1))
+    split, rows = make_split(dataset, 3, 0.2, 0), np.arange(len(y))
+    found = usefulness(dataset, split, metric_named(metric), rows, predictions)
     assert found is not None
     return found
 
 
+@pytest.mark.slow
 def test_chance_is_rarely_called_useful_and_skill_is() -> None:
     rng, n = np.random.default_rng(0), 200
     y = (np.arange(n) < 20).astype(np.int32)
