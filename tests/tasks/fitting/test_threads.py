@@ -12,9 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import is_regressor
-from sklearn.ensemble import HistGradientBoostingClassifier
 from studies import context_of, draw, evaluate
-from threadpoolctl import threadpool_info
 
 from prefect_tune.optimizers import Algorithm
 from prefect_tune.optimizers.space.configuration import default_choice
@@ -25,7 +23,7 @@ from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
-from prefect_tune.tasks.threads import OPENMP, one_thread, several_threads
+from prefect_tune.tasks.threads import one_thread, several_threads
 
 N, P = 6_000, 8
 USUAL = ("small: extra_trees", "modern: lightgbm")
@@ -98,18 +96,6 @@ def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(algorithm) ->
         for estimator, predictions in others:
             assert np.array_equal(predictions, alone[1])
             assert kept(estimator) == kept(alone[0])
-
-
-def counts(kind: str) -> set[int]:
-    return {found["num_threads"] for found in threadpool_info() if found["user_api"] == kind}
-
-
-def test_linear_algebra_keeps_to_one_thread_while_a_fit_has_several() -> None:
-    estimator = HistGradientBoostingClassifier()  # it loads OpenMP
-    with one_thread():
-        with several_threads(estimator, OPENMP, 3):
-            assert (counts("openmp"), counts("blas")) == ({3}, {1})
-        assert (counts("openmp"), counts("blas")) == ({1}, {1})
 
 
 def test_threads_are_in_no_key() -> None:

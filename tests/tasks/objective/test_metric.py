@@ -69,13 +69,19 @@ def scikit_learns(name: str, y: Any, predicted: Predictions, n: int, positive: i
     return 1 - (function(y, predicted.label) if of_labels else function(truth, score))
 
 
-@pytest.mark.parametrize(("n_classes", "positive"), [(2, 1), (2, 0), (3, 1)])
-@pytest.mark.parametrize("name", OF_CLASSES)
+CASES = [
+    (name, n, positive)
+    for name in OF_CLASSES
+    for n, positive in ((2, 1), (2, 0), (3, 1))
+    if n == 2 or name not in OF_TWO
+]
+
+
+@pytest.mark.parametrize(("name", "n_classes", "positive"), CASES)
 def test_a_loss_of_classes_is_scikit_learns(name, n_classes, positive) -> None:
-    if n_classes == 2 or name not in OF_TWO:
-        y, predicted = classes(80, n_classes)
-        expected = scikit_learns(name, y, predicted, n_classes, positive)
-        assert metric_named(name, positive).loss(y, predicted, n_classes) == pytest.approx(expected)
+    y, predicted = classes(80, n_classes)
+    expected = scikit_learns(name, y, predicted, n_classes, positive)
+    assert metric_named(name, positive).loss(y, predicted, n_classes) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", OF_NUMBERS)
@@ -213,16 +219,6 @@ def test_areas_of_the_worked_example() -> None:
     counts = np.array([[1, 1, 1, 1, 1, 1], [2, 0, 1, 1, 1, 1], [1, 2, 0, 1, 2, 0]])
     areas = weighted_areas(score, y == 1, counts / counts.sum(axis=1, keepdims=True))
     assert areas == pytest.approx([0.611111, 0.777778, 0.777778], abs=1e-6)
-
-
-def test_without_draws_the_risk_is_the_loss_with_folds_counting_alike() -> None:
-    y, predicted = classes(50, 3)
-    metric = metric_named("error")
-    resampling = drawn(metric, y, 3, Bootstraps(1, 0.0), n_folds=3)
-    folds = [np.arange(fold, 50, 3) for fold in range(3)]
-    by_fold = [predicted.take(rows) for rows in folds]
-    losses = [metric.loss(y[rows], p, 3) for rows, p in zip(folds, by_fold, strict=True)]
-    assert resampling.risks(by_fold) == pytest.approx(np.mean(losses))
 
 
 @pytest.mark.parametrize(("share", "n_draws"), [(0.5, (12, 12)), (1.0, (25, 24))])

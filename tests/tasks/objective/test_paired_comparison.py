@@ -73,21 +73,6 @@ def test_groups_of_one_size_count_as_one_observation_each() -> None:
     assert found.n_blocks == 30
 
 
-@pytest.mark.slow
-def test_groups_are_dealt_whole_into_blocks_of_like_size() -> None:
-    rng = np.random.default_rng(0)
-    groups = np.repeat(np.arange(2_000), rng.geometric(0.3, size=2_000))
-    y = rng.normal(size=len(groups))
-    of_groups = rng.normal(size=2_000)[groups]
-    old, new = (Predictions(y + scale * of_groups) for scale in (1.0, 1.0 - 1e-9))
-    found = compared("neg_mean_squared_error", old, new, y, groups, n_classes=0, level=1e-12)
-    assert found.n_blocks == 200
-    sums = np.bincount(groups, of_groups**2) - found.champion.value * np.bincount(groups)
-    error = np.sqrt((sums**2).sum()) / len(y)  # the cluster-robust standard error
-    half = (found.champion.high - found.champion.low) / 2 / 1.972
-    assert half == pytest.approx(error, rel=0.15)  # 200 blocks: a tenth, and half of it more
-
-
 @pytest.mark.parametrize(("n_lost", "n_won"), [(0, 5), (3, 15), (10, 30)])
 def test_of_errors_it_is_never_below_the_exact_sign_test(n_lost: int, n_won: int) -> None:
     y, old, new = two_classes(200, n_lost, n_won)

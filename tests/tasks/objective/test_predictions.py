@@ -7,15 +7,12 @@ import pandas as pd
 import pytest
 from answer_worlds.hostile_models import Plain
 from answer_worlds.own_studies import own_context, own_outcome
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.multiclass import OneVsOneClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from prefect_tune.optimizers import Evaluation
-from prefect_tune.tasks.catalogue.boosting import light_gbm
-from prefect_tune.tasks.final.ensemble import ClassEnsemble
 from prefect_tune.tasks.objective.predictions import (
     InvalidPredictions,
     Predictions,
@@ -150,24 +147,6 @@ class ImplementsNoScores(Plain):
 def test_a_method_that_is_not_implemented_gives_no_scores() -> None:
     rows, y = rows_of(2)
     assert predictions_of(ImplementsNoScores().fit(rows, y), rows, np.arange(2)).score is None
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_where_labels_follow_from_probabilities_rows_are_predicted_once(
-    n_classes, monkeypatch
-) -> None:
-    rows, y = rows_of(n_classes)
-    classes = np.array(["no", "so", "yes"])[:n_classes]
-    forest = RandomForestClassifier(5, random_state=0).fit(rows, classes[y])
-    boosted = light_gbm.classifier(n_estimators=3).fit(rows, classes[y])
-    ensemble = ClassEnsemble.of_fitted([forest, boosted], None, tuple(classes))
-    for model in (ensemble, forest, Pipeline([("model", boosted)])):
-        labels, last = model.predict(rows), model[-1] if isinstance(model, Pipeline) else model
-        with monkeypatch.context() as patched:
-            patched.setattr(type(last), "predict", None)
-            found = predictions_of(model, rows, classes)
-        assert (classes[found.label] == labels).all()
-        assert found.score == pytest.approx(model.predict_proba(rows))
 
 
 @pytest.mark.parametrize(
