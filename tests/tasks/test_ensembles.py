@@ -212,9 +212,9 @@ def test_of_equals_the_simplest_is_chosen() -> None:
 
 @pytest.mark.full
 def test_choosing_among_noise_flatters_nobody() -> None:
-    """The mean of 12 estimates has a standard error of 50/sqrt(12*150) = 1.2 percent."""
+    """The mean of 6 estimates has a standard error of 50/sqrt(6*150) = 1.7 percent."""
     nested, on_own_rows = [], []
-    for seed in range(12):
+    for seed in range(6):
         y, predicted = noisy_classes(60, 150, 0.5, np.random.default_rng(seed))
         held_out = held_out_of(y, predicted, "error", fold=np.arange(150) % 3)
         nested.append([*(losses := estimated(held_out, seed=seed)).values(), min(losses.values())])

@@ -209,6 +209,7 @@ def test_a_pickle_says_which_packages_it_takes(fitted) -> None:
     assert "prefect_tune" not in pickled.packages
 
 
+@pytest.mark.slow
 def test_a_skops_file_says_what_must_be_trusted_and_installed(fitted) -> None:
     model = prepared(LogisticRegression())
     found = skops_file(model)
