@@ -1,6 +1,7 @@
 """The modern spaces on a rough table, and features constructed of tables and events."""
 
 import pickle
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from prefect_tune.optimizers import Query, Space
 from prefect_tune.optimizers.space.configuration import default_choice, default_configuration
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.storage.keys import model_record
-from prefect_tune.tasks.catalogue.combinations import CategoryInteractions
+from prefect_tune.tasks.catalogue.combinations import ArithmeticCombinations, CategoryInteractions
 from prefect_tune.tasks.catalogue.construction import BoundCategories, EventAggregation
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.dataset import load_dataset
@@ -160,6 +161,17 @@ def test_categories_interact_also_in_rows_that_have_gaps_alone() -> None:
     for rows, made in ((new, [whole, None, None]), (new[1:2], [None]), (new[1:], [None, None])):
         column = pairs.transform(rows)[name]
         assert [value if isinstance(value, str) else None for value in column] == made
+
+
+def test_the_combination_of_numbers_that_tells_most_is_made() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 60))
+    frame = pd.DataFrame({"a": a, "b": b, "same": 1.0})  # of which nothing may warn
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = ArithmeticCombinations(1).fit(frame, a * b > 0).transform(frame)
+    (name,) = set(made) - set(frame)
+    assert made[name].to_numpy() == pytest.approx(a * b)
 
 
 def test_columns_of_many_categories_reach_histograms() -> None:

@@ -4,6 +4,7 @@ import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.machinery import SourceFileLoader
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,36 @@ REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
 )
 def test_versions_of_all_that_decides_a_result_are_in_its_key(path, versions) -> None:
     assert library_of(path, lambda: None).split(", ") == versions
+
+
+def test_the_digest_changes_with_the_code_of_the_module_alone(monkeypatch) -> None:
+    before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
+    text = SourceFileLoader.get_source
+
+    def edited(loader: SourceFileLoader, module: str) -> str:
+        is_changed = module == "prefect_tune.tasks.catalogue.construction"
+        return text(loader, module) + ("\nedited = 1" if is_changed else "")
+
+    digest_of_own.cache_clear()
+    monkeypatch.setattr(SourceFileLoader, "get_source", edited)
+    assert digest_of_own(REPAIRS) != before
+    assert digest_of_own(OWN) == of_others
+
+
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        ("sklearn.feature_selection.VarianceThreshold", "variance"),
+        ("sklearn.preprocessing.FunctionTransformer", "not finite"),
+    ],
+)
+def test_a_step_that_cannot_work_says_why(estimator, message) -> None:
+    matrix, y = np.ones((6, 2)), np.array(list("ababab"))
+    if message == "not finite":
+        matrix[0] = np.inf
+    how = recipe_of(Algorithm(id="a", estimator=estimator), MatrixSummary.of(matrix))
+    with pytest.raises(ValueError, match=message):
+        fit_transformer(how, 0, FoldData(matrix, matrix, y, np.unique(y)))
 
 
 def estimated(summary: MatrixSummary, **values: int) -> float:

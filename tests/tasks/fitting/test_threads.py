@@ -23,7 +23,7 @@ from prefect_tune.tasks.fitting import fitting
 from prefect_tune.tasks.fitting.epochs import EpochTraining, training_of
 from prefect_tune.tasks.fitting.fitting import FoldData, fit_model
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
-from prefect_tune.tasks.threads import one_thread, several_threads
+from prefect_tune.tasks.threads import fit_threads, one_thread, several_threads
 
 N, P = 6_000, 8
 USUAL = ("small: extra_trees", "modern: lightgbm")
@@ -96,6 +96,16 @@ def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(algorithm) ->
         for estimator, predictions in others:
             assert np.array_equal(predictions, alone[1])
             assert kept(estimator) == kept(alone[0])
+
+
+@pytest.mark.parametrize(
+    ("n_cells", "most", "n_threads"),
+    [(10_000, 8, 1), (100_000_000, 8, 8), (100_000_000, 1, 1), (4_000_000, 64, 8)],
+)
+def test_small_fits_have_one_thread_and_large_ones_as_many_as_there_are(
+    n_cells, most, n_threads
+) -> None:
+    assert fit_threads(n_cells, most) == n_threads
 
 
 def test_threads_are_in_no_key() -> None:

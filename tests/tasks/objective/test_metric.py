@@ -158,6 +158,14 @@ def test_a_class_without_rows_is_no_part_of_a_mean(name) -> None:
     assert found.loss == pytest.approx(1 - weighted)
 
 
+@pytest.mark.parametrize("name", ["auroc", "roc_auc_ovr", "average_precision", "neg_log_loss"])
+def test_areas_are_averaged_over_the_classes_that_have_rows(name) -> None:
+    y, predicted = classes(60, 4)
+    beside = Predictions(predicted.label, np.hstack([predicted.score, np.zeros((60, 1))]))
+    metric = metric_named(name)
+    assert metric.loss(y, beside, 5) == pytest.approx(metric.loss(y, predicted, 4))
+
+
 QUICK = [name for name, declared in METRICS.items() if declared.is_quick]
 MEANS = [name for name in QUICK if METRICS.named(name).row_losses]
 
