@@ -14,7 +14,7 @@ from ConfigSpace import (
     OrdinalHyperparameter,
 )
 from flash_worlds import counted_space
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import algorithm, mixed_space, sparse_space
 
@@ -44,13 +44,14 @@ def drawn(seed: int) -> Configuration:
     return sample_configuration(SPACE, np.random.default_rng(seed))
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(st.integers(0, 10_000))
 def test_a_drawn_configuration_survives_the_unit_cube(seed) -> None:
     configuration = drawn(seed)
     positions, active = ENCODING.to_cube(configuration)
     assert ((positions >= 0) & (positions <= 1)).all()
     assert (positions[~active] == 0.5).all()
+    assert ENCODING.one_hot(configuration.path).sum() == 2
     again = ENCODING.from_cube(configuration.path, positions)
     assert again.path == configuration.path
     for (step, there), (_, here) in zip(again.choices, configuration.choices, strict=True):
@@ -58,46 +59,29 @@ def test_a_drawn_configuration_survives_the_unit_cube(seed) -> None:
             assert value == pytest.approx(original), (step, name)
 
 
-@given(st.integers(0, 10_000))
-def test_a_one_hot_path_has_one_column_per_step(seed) -> None:
-    one_hot = ENCODING.one_hot(drawn(seed).path)
-    assert one_hot.sum() == 2
-    assert one_hot[:2].sum() == 1
-
-
-@given(st.integers(0, 3), st.floats(0, 1))
-def test_every_position_stands_for_a_legal_value(column, u) -> None:
-    step, algorithm, name = ENCODING.columns[column]
-    hyperparameter = SPACE.step(step).algorithm(algorithm).hyperparameters[name]
-    value = from_unit(hyperparameter, u)
-    assert hyperparameter.legal_value(value)
-    assert from_unit(hyperparameter, to_unit(hyperparameter, value)) == pytest.approx(value)
-
-
-@pytest.mark.parametrize(("lower", "upper"), [(0, 1), (1, 10), (-3, 3), (5, 7)])
-def test_each_integer_has_the_same_share_of_the_prior_the_ends_too(lower: int, upper: int) -> None:
-    k, n = Integer("k", (lower, upper)), upper - lower + 1
-    drawn = [from_unit(k, (i + 0.5) / (100 * n)) for i in range(100 * n)]
-    assert [drawn.count(value) for value in range(lower, upper + 1)] == [100] * n
-
-
 @pytest.mark.parametrize(
-    "hyperparameter", [Categorical("c", ["x", "y", "z"]), OrdinalHyperparameter("o", [1, 2, 5, 9])]
+    "hyperparameter",
+    [
+        Integer("k", (0, 1)),
+        Integer("k", (-3, 3)),
+        Categorical("c", ["x", "y", "z"]),
+        OrdinalHyperparameter("o", [1, 2, 5, 9]),
+    ],
 )
-def test_categories_share_the_prior_evenly(hyperparameter) -> None:
-    n = int(hyperparameter.size)
-    drawn = [from_unit(hyperparameter, (i + 0.5) / (100 * n)) for i in range(100 * n)]
-    assert [drawn.count(value) for value in values_of(hyperparameter)] == [100] * n
+def test_each_value_has_the_same_share_of_the_prior_the_ends_too(hyperparameter) -> None:
+    values = values_of(hyperparameter)
+    positions = (np.arange(100 * len(values)) + 0.5) / (100 * len(values))
+    drawn = [from_unit(hyperparameter, u) for u in positions]
+    assert [drawn.count(value) for value in values] == [100] * len(values)
 
 
-@pytest.mark.slow
 def test_in_logarithms_the_ends_have_their_whole_rounding_cell() -> None:
     """The share of k is ln (k + 1/2) / (k - 1/2) of ln (16.5 / 0.5)."""
     k = Integer("k", (1, 16), log=True)
-    drawn = [from_unit(k, (i + 0.5) / 100_000) for i in range(100_000)]
-    for value in (1, 2, 7, 16):
+    drawn = [from_unit(k, (i + 0.5) / 10_000) for i in range(10_000)]
+    for value in (1, 7, 16):
         share = np.log((value + 0.5) / (value - 0.5)) / np.log(16.5 / 0.5)
-        assert drawn.count(value) / 100_000 == pytest.approx(share, abs=2e-5)
+        assert drawn.count(value) / 10_000 == pytest.approx(share, abs=2e-4)
 
 
 def test_integers_of_studies_begun_before_are_read_as_they_were() -> None:
@@ -108,21 +92,17 @@ def test_integers_of_studies_begun_before_are_read_as_they_were() -> None:
 
 
 @pytest.mark.parametrize(
-    "hyperparameter",
+    ("hyperparameter", "values"),
     [
-        Integer("a", (3, 50)),
-        Integer("b", (1, 9_000), log=True),
-        Integer("c", (-5, 2_000_000_000)),
-        Categorical("d", ["x", "y", "z"]),
-        OrdinalHyperparameter("e", [1, 2, 5]),
+        (Integer("a", (3, 50)), range(3, 51)),
+        (Integer("b", (1, 9_000), log=True), range(1, 9_001)),
+        (Integer("c", (-5, 2_000_000_000)), [-5, -4, 77, 2_000_000_000]),
+        (Categorical("d", ["x", "y", "z"]), ["x", "y", "z"]),
+        (OrdinalHyperparameter("e", [1, 2, 5]), [1, 2, 5]),
     ],
-    ids=lambda h: h.name,
 )
-def test_discrete_values_survive_the_interval(hyperparameter) -> None:
-    values = (
-        values_of(hyperparameter) if hyperparameter.size < 10_000 else [-5, -4, 77, 2_000_000_000]
-    )
-    assert [from_unit(hyperparameter, to_unit(hyperparameter, v)) for v in values] == values
+def test_discrete_values_survive_the_interval(hyperparameter, values) -> None:
+    assert [from_unit(hyperparameter, to_unit(hyperparameter, v)) for v in values] == [*values]
 
 
 def one_to(n: int, *, log: bool = False) -> Grid:
@@ -150,7 +130,7 @@ def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(n, log, u
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
 
 
-@pytest.mark.slow
+@settings(max_examples=30)
 @given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
 def test_the_point_of_each_cell_is_projected_to_its_own_value(n, log, target) -> None:
     grid = one_to(n, log=log)
@@ -183,13 +163,9 @@ def test_the_active_columns_match_each_configuration(space: Space) -> None:
     names = [column[2] for column in table.columns]
     seen = set()
     for row in range(300):
-        configuration = table.from_cube(
-            tuple(
-                s.algorithms[a].id
-                for s, a in zip(space.searched, drawn.algorithms[row], strict=True)
-            ),
-            drawn.units[row],
-        )
+        chosen = zip(space.searched, drawn.algorithms[row], strict=True)
+        path = tuple(step.algorithms[place].id for step, place in chosen)
+        configuration = table.from_cube(path, drawn.units[row])
         expected = {name for _, choice in configuration.choices for name, _ in choice.values}
         assert {names[i] for i in np.flatnonzero(active[row])} == expected
         seen.add(frozenset(expected))
@@ -224,8 +200,7 @@ def test_rows_are_encoded_as_single_configurations_are(space: Space) -> None:
         assert configuration is not None
         assert Configuration.from_json(configuration.to_json(), space) == configuration
         assert again[row] == pytest.approx(by_hand(table, configuration), abs=1e-9)
-        whole_numbers_are_rounded = 0.5
-        assert np.abs(features[row] - again[row]).max() < whole_numbers_are_rounded
+        assert np.abs(features[row] - again[row]).max() < 0.5  # whole numbers are rounded
 
 
 def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
@@ -242,7 +217,7 @@ def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["flash", "healthcare", "regression", "admm"])
+@pytest.mark.parametrize("name", ["flash", "healthcare"])
 def test_configurations_come_back_to_the_last_digit(name: str) -> None:
     space = space_named(name)
     rng = np.random.default_rng(0)

@@ -7,14 +7,15 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ConfigSpace import Categorical, Float, Integer
+from ConfigSpace import Categorical, Integer
 from ConfigSpace.hyperparameters import OrdinalHyperparameter
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.random import RandomState
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.tree import DecisionTreeClassifier
 from worlds import (
+    algorithm,
     finite_space,
     ignoring_space,
     mixed_space,
@@ -29,7 +30,6 @@ from prefect_tune.optimizers import (
     Query,
     Space,
     Step,
-    UnknownName,
     order_step,
 )
 from prefect_tune.optimizers.space.configuration import default_configuration, part_of
@@ -53,16 +53,8 @@ def test_paths_are_listed_and_counted_without_forbidden_ones() -> None:
     assert list(sparse_space().paths()) == [("keep", "any"), ("dense", "any"), ("dense", "picky")]
 
 
-def test_the_digest_tells_spaces_apart_and_equal_ones_not() -> None:
-    assert mixed_space().digest == mixed_space().digest
-    assert len({s().digest for s in (mixed_space, finite_space, sparse_space)}) == 3
-
-
-def test_an_unknown_algorithm_or_step_is_answered_with_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="'tree'"):
-        mixed_space().step("model").algorithm("tre")
-    with pytest.raises(UnknownName, match="'model'"):
-        mixed_space().step("modle")
+NONE, MADE = Algorithm(id="none"), Algorithm(id="made", estimator="x.Made")
+MADE_ONLY = Step("a", (MADE, Algorithm(id="other", estimator="x.O")))
 
 
 def steps_called(names: str) -> tuple[Step, ...]:
@@ -70,11 +62,16 @@ def steps_called(names: str) -> tuple[Step, ...]:
     return tuple(Step(name, (Algorithm(id="a"),)) for name in names)
 
 
+def ignored(step: Step) -> Space:
+    """A space with a model that ignores step `a`."""
+    model = Step("model", (Algorithm(id="m", estimator="x.M", ignores=("a",)), MADE))
+    return Space("ignored", (step, model))
+
+
 @pytest.mark.parametrize(
-    ("build", "message"),
+    ("build", "reason"),
     [
         (lambda: Step("s", ()), "no algorithm"),
-        (lambda: order_step("a"), "got a"),
         (lambda: order_step("a", "a"), "got a, a"),
         (lambda: order_step(*"abcde"), "2 to 4"),
         (lambda: Space("x", (order_step("s", "t"), *steps_called("sut"))), "orders s, t"),
@@ -85,16 +82,17 @@ def steps_called(names: str) -> tuple[Step, ...]:
         (lambda: Space("x", steps_called("ss")), "called 's'"),
         (lambda: Space("x", steps_called("st"), frozenset({(("s", "a"), ("t", "a"))})), "no path"),
         (lambda: Algorithm(id="a", transforms={"depth": "clip_n"}), "'depth'"),
+        (lambda: algorithm("a", growth={"tree": 1.0}), "tree"),
+        (lambda: ignored(MADE_ONLY), "step 'a'"),
+        (lambda: ignored(Step("a", (Algorithm(id="a", class_weights="balanced"),))), "nothing"),
+        (lambda: ignored(Step("b", (NONE, MADE))), "Known: b"),
+        (lambda: ignored(Step("a", (MADE,), fixed=True)), "always runs"),
+        (lambda: ignored(Step("a", (NONE, algorithm("m", only_ignored=True)))), "only_ignored"),
     ],
 )
-def test_a_space_that_cannot_be_is_refused_with_the_reason(build, message) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_space_that_cannot_be_is_refused_with_the_reason(build, reason) -> None:
+    with pytest.raises(ValueError, match=reason):
         build()
-
-
-def test_the_simplest_algorithm_of_a_step_does_nothing_or_is_the_first() -> None:
-    space = mixed_space()
-    assert [step.simplest.id for step in space.steps] == ["none", "svm"]
 
 
 def test_steps_run_in_the_order_that_was_chosen() -> None:
@@ -108,7 +106,7 @@ def test_steps_run_in_the_order_that_was_chosen() -> None:
     assert space.n_paths == 6 * 27 * 2
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("n", [2, 3])
 def test_of_orders_that_make_one_pipeline_exactly_one_can_run(n: int) -> None:
     space = ordered_space(n)
 
@@ -130,7 +128,6 @@ def test_what_may_not_follow_is_told_by_the_order_that_runs() -> None:
 
 
 IGNORING = ignoring_space()
-NONE, MADE = Algorithm(id="none"), Algorithm(id="made", estimator="x.Made")
 
 
 def product_of(space: Space) -> list[tuple[str, ...]]:
@@ -143,24 +140,18 @@ def product_of(space: Space) -> list[tuple[str, ...]]:
 @st.composite
 def spaces(draw) -> Space:
     """Two to four steps in front of a model, each of which may be ignored by any later one."""
+
+    def made(name: str, earlier: list[str]) -> Algorithm:
+        ignores = st.lists(st.sampled_from(earlier), unique=True) if earlier else st.just([])
+        return Algorithm(id=name, estimator="x.A", ignores=tuple(draw(ignores)))
+
     names = [f"s{k}" for k in range(draw(st.integers(2, 4)))]
     steps = []
     for k, name in enumerate(names):
-        earlier = st.lists(st.sampled_from(names[:k]), unique=True) if k else st.just([])
-        made = [
-            Algorithm(id=f"a{i}", estimator="x.A", ignores=tuple(draw(earlier)))
-            for i in range(draw(st.integers(1, 2)))
-        ]
+        some = [made(f"a{i}", names[:k]) for i in range(draw(st.integers(1, 2)))]
         idle = Algorithm(id="none", only_ignored=draw(st.booleans()))
-        steps.append(Step(name, tuple(draw(st.permutations([idle, *made])))))
-    models = [
-        Algorithm(
-            id=f"m{i}",
-            estimator="x.M",
-            ignores=tuple(draw(st.lists(st.sampled_from(names), unique=True))),
-        )
-        for i in range(draw(st.integers(1, 3)))
-    ]
+        steps.append(Step(name, tuple(draw(st.permutations([idle, *some])))))
+    models = [made(f"m{i}", names) for i in range(draw(st.integers(1, 3)))]
     return Space("any", (*steps, Step("model", tuple(models))))
 
 
@@ -178,29 +169,23 @@ def test_a_step_that_is_ignored_does_nothing(path: str, canonical: str) -> None:
 
 
 def test_a_step_that_is_ignored_ignores_nothing_itself() -> None:
-    space = Space(
-        "chain",
-        (
-            Step("a", (NONE, MADE)),
-            Step("b", (NONE, Algorithm(id="made", estimator="x.B", ignores=("a",)))),
-            Step("model", (Algorithm(id="m", estimator="x.M", ignores=("b",)),)),
-        ),
+    steps = (
+        Step("a", (NONE, MADE)),
+        Step("b", (NONE, algorithm("made", ignores=("a",)))),
+        Step("model", (algorithm("m", ignores=("b",)),)),
     )
+    space = Space("chain", steps)
     assert space.canonical_path(("made", "made", "m"), settle=False) == ("made", "none", "m")
 
 
 def test_what_is_only_for_ignored_steps_is_not_had_otherwise() -> None:
-    assert not IGNORING.is_feasible(("none", "unit", "none", "svm"))
-    assert IGNORING.canonical_path(("none", "unit", "none", "svm")) == (
-        "mean",
-        "unit",
-        "none",
-        "svm",
-    )
+    path = ("none", "unit", "none", "svm")
+    assert not IGNORING.is_feasible(path)
+    assert IGNORING.canonical_path(path) == ("mean", "unit", "none", "svm")
     assert IGNORING.step("impute").simplest.id == "mean"
 
 
-@pytest.mark.slow
+@settings(max_examples=40)
 @given(spaces())
 def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space) -> None:
     listed = set(space.paths())
@@ -214,6 +199,7 @@ def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(spaces(), st.integers(0, 9))
 def test_all_ways_to_make_candidates_end_in_canonical_ones(space, seed) -> None:
     rng = np.random.default_rng(seed)
@@ -225,15 +211,6 @@ def test_all_ways_to_make_candidates_end_in_canonical_ones(space, seed) -> None:
     assert {c.path for c in found if c is not None} <= listed
     assert not (near.algorithms == drawn.algorithms[origin]).all(axis=1).any()
     assert sample_configuration(space, rng).path in listed
-
-
-def test_from_a_model_that_ignores_steps_there_is_a_way_to_one_that_does_not() -> None:
-    candidates, rng = CandidateSpace(IGNORING), np.random.default_rng(0)
-    path, values = ("none", "none", "none", "tree"), [{}, {}, {}, {"depth": 5}]
-    tree = candidates.encode([Configuration.of(IGNORING, path, values)])
-    near, _ = neighbours(candidates, tree, 50, rng)
-    paths = {c.path for i in range(len(near)) if (c := candidates.decode(near, i))}
-    assert {("mean", "none", "none", "svm"), ("mean", "none", "none", "bayes")} <= paths
 
 
 def test_a_configuration_of_a_user_becomes_canonical() -> None:
@@ -251,49 +228,10 @@ def test_a_configuration_of_a_user_becomes_canonical() -> None:
 
 def test_a_part_keeps_what_does_nothing_of_what_is_ignored() -> None:
     kept = {"impute": ["mean"], "scale": ["unit"], "select": ["some"], "model": ["tree", "svm"]}
-    part = IGNORING.restricted_to(kept)
-    assert set(part.paths()) == {
-        ("none", "none", "none", "tree"),
-        *(
-            path
-            for path in IGNORING.paths()
-            if path[0] == "mean" and path[1] != "power" and path[-1] == "svm"
-        ),
-    }
-
-
-MADE_ONLY = Step("a", (MADE, Algorithm(id="other", estimator="x.O")))
-
-
-@pytest.mark.parametrize(
-    ("steps", "error", "message"),
-    [
-        ((MADE_ONLY,), ValueError, "step 'a'"),
-        (
-            (Step("a", (Algorithm(id="weighting", class_weights="balanced"),)),),
-            ValueError,
-            "does nothing",
-        ),
-        ((Step("b", (NONE, MADE)),), UnknownName, "Known: b"),
-        ((Step("a", (MADE,), fixed=True),), ValueError, "always runs"),
-        (
-            (Step("a", (NONE, Algorithm(id="m", estimator="x.M", only_ignored=True))),),
-            ValueError,
-            "only_ignored",
-        ),
-    ],
-)
-def test_what_cannot_be_ignored_is_told(steps, error, message) -> None:
-    model = Step("model", (Algorithm(id="m", estimator="x.M", ignores=("a",)), MADE))
-    with pytest.raises(error, match=message):
-        Space("wrong", (*steps, model))
-
-
-def test_a_step_of_orders_cannot_be_ignored() -> None:
-    ordered = ordered_space(2)
-    model = Step("model", (Algorithm(id="m", estimator="x.M", ignores=("order",)),))
-    with pytest.raises(ValueError, match="ignores step 'order'"):
-        Space("wrong", (*ordered.steps[:-1], model))
+    paths = set(IGNORING.restricted_to(kept).paths())
+    assert ("none", "none", "none", "tree") in paths
+    assert {path[:2] for path in paths if path[-1] == "svm"} == {("mean", "none"), ("mean", "unit")}
+    assert {path[-1] for path in paths} == {"tree", "svm"}
 
 
 SPACE = mixed_space()
@@ -323,17 +261,11 @@ def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(cha
 
 
 @pytest.mark.parametrize(
-    ("fidelity", "message"),
-    [
-        ({"subset": 0.0}, "got 0.0"),
-        ({"subset": 1.5}, "got 1.5"),
-        ({"subset_draw": -1}, "got -1"),
-        ({"epochs": 0}, "got 0"),
-        ({"folds": 0}, "got 0"),
-    ],
+    "fidelity",
+    [{"subset": 0.0}, {"subset": 1.5}, {"subset_draw": -1}, {"epochs": 0}, {"folds": 0}],
 )
-def test_a_fidelity_out_of_range_is_refused(fidelity, message) -> None:
-    with pytest.raises(ValueError, match=message):
+def test_a_fidelity_out_of_range_is_refused(fidelity) -> None:
+    with pytest.raises(ValueError, match="got"):
         Query(drawn(0), **fidelity)
 
 
@@ -347,12 +279,6 @@ def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
         part_of(3, 4, "folds")
 
 
-def test_a_finite_space_is_listed_without_what_is_forbidden() -> None:
-    listed = enumerate_configurations(finite_space(), 100)
-    assert listed is not None
-    assert len(set(listed)) == len(listed) == 5
-
-
 def test_paths_that_can_run_are_drawn_equally_often() -> None:
     """Of 1000 draws, each of 5 paths gets 200, with a standard deviation of 12.6."""
     rng = np.random.default_rng(1)
@@ -362,34 +288,24 @@ def test_paths_that_can_run_are_drawn_equally_often() -> None:
 
 
 def test_a_new_configuration_is_none_of_those_asked_for_until_all_were() -> None:
-    space, rng = finite_space(), np.random.default_rng(0)
-    asked = set()
-    for _ in range(5):
-        configuration = new_configuration(space, asked, rng)
-        assert configuration not in asked
-        asked.add(configuration)
+    space, rng, asked = finite_space(), np.random.default_rng(0), set()
+    for n in range(5):
+        asked.add(new_configuration(space, asked, rng))
+        assert len(asked) == n + 1
+    assert asked == set(enumerate_configurations(space, 100))  # without what is forbidden
     with pytest.raises(SpaceExhausted, match="finite"):
         new_configuration(space, asked, rng)
 
 
 def test_a_new_configuration_may_be_wanted_of_one_path() -> None:
-    rng = np.random.default_rng(0)
-    drawn = {new_configuration(SPACE, set(), rng, ("unit", "tree")) for _ in range(9)}
-    assert {c.path for c in drawn} == {("unit", "tree")}
-    depths = set()
+    rng, path, depths = np.random.default_rng(0), ("unit", "tree"), set()
     for _ in range(50):
-        configuration = new_configuration(SPACE, depths, rng, ("unit", "tree"))
+        configuration = new_configuration(SPACE, depths, rng, path)
+        assert configuration.path == path
         depths.add(configuration)
     assert len(depths) == 50  # those that are seldom drawn too
     with pytest.raises(SpaceExhausted):
-        new_configuration(SPACE, depths, rng, ("unit", "tree"))
-
-
-def test_forbidden_values_are_not_drawn() -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        values = dict(sample_configuration(finite_space(), rng, ("grid",))["model"].values)
-        assert values != {"a": "y", "b": 2}
+        new_configuration(SPACE, depths, rng, path)
 
 
 def scaled(X):
@@ -429,9 +345,7 @@ def test_a_list_of_json_is_a_tuple_where_choices_are_tuples() -> None:
     assert dict(Configuration.from_json(document, space)["s"].values)["h"] == (10,)
 
 
-@pytest.mark.parametrize(
-    "hyperparameter", [Integer("h", (1, 9)), Float("h", (0, 1)), Categorical("h", [1, 2])]
-)
+@pytest.mark.parametrize("hyperparameter", [Integer("h", (1, 9)), Categorical("h", [1, 2])])
 def test_true_is_no_number(hyperparameter) -> None:
     document = {"s": {"algorithm": "a", "hyperparameters": {"h": True}}}
     with pytest.raises(ValueError, match="h=True"):
@@ -439,15 +353,10 @@ def test_true_is_no_number(hyperparameter) -> None:
 
 
 @pytest.mark.parametrize(
-    "choice", [lambda X: X, object(), np.random.default_rng(0).normal, {1, 2}, RandomState(0)]
-)
-def test_objects_without_a_stable_name_are_refused(choice) -> None:
+    "choices",
+    [[lambda X: X], [object()], [np.random.default_rng(0).normal], [{1, 2}], [RandomState(0)],
+     [(1, 2), "(1, 2)"]],
+)  # fmt: skip
+def test_choices_without_a_stable_name_of_their_own_are_refused(choices) -> None:
     with pytest.raises(ValueError, match="stored"):
-        one_algorithm(Categorical("h", [None, choice]))
-    with pytest.raises(ValueError, match="stored"):
-        Algorithm(id="a", fixed={"h": choice})
-
-
-def test_choices_that_are_stored_equally_are_refused() -> None:
-    with pytest.raises(ValueError, match="equally"):
-        one_algorithm(Categorical("h", [(1, 2), "(1, 2)"]))
+        one_algorithm(Categorical("h", [None, *choices]))
