@@ -1,30 +1,23 @@
 """A method whose configurations race: what it asks for, what the method inside is told."""
 
 from dataclasses import replace
-from itertools import pairwise
 from math import inf
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from worlds import finite_space, mixed_space
 
 from prefect_tune.optimizers import (
-    METHODS,
     Budget,
     Constraint,
     Evaluation,
     Failure,
     FailureKind,
     History,
-    Method,
     NotYet,
     Objective,
     Query,
     Racing,
-    RandomSearch,
     SpaceExhausted,
-    StepCost,
     Trial,
     make_optimizer,
 )
@@ -43,8 +36,8 @@ FOLDS = Objective(chance=50.0, n_folds=3)
 LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
 
 
-def raced(method="random", objective=FOLDS, space=None, seed=0) -> Racing:
-    return Racing(make_optimizer(method, space or mixed_space(), seed, objective))
+def raced(objective: Objective = FOLDS) -> Racing:
+    return Racing(make_optimizer("random", mixed_space(), 0, objective))
 
 
 def evaluation(*losses: float, seconds: float = 1.0, **constraints: float) -> Evaluation:
@@ -73,9 +66,17 @@ def tell(optimizer: Racing, *losses: float, **about: float) -> Trial:
     return ended
 
 
-def with_incumbent(method: str = "random", objective: Objective = FOLDS, **about: float) -> Racing:
+def fail(optimizer: Racing, seconds: float) -> Trial:
+    """Tell that the last ask failed."""
+    last = optimizer.history[len(optimizer.history) - 1]
+    failed = last.started().failed(Failure(FailureKind.ERROR, "no", cost_seconds=seconds))
+    optimizer.tell(failed)
+    return failed
+
+
+def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
     """One whose first configuration has losses 16, 20 and 24."""
-    optimizer = raced(method, objective)
+    optimizer = raced(objective)
     whole(optimizer, 16.0, 20.0, 24.0, **about)
     return optimizer
 
@@ -126,13 +127,6 @@ def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches
     assert optimizer.incumbent.number == 2
 
 
-def test_a_configuration_begun_before_any_incumbent_is_promoted_however_bad() -> None:
-    optimizer = raced()
-    optimizer.ask(Budget())  # the first one, still under way
-    begin(optimizer, 100.0)
-    assert optimizer.ask(Budget()).is_full
-
-
 @pytest.mark.parametrize(("loss", "leads"), [(16.5, False), (15.5, True)])
 def test_a_first_fold_that_is_better_than_any_of_the_best_trial_leads(loss, leads) -> None:
     """The best has 16, 20 and 24, and no other one has run all folds."""
@@ -156,10 +150,7 @@ def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
 def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     optimizer.ask(Budget())
-    failed = (
-        optimizer.history[1].started().failed(Failure(FailureKind.ERROR, "no", cost_seconds=0.5))
-    )
-    optimizer.tell(failed)
+    failed = fail(optimizer, 0.5)
     assert optimizer.inner.history[1].failure == failed.failure
     assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
     optimizer.retry(1)
@@ -172,12 +163,7 @@ def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     begin(optimizer, 16.0, seconds=2.0)
     optimizer.ask(Budget())
-    failed = (
-        optimizer.history[2]
-        .started()
-        .failed(Failure(FailureKind.TIMEOUT, "10 s", cost_seconds=10.0))
-    )
-    optimizer.tell(failed)
+    failed = fail(optimizer, 10.0)
     assert optimizer.inner.history[1].cost_seconds == 12.0
     optimizer.retry(2)
     assert optimizer.ask(Budget()).folds == 1  # it is under way again and not asked for again
@@ -198,57 +184,21 @@ def test_when_no_more_may_be_begun_those_begun_whole() -> None:
         optimizer.ask(Budget(trials_left=0))
 
 
-def test_an_exhausted_space_is_so_when_none_may_keep_up_any_more() -> None:
-    optimizer = raced(space=finite_space())
-    for _ in range(5):
-        optimizer.ask(Budget())
-    with pytest.raises(NotYet):
-        optimizer.ask(Budget())
-    for number in range(5):
-        trial = optimizer.history[number]
-        losses = (16.0,) if trial.query.folds else (16.0, 20.0, 24.0)
-        optimizer.tell(trial.started().completed(evaluation(*losses)))
-    for _ in range(4):
-        whole(optimizer, 16.0, 20.0, 24.0)
-    with pytest.raises(SpaceExhausted, match="finite"):
-        optimizer.ask(Budget())
-
-
 def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fold() -> None:
-    optimizer = with_incumbent(objective=LIMITED, size=9.0)
+    optimizer = with_incumbent(LIMITED, size=9.0)
     begin(optimizer, 90.0, size=1.0)
     assert optimizer.ask(Budget()).is_full
-    optimizer = with_incumbent(objective=LIMITED, size=1.0)
+    optimizer = with_incumbent(LIMITED, size=1.0)
     begin(optimizer, 90.0, size=7.0)
     told = optimizer.inner.history[1]
     assert told.evaluation.constraints == {"size": 7.0}
 
 
-def test_how_many_were_stopped_is_among_the_decisions() -> None:
-    optimizer = with_incumbent("flash")
-    begin(optimizer, 90.0)
-    optimizer.ask(Budget())
-    assert optimizer.decisions["race"] == {"begun": 3, "stopped": 1}
-    assert optimizer.decisions["phase"] == 1
-    assert (optimizer.name, optimizer.method) == ("flash", METHODS["flash"])
-
-
-def test_a_method_with_fidelities_of_its_own_cannot_be_raced() -> None:
-    class Parts(RandomSearch):
-        method = Method(
-            name="parts",
-            purpose="parts of the rows",
-            implementation=f"{__name__}:Parts",
-            fidelities=frozenset({"subset"}),
-        )
-
-    with pytest.raises(ValueError, match="'parts'"):
-        Racing(Parts(mixed_space(), 0, FOLDS))
-
-
-def test_one_fold_is_no_race() -> None:
-    with pytest.raises(ValueError, match="1 fold"):
-        raced(objective=Objective(n_folds=1))
+@pytest.mark.parametrize(("method", "n_folds"), [("hyperband", 3), ("random", 1)])
+def test_a_method_with_fidelities_of_its_own_and_one_fold_are_no_race(method, n_folds) -> None:
+    objective = replace(FOLDS, n_folds=n_folds, n_rows=9_000)
+    with pytest.raises(ValueError, match="rac"):
+        Racing(make_optimizer(method, mixed_space(), 0, objective))
 
 
 INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))
@@ -303,10 +253,6 @@ def test_on_a_part_the_margin_is_how_far_looks_were_off() -> None:
 SLOW_INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
 
 
-def step(name: str, fold: int, seconds: float, *, hit: bool = False) -> StepCost:
-    return StepCost(name, fold, seconds, 0.01 * hit, hit, f"{name} {fold}")
-
-
 def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> None:
     first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
     told = estimated(first, SLOW_INCUMBENT, Objective(), 11.0)
@@ -319,18 +265,14 @@ def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> Non
     assert told.loss == pytest.approx(98.0)
 
 
-SPACE = mixed_space()
 FOLD, WHOLE = Rung(folds=1), Rung()
-
-
-@pytest.mark.parametrize("n_rows", [None, 100, MANY_ROWS])
-def test_on_few_rows_one_fold_comes_before_all_of_them(n_rows) -> None:
-    assert rungs_of(Objective(n_rows=n_rows, n_folds=3)) == (FOLD, WHOLE)
 
 
 @pytest.mark.parametrize(
     ("n_rows", "shares"),
     [
+        (None, []),
+        (MANY_ROWS, []),
         (20_001, [1 / 2]),
         (39_999, [1 / 2]),
         (40_000, [1 / 4]),
@@ -354,16 +296,3 @@ def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_m
     assert rungs_of(Objective(n_rows=80_000, n_folds=1)) == (Rung(1 / 8), WHOLE)
     with pytest.raises(ValueError, match="1 fold"):
         rungs_of(Objective(n_rows=MANY_ROWS, n_folds=1))
-
-
-@given(st.integers(1, 10**8), st.integers(2, 20), st.integers(1, 10**6))
-def test_rungs_rise_to_the_whole_and_each_is_read_from_its_query(n_rows, n_folds, rare):
-    objective = Objective(n_rows=n_rows, n_folds=n_folds, n_classes=2, n_rarest=min(rare, n_rows))
-    parts = rungs_of(objective)
-    query = Query(default_configuration(SPACE, next(SPACE.paths())))
-    queries = [part.query(query) for part in parts]
-    assert queries[-1] == query
-    assert [Rung.of(q) for q in queries] == [*parts]
-    assert sorted(parts) == [*parts]
-    assert all(a.subset * n_rows <= b.subset * n_rows for a, b in pairwise(parts))
-    assert parts[0].subset * n_rows >= min(n_rows, 10_000)

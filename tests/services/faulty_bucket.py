@@ -45,28 +45,22 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(length) if length else None
-        is_of_cache = "/cache/" in self.path
+        fault, is_of_cache = self.server.fault, "/cache/" in self.path
+        is_delete = self.command == "DELETE" or "delete" in self.path.partition("?")[2]
         self.server.n_requests += 1
-        self.server.n_faults += bool(self.server.fault) and is_of_cache
-        if self.server.fault == "cut":
+        self.server.n_faults += bool(fault) and is_of_cache
+        if fault == "cut":
             self.close_connection = True
             return
-        if self.server.fault == "away":
-            self.send_response(503)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        if fault == "away":
+            self.refuse(503)
             return
-        is_delete = self.command == "DELETE" or "delete" in self.path.partition("?")[2]
-        if (self.server.fault == "errors" and is_of_cache) or (
-            self.server.fault == "undeletable" and is_delete
-        ):
-            self.send_response(403)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+        if (fault == "errors" and is_of_cache) or (fault == "undeletable" and is_delete):
+            self.refuse(403)
             return
         if self.server.meeting and is_of_cache and self.command == "PUT":
             self.server.meeting.wait()
-        if self.server.fault == "slow" and is_of_cache:
+        if fault == "slow" and is_of_cache:
             sleep(0.1)
         target = HTTPConnection(self.server.target.hostname, self.server.target.port)
         headers = {k: v for k, v in self.headers.items() if k.lower() != "connection"}
@@ -83,6 +77,11 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
         target.close()
+
+    def refuse(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 

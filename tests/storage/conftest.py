@@ -22,7 +22,9 @@ def store(address: StoreAddress) -> Iterator[ArtifactStore]:
     opened.close()
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+@pytest.fixture(
+    params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.full])]
+)
 def either_address(request: pytest.FixtureRequest, address: StoreAddress) -> StoreAddress:
     """An empty store whose index is in its folder, or on a server."""
     if request.param == "sqlite":
