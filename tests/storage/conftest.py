@@ -1,11 +1,9 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from services import Postgres, bucket_at, s3_server
-from services.faulty_bucket import FaultyProxy, faulty_bucket
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 
@@ -51,13 +49,3 @@ def bucket() -> Iterator[str]:
     """Name of an empty bucket; the environment says where its server is."""
     with s3_server() as url, bucket_at(url) as name:
         yield name
-
-
-@pytest.fixture
-def behind_proxy(tmp_path: Path) -> Iterator[tuple[FaultyProxy, ArtifactStore]]:
-    """A store in a bucket, and the proxy before it."""
-    with faulty_bucket() as proxy:
-        address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
-        opened = ArtifactStore(address, memory_bytes=0)
-        yield proxy, opened
-        opened.close()

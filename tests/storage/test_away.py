@@ -1,40 +1,40 @@
-"""A store whose folder is away for a while: waited for, and never taken for another store."""
+"""A store whose folder or bucket is away for a while: waited for, and never taken for another."""
 
-import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from time import sleep
+from threading import Barrier
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from contracts.store import entry, made, put
+from contracts.store import entry, put
+from processes import wait_for
+from services.faulty_bucket import FaultyProxy, faulty_bucket
 
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
 from prefect_tune.storage.database import DatabaseLost
-from prefect_tune.storage.files import Damaged, FilesLost, StoreAway, new_place
+from prefect_tune.storage.files import FilesLost, StoreAway, new_place
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.ledger import Ledger
-from prefect_tune.storage.notices import Notice, noticed_by, warn
+from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.waiting import OUTAGE_VARIABLE
 
 pytestmark = pytest.mark.slow  # for they wait
 
-AWAY_SECONDS = 0.5
-
 
 @dataclass
 class Folder:
-    """The folder of a store, which can be taken away."""
+    """The folder of a store, which can be taken away, and the outages that are noticed then."""
 
     path: Path
     kind: str
+    outages: list[Notice] = field(default_factory=list)
 
     @property
     def hidden(self) -> Path:
@@ -62,31 +62,18 @@ class Folder:
         self.hidden.rename(self.path)
 
     @contextmanager
-    def away_for_a_while(self, seconds: float = AWAY_SECONDS) -> Iterator[None]:
-        """Be away when the body begins, and come back while it waits."""
+    def away(self, n_outages: int) -> Iterator[None]:
+        """Be away when the body begins, and come back once so many outages were noticed."""
+
+        def note(notice: Notice) -> None:
+            if notice.kind == "outage":
+                self.outages.append(notice)
+                if len(self.outages) == n_outages:
+                    self.bring_back()
+
         self.take_away()
-        with ThreadPoolExecutor(1) as pool:
-            back = pool.submit(lambda: (sleep(seconds), self.bring_back()))
+        with noticed_by(note):
             yield
-        back.result()
-
-
-def only_here(heard: list[Notice]) -> Callable[[Notice], None]:
-    """Return a listener for this thread; those that count uses of a cache warn by themselves."""
-    here = threading.get_ident()
-
-    def listen(notice: Notice) -> None:
-        if threading.get_ident() == here:
-            heard.append(notice)
-
-    return listen
-
-
-@pytest.fixture(autouse=True)
-def _hear_earlier_warnings() -> None:
-    """Take the warnings that other tests have left for the next listener."""
-    with noticed_by(lambda _: None):
-        pass
 
 
 OTHER_KINDS = ("empty", "a file", "another store")
@@ -102,15 +89,14 @@ def store(folder) -> Iterator[ArtifactStore]:
     store = ArtifactStore(StoreAddress(str(folder.path)), memory_bytes=0)
     put(store, "kept")
     store.records.put("a/b", {"label": [1]}, "s")
-    yield store
+    with noticed_by(lambda _: None):
+        yield store
     store.close()
 
 
 def read(store: ArtifactStore) -> Any:
     kept = store.index.entries([entry("kept").key])[entry("kept").key]
-    found = store.read(kept, ["train"])
-    assert found is not None
-    return found
+    return store.read(kept, ["train"])
 
 
 def put_new(store: ArtifactStore) -> Any:
@@ -125,11 +111,6 @@ def publish(store: ArtifactStore) -> Any:
     return store.files.read(folder, "label", parts["label"])
 
 
-def put_record(store: ArtifactStore) -> Any:
-    store.records.put("a/c", {"label": [2]}, "s")
-    return store.records.get("a/c")
-
-
 def clear(store: ArtifactStore) -> Any:
     place = store.index.entries([entry("kept").key])[entry("kept").key].place
     folder = artifact_folder(entry("kept").key)
@@ -141,20 +122,13 @@ def enter_study(store: ArtifactStore) -> Any:
     return Ledger(store.database).create_study("s", {}, {})
 
 
-def take_lease(store: ArtifactStore) -> Any:
-    assert store.leases.acquire("mine")
-    store.leases.release("mine")
-    return True
-
-
 OPERATIONS: list[Callable[[ArtifactStore], Any]] = [
     read,
     put_new,
     publish,
-    put_record,
     clear,
     enter_study,
-    take_lease,
+    lambda store: store.leases.acquire("mine"),
     lambda store: store.files.free_bytes() > 0,
     lambda store: store.records.get("a/b"),
     lambda store: store.records.release("s"),
@@ -163,11 +137,10 @@ OPERATIONS: list[Callable[[ArtifactStore], Any]] = [
 
 @pytest.mark.parametrize("work", OPERATIONS)
 def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, work) -> None:
-    heard: list[Notice] = []
-    with noticed_by(heard.append), folder.away_for_a_while():
+    with folder.away(n_outages=1):
         store.database.close()  # as at the renewal of a lease
         assert work(store)
-    assert {notice.kind for notice in heard} - {"usage"} == {"outage"}  # uses are written meanwhile
+    assert folder.outages
     assert not verify(store).missing or work is clear
 
 
@@ -175,14 +148,15 @@ def test_nothing_is_written_to_a_folder_that_was_moved_away_before_a_renewal(sto
     ledger, book = Ledger(store.database), LeaseBook(store.database, lease_seconds=0.6)
     assert book.acquire("study before")
     assert ledger.create_study("before", {}, {})
-    with folder.away_for_a_while(4 * AWAY_SECONDS):
-        sleep(AWAY_SECONDS)  # for a renewal
-        late = threading.Thread(target=ledger.create_study, args=("late", {}, {}))
+    late = threading.Thread(target=ledger.create_study, args=("late", {}, {}))
+    with folder.away(n_outages=0):
+        wait_for(lambda: folder.outages)  # at a renewal
         late.start()
-        sleep(AWAY_SECONDS)
+        wait_for(lambda: len(folder.outages) > 1)
         with closing(sqlite3.connect(folder.hidden / "index.sqlite")) as hidden:
             assert hidden.execute("SELECT name FROM studies").fetchall() == [("before",)]
-    late.join()
+        folder.bring_back()
+        late.join()
     assert set(ledger.study_names()) == {"before", "late"}
     book.close()
 
@@ -201,45 +175,83 @@ def test_a_store_that_stays_away_is_lost_and_later_calls_do_not_wait(
     store, folder, monkeypatch
 ) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
-    folder.take_away()
-    store.database.close()
-    heard: list[Notice] = []
-    with noticed_by(heard.append):  # in any thread: the one that counts uses may wait first
-        with pytest.raises(FilesLost):
-            publish(store)
-        with pytest.raises(DatabaseLost):
-            enter_study(store)
-        waits = [notice for notice in heard if notice.kind == "outage"]
-        with pytest.raises(FilesLost):
-            publish(store)
-        with pytest.raises(DatabaseLost):
-            enter_study(store)
-    assert len({notice.subject for notice in waits}) == 2
-    assert [notice for notice in heard if notice.kind == "outage"] == waits
+    with folder.away(n_outages=0):
+        store.database.close()
+        for _ in range(2):
+            with pytest.raises(FilesLost):
+                publish(store)
+            with pytest.raises(DatabaseLost):
+                enter_study(store)
+    assert len({notice.subject for notice in folder.outages}) == len(folder.outages) == 2
     folder.bring_back()
     assert publish(store)
     assert enter_study(store)
 
 
-def test_an_artifact_that_is_missing_in_a_store_that_is_there_is_a_miss(tmp_path) -> None:
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")), memory_bytes=0)
-    kept = put(store, "a")
-    shutil.rmtree(store.files.path("cache"))
-    heard: list[Notice] = []
-    with noticed_by(only_here(heard)):
-        with pytest.raises(Damaged):
-            store.files.read(artifact_folder(kept.key), "train", kept.parts["train"])
-        assert store.read(kept, ["train"]) is None
-    assert [notice.kind for notice in heard] == ["damaged"]
-    _, again = store.get_or_make(replace(entry("a")), {}, made)
-    assert again is not None
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[FaultyProxy]:
+    with faulty_bucket() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def in_bucket(proxy, tmp_path) -> Iterator[ArtifactStore]:  # noqa: ARG001
+    """A store in the bucket behind the proxy."""
+    address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{tmp_path}/index.sqlite")
+    store = ArtifactStore(address, memory_bytes=0)
+    yield store
     store.close()
 
 
-def test_a_password_in_a_warning_is_masked_in_the_log_and_for_listeners(caplog) -> None:
-    heard: list[Notice] = []
-    with noticed_by(only_here(heard)):
-        warn("trouble", "records of s3://me:hunter22@host/x stay", "s3://me:hunter22@host/x")
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("cut", "outage"), ("away", "outage"), ("errors", "artifacts"), ("undeletable", "artifacts")],
+)
+def test_a_bucket_with_a_fault_is_waited_for_or_does_without_what_it_refuses(
+    proxy, in_bucket, fault, kind
+) -> None:
+    store, heard = in_bucket, []
 
-    assert "hunter22" not in caplog.text + str(heard)
-    assert "me:***@host" in caplog.text
+    def mend(notice: Notice) -> None:
+        heard.append(notice.kind)
+        proxy.fault = ""
+
+    put(store, "a")
+    proxy.fault = fault
+    with noticed_by(mend):
+        assert put(store, "b").is_present == (fault != "errors")
+        store.records.put("data/x", {"v": 1})
+        store.prune(0)
+    assert set(heard) == {kind}  # maybe twice: threads of a store wait each for itself
+    store.sweep()
+    assert store.records.get("data/x") == {"v": 1}
+    assert verify(store).is_sound
+
+
+PARTS = {"train": {"a": 1}, "held_out": {"b": 2}, "estimator": {"c": 3}}
+
+
+@pytest.mark.full
+def test_files_are_written_to_a_bucket_at_once_then_the_index_and_go_with_few_requests(
+    proxy, in_bucket
+) -> None:
+    store, known = in_bucket, []
+
+    def look() -> None:
+        known.append(store.index.entries([entry("a").key]))
+
+    proxy.meeting = Barrier(len(PARTS) + 1, action=look, timeout=120)  # and its provenance
+    kept = store.write(entry("a"), Made(PARTS, {}, 1.0), {})
+    assert known
+    assert not any(known)
+    proxy.meeting = None
+    assert store.read(kept, list(PARTS)) == PARTS
+    for number in range(20):
+        store.records.put(f"predictions/{number}", {"label": [1], "score": [2]}, "s")
+    before = proxy.n_requests
+    assert len(store.records.release("s")) == 20
+    assert proxy.n_requests - before < 5
+    assert store.files.filesystem.find(store.files.path("records")) == []
+    assert store.index.journal.unfinished() == []
+    assert verify(store).is_sound
