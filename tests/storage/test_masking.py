@@ -19,11 +19,11 @@ from prefect_tune.storage.masking import (
     with_signature,
     without_signature,
 )
+from prefect_tune.storage.notices import Notice, noticed_by, warn
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.bad_input import BadInput
 
 URL = "postgresql+psycopg://ann:se:cret@db.example:5432/tune"
-
 LETTERS = st.characters(categories=("Lu", "Ll", "Nd"), include_characters="-_.!$:@/+=")
 
 
@@ -35,10 +35,10 @@ def test_a_password_is_never_shown(word: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["a.", "a", "a://", "a://u:", "x:1@", "http://", "?a", "&a.", "@"])
+@pytest.mark.parametrize("part", ["a.", "a://", "a://u:", "x:1@", "?a", "&a.", "@"])
 def test_long_words_take_no_longer_than_others(part: str) -> None:
-    """Where it grew with the square of their length, 2 MB would take hours."""
-    text = part * (2_000_000 // len(part))
+    """Where it grew with the square of their length, 400 KB would take an hour."""
+    text = part * (400_000 // len(part))
     assert len(masked(text)) <= len(text) + 3
     assert has_password(text) in (True, False)
 
@@ -71,39 +71,34 @@ def test_keys_among_the_parameters_of_a_url_are_passwords_too(url: str) -> None:
     assert masked(json.dumps({"url": url, "mail": "a@b"})).endswith('"mail": "a@b"}')
 
 
-def test_all_texts_of_a_document_are_masked() -> None:
-    document = {"a": [URL, 1, None, {"b": (URL,)}]}
-    assert "cret" not in json.dumps(masked_values(document))
-    assert masked_values(document)["a"][1:3] == [1, None]
-
-
-def test_addresses_and_errors_do_not_show_it() -> None:
+def test_addresses_errors_warnings_and_documents_do_not_show_it(caplog) -> None:
     errors = [error(f"no {URL}") for error in (StoreRefused, StoreLost, BadInput)]
     errors.append(BadInput("cannot be used", option="database", value=URL))
+    database = Database("postgresql+psycopg://ann:se:cret@127.0.0.1:1/tune")
+    with pytest.raises(DatabaseLost) as refused, database.read():
+        pytest.fail("nobody answers")
+    heard: list[Notice] = []
+    with noticed_by(heard.append):
+        warn("trouble", f"records of {URL} stay", URL)
     address = StoreAddress("ftp://ann:se:cret@files.example/store", URL)
-    shown = [repr(address), *map(str, errors)]
-    for text in shown:
+    document = masked_values({"a": [URL, 1, None, {"b": (URL,)}]})
+    assert document["a"][1:3] == [1, None]
+    for text in (*map(str, [*errors, refused.value, heard, document]), repr(address), caplog.text):
         assert "cret" not in text
         assert "ann:***@" in text
 
 
-def test_a_database_that_does_not_answer_is_named_without_it() -> None:
-    database = Database("postgresql+psycopg://ann:se:cret@127.0.0.1:1/tune")
-    with pytest.raises(DatabaseLost) as refused, database.read():
-        pytest.fail("nobody answers")
-    assert "cret" not in str(refused.value)
-    assert "ann:***@127.0.0.1" in str(refused.value)
-
-
-def test_passwords_in_printed_bytes_are_masked() -> None:
-    printed = "step 1\npostgresql://me:gehéim@host/db and ?password=geheim\r100 %"
-    shown = "step 1\npostgresql://me:***@host/db and ?password=***\r100 %"
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        ("a\npostgresql://me:gehéim@h/db\r100 %", "a\npostgresql://me:***@h/db\r100 %"),
+        ("and ?password=geheim", "and ?password=***"),
+        ("to postgresql://me:geh", "to postgresql://me:***"),  # cut while it was printed
+        ("at http://host:4200", "at http://host:4200"),
+    ],
+)
+def test_passwords_in_printed_bytes_are_masked(printed, shown) -> None:
     assert masked_output(printed.encode()) == shown.encode()
-
-
-def test_a_password_that_was_cut_while_it_was_printed_is_masked() -> None:
-    assert masked_output(b"to postgresql://me:geh") == b"to postgresql://me:***"
-    assert masked_output(b"at http://host:4200") == b"at http://host:4200"
 
 
 def test_a_known_password_is_masked_outside_urls() -> None:
