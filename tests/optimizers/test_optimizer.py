@@ -208,14 +208,6 @@ def test_replay_takes_each_kind_of_event_by_its_word_in_the_ledger() -> None:
     assert optimizer.memo == {"theta": [1.0]}
 
 
-def test_only_the_last_ask_is_given_the_memo() -> None:
-    optimizer, given = RandomSearch(SPACE, 0), []
-    optimizer._restore = given.append
-    asks = [Asked(number, QUERY, Budget()) for number in range(3)]
-    replay(optimizer, asks, {"theta": [2.0]})
-    assert given == [{"theta": [2.0]}]
-
-
 def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
     document = event_document(Asked(0, QUERY, Budget())) | {"memo": {"phase": 1}}
     for later in ("n_workers", "last_ask_seconds"):
@@ -247,18 +239,6 @@ def test_known_configurations_are_proposed_first_and_the_method_continues_from_t
     asked = [event.query for event in events if isinstance(event, Asked)]
     assert asked[:4] == [Query(configuration) for configuration in known()]
     assert len({query.configuration for query in asked}) == 12
-
-
-@pytest.mark.slow
-@BEGINNING
-def test_a_study_is_resumed_with_what_it_began_with(method) -> None:
-    for n in (2, 7):
-        unbroken, resumed = made(method), made(method)
-        unbroken.begin_with(known())
-        events = run(unbroken, n)
-        resumed.begin_with(known())
-        replay(resumed, events, unbroken.memo)
-        assert run(resumed, 4, first=n) == run(unbroken, 4, first=n)
 
 
 def test_known_configurations_come_before_any_ask_of_a_method_that_runs_them_whole() -> None:

@@ -13,11 +13,9 @@ from prefect_tune.optimizers import (
     Failure,
     FailureKind,
     History,
-    NotYet,
     Objective,
     Query,
     Racing,
-    SpaceExhausted,
     Trial,
     make_optimizer,
 )
@@ -94,18 +92,6 @@ def test_the_first_configuration_runs_whole_and_others_one_fold_at_first() -> No
     assert optimizer.ask(Budget()).configuration != first.configuration
 
 
-def test_the_method_asks_for_what_it_would_ask_for_without_a_race() -> None:
-    optimizer, alone = raced(), make_optimizer("random", mixed_space(), 0, FOLDS)
-    begun = []
-    for n in range(11):
-        query = optimizer.ask(Budget())
-        tell(optimizer, *([30.0 - n] * (3 if query.is_full else 1)))
-        if not query.is_full or n == 0:
-            begun.append(query.configuration)
-    assert len(begun) == 6
-    assert begun == [alone.ask(Budget()).configuration for _ in begun]
-
-
 def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
     optimizer = with_incumbent()
     begin(optimizer, 40.0, seconds=1.5)
@@ -136,17 +122,6 @@ def test_a_first_fold_that_is_better_than_any_of_the_best_trial_leads(loss, lead
     assert optimizer.incumbent == (first if leads else full)
 
 
-def test_who_waits_is_stopped_when_a_better_incumbent_comes_first() -> None:
-    optimizer = raced()
-    for _ in range(2):
-        optimizer.ask(Budget())
-    for number, losses in ((1, [90.0]), (0, [16.0, 20.0, 24.0])):
-        trial = optimizer.history[number]
-        optimizer.tell(trial.started().completed(evaluation(*losses)))
-    assert optimizer.inner.history[1].loss == pytest.approx(94.0)
-    assert optimizer.ask(Budget()).folds == 1
-
-
 def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
     optimizer = with_incumbent()
     optimizer.ask(Budget())
@@ -157,31 +132,6 @@ def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> Non
     assert [t.number for t in optimizer.inner.history.pending] == [1]
     optimizer.tell(failed.started().completed(evaluation(90.0)))
     assert optimizer.inner.history[1].loss == pytest.approx(94.0)
-
-
-def test_a_failed_second_stretch_costs_both_and_can_be_retried() -> None:
-    optimizer = with_incumbent()
-    begin(optimizer, 16.0, seconds=2.0)
-    optimizer.ask(Budget())
-    failed = fail(optimizer, 10.0)
-    assert optimizer.inner.history[1].cost_seconds == 12.0
-    optimizer.retry(2)
-    assert optimizer.ask(Budget()).folds == 1  # it is under way again and not asked for again
-    optimizer.tell(failed.started().completed(evaluation(16.0, 20.0, 24.0, seconds=3.0)))
-    assert optimizer.inner.history[1].cost_seconds == 5.0
-
-
-def test_when_no_more_may_be_begun_those_begun_whole() -> None:
-    optimizer = with_incumbent()
-    assert optimizer.resumes_configurations
-    optimizer.ask(Budget(trials_left=1))
-    with pytest.raises(NotYet):
-        optimizer.ask(Budget(trials_left=0))
-    tell(optimizer, 16.0)
-    assert optimizer.ask(Budget(trials_left=0)).is_full
-    tell(optimizer, 16.0, 20.0, 24.0)
-    with pytest.raises(SpaceExhausted):
-        optimizer.ask(Budget(trials_left=0))
 
 
 def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fold() -> None:

@@ -232,25 +232,6 @@ def test_the_spread_of_folds_and_then_how_far_looks_were_off_is_the_margin() -> 
     assert goes_on(optimizer, 21.72)
 
 
-def test_who_falls_behind_on_the_whole_fold_ends_there_with_the_cost_of_both() -> None:
-    optimizer = with_incumbent(21.0)
-    assert ask(optimizer).folds == 1
-    tell(optimizer, 40.0, seconds=2.0)
-    told = optimizer.inner.history[1]
-    assert told.loss == pytest.approx(12.0 + (40.0 - 10.0))
-    assert told.cost_seconds == 2.5
-    assert [(c.key, c.seconds) for c in told.evaluation.steps] == [("whole", 2.0)]
-
-
-def test_a_failure_after_the_look_costs_it_and_keeps_none_of_its_steps() -> None:
-    optimizer = gathered(raced(), *range(10, 10 + GATHERED))
-    ask(optimizer)
-    failure = Failure(FailureKind.TIMEOUT, "", cost_seconds=9.0)
-    optimizer.tell(optimizer.history[GATHERED].started().failed(failure))
-    told = optimizer.inner.history[0].failure
-    assert (told.cost_seconds, told.steps) == (9.5, ())
-
-
 def test_with_workers_to_spare_the_next_best_is_promoted_meanwhile() -> None:
     optimizer = gathered(raced(), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
     configurations = [ask(optimizer).configuration for _ in range(3)]
@@ -315,14 +296,3 @@ def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> Non
     optimizer = ran_further()
     assert optimizer.decisions["race"]["stopped"] == len(optimizer.inner.history) - 4
     assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]
-
-
-@pytest.mark.parametrize(("look", "leads"), [(20.0, False), (19.0, True)])
-def test_a_look_at_few_rows_leads_if_it_is_clearly_better_on_them(look, leads) -> None:
-    """The best full trial has 20 on the part, and looks were not off."""
-    optimizer = ran_further()
-    full, short = optimizer.incumbent, Budget(seconds_spent=1e3, seconds_left=3.0)
-    assert full.query.is_full
-    assert optimizer.ask(short).subset == FIRST
-    ahead = tell(optimizer, look)
-    assert optimizer.incumbent == (ahead if leads else full)

@@ -52,20 +52,6 @@ def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
     assert (failed.deaths, failed.retried().deaths) == (2, 0)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"state": TrialState.COMPLETE},
-        {"state": TrialState.WAITING, "evaluation": evaluation(1)},
-        {"state": TrialState.FAILED},
-        {"state": TrialState.STOPPED, "evaluation": evaluation(1)},
-    ],
-)
-def test_a_trial_that_contradicts_itself_is_refused(values) -> None:
-    with pytest.raises(ValueError, match="it is"):
-        Trial(0, query(0), **values)
-
-
 def test_a_trial_is_complete_only_if_its_query_is_full() -> None:
     assert Trial(0, query(0)).completed(evaluation(1.0)).state == TrialState.COMPLETE
     for less in ({"subset": 0.5}, {"folds": 1}, {"epochs": 3}):
@@ -229,13 +215,6 @@ def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) 
     assert trials_affordable(budget, history_of(*seconds)) == expected
 
 
-def test_running_trials_are_half_paid() -> None:
-    history = history_of(*(2.0,) * 5)
-    for number in range(5, 9):
-        history.record(Trial(number, BAYES).started())
-    assert trials_affordable(Budget(seconds_left=10.0), history) == 5 + 4 / 2 + 5
-
-
 @pytest.mark.parametrize(
     ("budget", "share"),
     [
@@ -273,17 +252,6 @@ def test_over_all_resamples_it_is_the_exact_posterior(n_draws: int, expected: li
     assert best_frequencies((np.array(drawn) @ LOSSES).T) == pytest.approx(expected, abs=1e-6)
 
 
-@given(RISKS)
-def test_frequencies_sum_to_one_and_count_bootstraps(risks: np.ndarray) -> None:
-    frequencies = best_frequencies(risks)
-    assert frequencies.sum() == pytest.approx(1)
-    expected = np.zeros(len(risks))
-    for column in risks.T:
-        winners = np.flatnonzero(column == column.min())
-        expected[winners] += 1 / len(winners) / risks.shape[1]
-    assert frequencies == pytest.approx(expected)
-
-
 @given(RISKS, st.sampled_from([1e-15, 0.1, 100.0, 1e12]))
 def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float) -> None:
     assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
@@ -291,27 +259,6 @@ def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float) -> 
 
 def test_ties_are_equal_but_for_rounding_over_many_rows_too() -> None:
     assert best_frequencies(np.array([[0.3], [0.1 + 0.2]])).tolist() == [0.5, 0.5]
-    # Two models are wrong on the same rows, and their losses are added up in another order.
-    generator = np.random.default_rng(0)
-    n_rows = 20_000
-    counts = generator.multinomial(n_rows, np.full(n_rows, 1 / n_rows), size=40)
-    wrong = generator.random(n_rows) < 0.3
-    losses = counts / n_rows * wrong
-    one_by_one, pairwise = losses.cumsum(axis=1)[:, -1], losses.sum(axis=1)
-    assert not np.array_equal(one_by_one, pairwise)
-    assert best_frequencies(np.stack([one_by_one, pairwise])).tolist() == [0.5, 0.5]
-
-
-@given(RISKS, st.integers(1, 6))
-def test_few_models_are_as_often_the_best_as_among_themselves(risks: np.ndarray, most: int) -> None:
-    found = frequencies_of_few(risks, most)
-    members = np.flatnonzero(found)
-    assert 1 <= len(members) <= most
-    assert found.sum() == pytest.approx(1)
-    if np.count_nonzero(best_frequencies(risks)) <= most:
-        assert found == pytest.approx(best_frequencies(risks))
-    else:
-        assert found[members] == pytest.approx(best_frequencies(risks[members]))
 
 
 def test_the_first_member_has_the_least_mean_risk_and_others_are_picked_by_their_own_share():

@@ -33,15 +33,6 @@ class Postgres:
         self._do(f"CREATE DATABASE {name}")
         return self._uri.replace("/postgres?", f"/{name}?")
 
-    def limit_connections(self, n: int) -> None:
-        """Let it have so many connections at most; all that it has end."""
-        self._do(f"ALTER SYSTEM SET max_connections = {n}")
-        self.restart()
-
-    def log(self) -> str:
-        """All that it has said."""
-        return Path(self._server.log).read_text()
-
     def restart(self, seconds: float = 1.0) -> None:
         """Stop it, all connections with it, and start it again after some seconds."""
         self._server._stop()

@@ -20,7 +20,6 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
             `cut` ends every connection without an answer, `undeletable` 403 to all that deletes.
         n_faults: Requests for files of the cache that met a fault.
         n_requests: All requests so far.
-        meeting: Where all who write a file of the cache wait for each other; None for nowhere.
     """
 
     allow_reuse_address = True
@@ -32,7 +31,6 @@ class FaultyProxy(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.target = urlsplit(target)
         self.fault = ""
         self.n_faults = self.n_requests = 0
-        self.meeting: threading.Barrier | None = None
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: clients that a fault makes give up cut their connections."""
@@ -58,8 +56,6 @@ class _Handler(BaseHTTPRequestHandler):
         if (fault == "errors" and is_of_cache) or (fault == "undeletable" and is_delete):
             self.refuse(403)
             return
-        if self.server.meeting and is_of_cache and self.command == "PUT":
-            self.server.meeting.wait()
         if fault == "slow" and is_of_cache:
             sleep(0.1)
         target = HTTPConnection(self.server.target.hostname, self.server.target.port)

@@ -103,16 +103,6 @@ def test_pinned_artifacts_stay_and_a_put_that_cannot_fit_is_refused(store) -> No
     assert present(store) == {"d", "e"}
 
 
-def test_a_smaller_budget_is_kept_to_even_against_pins(store) -> None:
-    size = put(store, "a").size_bytes
-    put(store, "b")
-    store.index.pins.set([entry("a").key], "study s", 60)
-    store.set_budget(size)
-    assert present(store) == {"a"}
-    store.set_budget(1)
-    assert present(store) == set()
-
-
 def test_without_pressure_all_is_kept_and_with_it_what_is_cheap_goes_first(store) -> None:
     store.read(put(store, "f", seconds=50.0), ["train"])  # its speed is known from now on
     store.index.usage.flush()
@@ -131,17 +121,6 @@ def test_without_pressure_all_is_kept_and_with_it_what_is_cheap_goes_first(store
     assert present(store) == {"c", "d", "e"}
     assert not put(store, "f", seconds=1e-9).is_present
     assert store.index.totals().refused == 1
-
-
-def test_summaries_outlive_eviction_and_children_their_parents(store) -> None:
-    parent = put(store, "a")
-    child = put(store, "b", parent=parent.key)
-    use(store, "b")
-    store.set_budget(child.size_bytes)
-    found = store.index.entries([parent.key, child.key])
-    assert [e.is_present for e in (found[parent.key], found[child.key])] == [False, True]
-    assert found[parent.key].summary == {"rows": 1000}
-    assert store.read(found[child.key], ["train"]) is not None
 
 
 @pytest.mark.parametrize("fault", ["flipped", "truncated", "missing"])

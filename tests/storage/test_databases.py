@@ -5,7 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,8 @@ from threading import Barrier
 
 import pytest
 from alembic.operations import Operations
-from contracts.store import made, put
-from hammering import SPAWN, run_in_threads
-from processes import wait_for
-from services import Postgres
+from contracts.store import put
+from hammering import run_in_threads
 from sqlalchemy import (
     Column,
     Double,
@@ -29,14 +27,16 @@ from sqlalchemy import (
     text,
     update,
 )
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from prefect_tune.storage import opening
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress, StoreRefused
+from prefect_tune.storage.artifacts import ArtifactStore, StoreRefused
 from prefect_tune.storage.database import Database
 from prefect_tune.storage.keys import digest
 from prefect_tune.storage.ledger import Ledger
+from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import (
     SCHEMA,
     artifact_table,
@@ -84,78 +84,32 @@ def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:
         raw.execute("SELECT 1")
 
 
-MOST = 24
-N_PROCESSES = 8
-
-
-def put_one(address: StoreAddress, number: int) -> None:
-    store = ArtifactStore(address)
-    assert put(store, f"{number:x}").is_present
-    store.close()
-
-
 @pytest.mark.full
-@pytest.mark.slow
-def test_threads_share_a_connection_and_processes_wait_for_one_when_all_are_taken(
-    address, tmp_path
-) -> None:
-    server = Postgres(tmp_path / "postgres")
-    server.limit_connections(MOST)
-    address = replace(address, database=server.new_database())
-    engine = create_engine(address.database, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-    store, seen = ArtifactStore(address, memory_bytes=0), set()
-    store.leases.acquire("study s")  # which another thread renews
-    count = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
-    with ExitStack() as taken:
-        lookout = taken.enter_context(engine.connect())
+def test_a_connection_is_waited_for_when_all_are_taken(address, postgres) -> None:
+    address = replace(address, database=postgres.new_database())
+    ArtifactStore(address).close()
+    engine = create_engine(address.database, poolclass=NullPool)
+    taken, heard = ExitStack(), []
 
-        def work(name: int) -> None:
-            for i in range(10):
-                store.get_or_make(put(store, f"{name:x}{i:x}", 10), {}, lambda: made(10))
+    def give_back(notice: Notice) -> None:
+        heard.append(notice.kind)
+        taken.close()
 
-        run_in_threads(
-            *(partial(work, name) for name in range(6)),
-            lambda: seen.update(lookout.execute(count).scalar_one() for _ in range(50)),
-        )
-        assert seen == {2}  # its own, and that of all threads
-        for _ in range(MOST - 4):  # two have one already, and two are left for all
+    with suppress(OperationalError):
+        while True:
             taken.enter_context(engine.connect())
-        processes = [SPAWN.Process(target=put_one, args=(address, n)) for n in range(N_PROCESSES)]
-        for process in processes:
-            process.start()
-        wait_for(lambda: "too many clients" in server.log())
-    for process in processes:
-        process.join(200)
-    assert [p.exitcode for p in processes] == [0] * N_PROCESSES
-    store.close()
-    server.stop()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    ("asked", "expected"),
-    [("", {"tcp_user_timeout": "30000", "keepalives_idle": "15"}),
-     ("tcp_user_timeout=5000", {"tcp_user_timeout": "5000", "connect_timeout": "10"})],
-)  # fmt: skip
-def test_a_host_that_is_gone_without_a_word_is_noticed_within_half_a_minute(
-    postgres, asked, expected
-) -> None:
-    """Linux would wait for a quarter of an hour; a URL may ask for other limits."""
-    url = postgres.new_database()
-    database = Database(f"{url}{'&' if '?' in url else '?'}{asked}")
-    with database.read() as connection:
-        parameters = connection.connection.driver_connection.info.get_parameters()
-    database.close()
-    assert expected.items() <= parameters.items()
+    with noticed_by(give_back):
+        ArtifactStore(address).close()
+    assert set(heard) == {"outage"}
 
 
 MANY = 70_000
-"""More than SQLite (32,766 as it comes, 250,000 as some build it) or PostgreSQL (65,535) takes."""
+"""More than PostgreSQL (65,535) takes in one statement, or SQLite (32,766 as it comes)."""
 KEYS = [f"{number:064x}" for number in range(MANY)]
 
 
 @pytest.mark.full
-@pytest.mark.slow
+@pytest.mark.parametrize("either_address", ["postgresql"], indirect=True)
 def test_any_number_of_keys_is_looked_up_pinned_linked_and_released(either_store) -> None:
     index, records = either_store.index, either_store.records
     assert index.entries(KEYS) == {}

@@ -9,7 +9,7 @@ import psutil
 import pytest
 from contracts.store import entry, made
 from processes import wait_for
-from sqlalchemy import event, select, update
+from sqlalchemy import event, update
 
 from prefect_tune.storage.artifacts import ArtifactStore
 from prefect_tune.storage.lease import LEASE_SECONDS, LeaseBook
@@ -65,19 +65,6 @@ def test_a_lease_that_is_not_renewed_expires(either_store, holder) -> None:
     set_clock_forward(either_store)
     assert other.acquire("a")
     other.close()
-
-
-def test_a_lease_that_is_renewed_lasts(either_store) -> None:
-    def expires() -> float:
-        with either_store.database.read() as connection:
-            return connection.execute(select(lease_table.c.expires)).scalar_one()
-
-    book = LeaseBook(either_store.database, lease_seconds=0.3)
-    assert book.acquire("a")
-    for _ in range(2):
-        before = expires()
-        wait_for(lambda at=before: expires() > at)
-    book.close()
 
 
 def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_store) -> None:

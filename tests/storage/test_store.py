@@ -12,7 +12,6 @@ from collections import OrderedDict
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +34,6 @@ from prefect_tune.storage.artifacts import (
     StoreRefused,
 )
 from prefect_tune.storage.files import StoreAway
-from prefect_tune.storage.index import Entry
 from prefect_tune.storage.inspection import describe, verify
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.ledger import Ledger
@@ -53,35 +51,6 @@ def test_what_was_made_before_the_lease_was_taken_is_served_if_its_record_is_the
     assert again is not None
 
 
-def test_what_is_cleared_takes_no_folder_from_those_who_write(store) -> None:
-    kept = put(store, "a")
-    temporary = Path(store.files.path("tmp"))
-    store.prune(0)
-    store.files.clear("cache/aa/b", "never written")
-    assert not Path(store.files.path(artifact_folder(kept.key))).exists()
-    assert temporary.is_dir()
-
-
-def test_while_one_publishes_another_waits_and_is_served(store, address, monkeypatch) -> None:
-    other = ArtifactStore(address)
-    seen = []
-    publish = store.files.publish
-
-    def look_while_publishing(*args, **kwargs):
-        parts = publish(*args, **kwargs)
-        seen.append(other.index.entries([entry("a").key]))  # moved in, and not yet admitted
-        return parts
-
-    monkeypatch.setattr(store.files, "publish", look_while_publishing)
-    kept, _ = store.get_or_make(entry("a"), {}, made)
-    assert seen == [{}]
-    served, again = other.get_or_make(entry("a"), {}, made)
-    assert again is None
-    assert other.read(served, ["train"]) is not None
-    assert store.index.totals().size_bytes == kept.size_bytes
-    other.close()
-
-
 def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store, caplog) -> None:
     former = put(store, "a")
     store.prune(0)
@@ -90,15 +59,6 @@ def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store,
     assert caplog.text == ""
     assert present(store) == {"a"}
     assert verify(store).is_sound
-
-
-def test_what_is_larger_than_the_whole_budget_is_refused_and_evicts_nobody(store) -> None:
-    store.set_budget(put(store, "a").size_bytes)
-    kept = put(store, "b", n=5000)
-    assert not kept.is_present
-    assert present(store) == {"a"}
-    assert store.index.totals().refused == 1
-    assert store.index.entries([kept.key])[kept.key].summary == {"rows": 5000}
 
 
 def test_a_full_disk_keeps_the_cache_from_growing_and_takes_no_sound_artifact_away(
@@ -195,26 +155,6 @@ def test_a_second_read_comes_from_memory_unless_it_was_evicted_and_made_again(ad
     assert one is not other  # each reader has a value of its own
     assert one["weights"].tolist() == other["weights"].tolist() == [0, 1, 2]
     store.close()
-
-
-def test_what_is_evicted_or_replaced_while_verify_reads_is_no_fault(store, monkeypatch) -> None:
-    put(store, "a")
-    store.records.put("data/x", {"y": np.arange(3)})
-    select, parts_of = store.index.select, store.records.parts
-
-    def evict_first() -> list[Entry]:
-        store.prune(0)
-        return select()
-
-    def replace_after(record: str) -> Any:
-        parts = parts_of(record)
-        monkeypatch.setattr(store.records, "parts", parts_of)
-        store.records.put("data/x", {"y": np.arange(4)})
-        return parts
-
-    monkeypatch.setattr(store.index, "select", evict_first)
-    monkeypatch.setattr(store.records, "parts", replace_after)
-    assert verify(store).is_sound
 
 
 def test_provenance_is_stored_with_the_data(store) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from time import sleep
 
@@ -121,37 +119,6 @@ def test_a_lease_is_held_whatever_the_clock_says_until_its_holder_dies(
     assert kept.is_present
     process.join()
     store.close()
-
-
-MAKE_OR_WAIT = """
-import os, sys
-from pathlib import Path
-from prefect_tune.storage.database import Database
-from prefect_tune.storage.lease import LeaseBook
-book = LeaseBook(Database(sys.argv[1]))
-log = Path(sys.argv[2])
-print(flush=True)
-sys.stdin.readline()
-with book.turn("made", lambda _: None):
-    made = log.read_text()
-    if not made:
-        log.write_text(made + f"{os.getpid()}\\n")
-book.close()
-"""
-
-
-def test_of_several_processes_one_makes_it(either_store, tmp_path) -> None:
-    log = tmp_path / "log"
-    log.touch()
-    command = [sys.executable, "-c", MAKE_OR_WAIT, either_store.database.url, str(log)]
-    pipe = subprocess.PIPE
-    processes = [subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) for _ in range(3)]
-    for process in processes:
-        process.stdout.readline()
-    for process in processes:
-        process.communicate("\n", timeout=200)
-    assert [process.returncode for process in processes] == [0] * 3
-    assert len(log.read_text().splitlines()) == 1
 
 
 def put_and_die(address: StoreAddress) -> None:

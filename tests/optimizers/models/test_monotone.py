@@ -115,20 +115,6 @@ def test_the_mean_falls_nowhere_where_the_plain_one_does(only_falling: bool) -> 
     assert told == 0
 
 
-def test_sites_of_an_unseen_curve_are_added_without_touching_the_others() -> None:
-    process, unfinished = toy(0)
-    on_sites = monotone(process, unfinished)
-    times = np.linspace(1 / T_MAX, 1.0, 6)
-    unseen = at_times(np.array([[0.0, 1.0, 1.0]]), 2, times)
-    local = on_sites.with_sites(unseen, only_falling=False)
-    assert local.beliefs.precision[: len(on_sites.sites)] == pytest.approx(
-        on_sites.beliefs.precision
-    )
-    assert (slopes(local, unseen) >= -1e-6).all()
-    assert (slopes(on_sites, unseen) < 0).any()
-    assert on_sites.with_sites(unseen[:0]) is on_sites
-
-
 def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
     """A curve that falls from 0.5 by a tenth, and one that rises by `second`; their ends."""
     kernel = CurveKernel(Matern52([0]), 1, Decay())

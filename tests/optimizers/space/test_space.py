@@ -95,17 +95,6 @@ def test_a_space_that_cannot_be_is_refused_with_the_reason(build, reason) -> Non
         build()
 
 
-def test_steps_run_in_the_order_that_was_chosen() -> None:
-    space = ordered_space()
-    path = ("c_before_a_before_b", "scale", "power", "none", "tree")
-    assert not space.is_feasible(path)
-    path = ("b_before_c_before_a", "scale", "power", "power", "tree")
-    assert space.is_feasible(path)
-    assert [s.name for s, _ in space.pipeline(path)] == ["b", "c", "a", "model"]
-    assert [a.id for _, a in space.pipeline(path)] == ["power", "power", "scale", "tree"]
-    assert space.n_paths == 6 * 27 * 2
-
-
 @pytest.mark.parametrize("n", [2, 3])
 def test_of_orders_that_make_one_pipeline_exactly_one_can_run(n: int) -> None:
     space = ordered_space(n)
@@ -118,13 +107,6 @@ def test_of_orders_that_make_one_pipeline_exactly_one_can_run(n: int) -> None:
     can_run = [working(path) for path in space.paths()]
     assert len(can_run) == len(set(can_run))
     assert set(can_run) == {working(path) for path in every}
-
-
-def test_what_may_not_follow_is_told_by_the_order_that_runs() -> None:
-    steps = ordered_space(2).steps
-    space = Space("x", steps, frozenset({(("b", "scale"), ("a", "power"))}))
-    paths = [p for p in space.paths() if p[1:] == ("power", "scale", "tree")]
-    assert paths == [("a_before_b", "power", "scale", "tree")]
 
 
 IGNORING = ignoring_space()
@@ -168,23 +150,6 @@ def test_a_step_that_is_ignored_does_nothing(path: str, canonical: str) -> None:
     assert IGNORING.canonical_path(tuple(path.split()), settle=False) == tuple(canonical.split())
 
 
-def test_a_step_that_is_ignored_ignores_nothing_itself() -> None:
-    steps = (
-        Step("a", (NONE, MADE)),
-        Step("b", (NONE, algorithm("made", ignores=("a",)))),
-        Step("model", (algorithm("m", ignores=("b",)),)),
-    )
-    space = Space("chain", steps)
-    assert space.canonical_path(("made", "made", "m"), settle=False) == ("made", "none", "m")
-
-
-def test_what_is_only_for_ignored_steps_is_not_had_otherwise() -> None:
-    path = ("none", "unit", "none", "svm")
-    assert not IGNORING.is_feasible(path)
-    assert IGNORING.canonical_path(path) == ("mean", "unit", "none", "svm")
-    assert IGNORING.step("impute").simplest.id == "mean"
-
-
 @settings(max_examples=40)
 @given(spaces())
 def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space) -> None:
@@ -226,14 +191,6 @@ def test_a_configuration_of_a_user_becomes_canonical() -> None:
     assert Configuration.from_json(read.to_json(), IGNORING) == read
 
 
-def test_a_part_keeps_what_does_nothing_of_what_is_ignored() -> None:
-    kept = {"impute": ["mean"], "scale": ["unit"], "select": ["some"], "model": ["tree", "svm"]}
-    paths = set(IGNORING.restricted_to(kept).paths())
-    assert ("none", "none", "none", "tree") in paths
-    assert {path[:2] for path in paths if path[-1] == "svm"} == {("mean", "none"), ("mean", "unit")}
-    assert {path[-1] for path in paths} == {"tree", "svm"}
-
-
 SPACE = mixed_space()
 
 
@@ -258,15 +215,6 @@ def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(cha
     change(document)
     with pytest.raises(ValueError, match=message):
         Configuration.from_json(document, SPACE)
-
-
-@pytest.mark.parametrize(
-    "fidelity",
-    [{"subset": 0.0}, {"subset": 1.5}, {"subset_draw": -1}, {"epochs": 0}, {"folds": 0}],
-)
-def test_a_fidelity_out_of_range_is_refused(fidelity) -> None:
-    with pytest.raises(ValueError, match="got"):
-        Query(drawn(0), **fidelity)
 
 
 def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
@@ -295,17 +243,6 @@ def test_a_new_configuration_is_none_of_those_asked_for_until_all_were() -> None
     assert asked == set(enumerate_configurations(space, 100))  # without what is forbidden
     with pytest.raises(SpaceExhausted, match="finite"):
         new_configuration(space, asked, rng)
-
-
-def test_a_new_configuration_may_be_wanted_of_one_path() -> None:
-    rng, path, depths = np.random.default_rng(0), ("unit", "tree"), set()
-    for _ in range(50):
-        configuration = new_configuration(SPACE, depths, rng, path)
-        assert configuration.path == path
-        depths.add(configuration)
-    assert len(depths) == 50  # those that are seldom drawn too
-    with pytest.raises(SpaceExhausted):
-        new_configuration(SPACE, depths, rng, path)
 
 
 def scaled(X):
@@ -337,12 +274,6 @@ def test_choices_of_any_type_come_back_as_they_were(listing) -> None:
     assert len(documents) == len(CHOICES)
     assert json.dumps(space.steps[0].algorithms[0].describe())
     assert np.isfinite(Encoding(space).to_cube(configuration)[0]).all()
-
-
-def test_a_list_of_json_is_a_tuple_where_choices_are_tuples() -> None:
-    space = one_algorithm(Categorical("h", [(10, 5), (10,)]))
-    document = {"s": {"algorithm": "a", "hyperparameters": {"h": [10]}}}
-    assert dict(Configuration.from_json(document, space)["s"].values)["h"] == (10,)
 
 
 @pytest.mark.parametrize("hyperparameter", [Integer("h", (1, 9)), Categorical("h", [1, 2])])
