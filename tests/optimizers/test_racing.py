@@ -1,12 +1,13 @@
-"""A method whose configurations race: what it asks for, what the method inside is told."""
+"""A race of configurations, on many rows after looks at parts: what it asks and tells inside."""
 
 from dataclasses import replace
 from math import inf
 
 import pytest
-from worlds import finite_space, mixed_space
+from worlds import DEPTH, finite_space, mixed_space, one_algorithm
 
 from prefect_tune.optimizers import (
+    Asked,
     Budget,
     Constraint,
     Evaluation,
@@ -16,8 +17,12 @@ from prefect_tune.optimizers import (
     Objective,
     Query,
     Racing,
+    Space,
+    StepCost,
+    Told,
     Trial,
     make_optimizer,
+    replay,
 )
 from prefect_tune.optimizers.racing import (
     Rung,
@@ -29,37 +34,42 @@ from prefect_tune.optimizers.racing import (
 )
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.trials.objective import MANY_ROWS
+from prefect_tune.optimizers.trials.outcome import Pilot
 
 FOLDS = Objective(chance=50.0, n_folds=3)
-LIMITED = replace(FOLDS, constraints=(Constraint("size", 5.0),))
+LIMITED = replace(FOLDS, constraints=(Constraint("model_size_bytes", 5.0),))
 
 
-def raced(objective: Objective = FOLDS) -> Racing:
-    return Racing(make_optimizer("random", mixed_space(), 0, objective))
+def raced(objective: Objective = FOLDS, space: Space | None = None) -> Racing:
+    return Racing(make_optimizer("random", space or mixed_space(), 0, objective))
 
 
-def evaluation(*losses: float, seconds: float = 1.0, **constraints: float) -> Evaluation:
-    mean = sum(losses) / len(losses)
-    return Evaluation(mean, losses, seconds, seconds, constraints=constraints)
+def ask(optimizer: Racing) -> Query:
+    return optimizer.ask(Budget())
 
 
 def begin(optimizer: Racing, *losses: float, **about: float) -> Trial:
     """Ask for a first fold, and tell it."""
-    query = optimizer.ask(Budget())
+    query = ask(optimizer)
     assert query.folds == 1
     return tell(optimizer, losses[0], **about)
 
 
 def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
     """Ask for the first configuration, or for the rest of what keeps up, and tell it."""
-    assert optimizer.ask(Budget()).is_full
+    assert ask(optimizer).is_full
     return tell(optimizer, *losses, **about)
 
 
-def tell(optimizer: Racing, *losses: float, **about: float) -> Trial:
+def tell(
+    optimizer: Racing, *losses: float, seconds: float = 1.0, model_size_bytes: float = 1.0
+) -> Trial:
     """Tell the outcome of the last ask."""
     last = optimizer.history[len(optimizer.history) - 1]
-    ended = last.started().completed(evaluation(*losses, **about))
+    step = StepCost(optimizer.space.steps[-1].name, 0, seconds, 0.0, hit=False, key="")
+    mean, measured = sum(losses) / len(losses), {"model_size_bytes": model_size_bytes}
+    outcome = Evaluation(mean, losses, seconds, seconds, (step,), constraints=measured)
+    ended = last.started().completed(outcome)
     optimizer.tell(ended)
     return ended
 
@@ -82,14 +92,14 @@ def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
 def test_the_first_configuration_runs_whole_and_others_one_fold_at_first() -> None:
     """There is nothing that it could be behind of."""
     optimizer = raced()
-    assert optimizer.ask(Budget()).is_full
-    assert optimizer.ask(Budget()).folds == 1
-    assert optimizer.ask(Budget()).folds == 1
+    assert ask(optimizer).is_full
+    assert ask(optimizer).folds == 1
+    assert ask(optimizer).folds == 1
     optimizer = with_incumbent()
-    first = optimizer.ask(Budget())
+    first = ask(optimizer)
     tell(optimizer, 16.0)
-    assert optimizer.ask(Budget()) == replace(first, folds=None)
-    assert optimizer.ask(Budget()).configuration != first.configuration
+    assert ask(optimizer) == replace(first, folds=None)
+    assert ask(optimizer).configuration != first.configuration
 
 
 def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate() -> None:
@@ -99,7 +109,7 @@ def test_who_is_clearly_behind_stays_stopped_and_is_told_by_the_paired_estimate(
     assert told.loss == pytest.approx(20.0 + (40.0 - 16.0))
     assert told.cost_seconds == 1.5
     assert [t.number for t in optimizer.history.stopped] == [1]
-    assert optimizer.ask(Budget()).folds == 1
+    assert ask(optimizer).folds == 1
 
 
 def test_of_who_keeps_up_the_method_is_told_once_with_the_cost_of_both_stretches() -> None:
@@ -124,24 +134,24 @@ def test_a_first_fold_that_is_better_than_any_of_the_best_trial_leads(loss, lead
 
 def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
     optimizer = with_incumbent()
-    optimizer.ask(Budget())
+    ask(optimizer)
     failed = fail(optimizer, 0.5)
     assert optimizer.inner.history[1].failure == failed.failure
     assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
     optimizer.retry(1)
     assert [t.number for t in optimizer.inner.history.pending] == [1]
-    optimizer.tell(failed.started().completed(evaluation(90.0)))
+    optimizer.tell(failed.started().completed(Evaluation(90.0, (90.0,))))
     assert optimizer.inner.history[1].loss == pytest.approx(94.0)
 
 
 def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fold() -> None:
-    optimizer = with_incumbent(LIMITED, size=9.0)
-    begin(optimizer, 90.0, size=1.0)
-    assert optimizer.ask(Budget()).is_full
-    optimizer = with_incumbent(LIMITED, size=1.0)
-    begin(optimizer, 90.0, size=7.0)
+    optimizer = with_incumbent(LIMITED, model_size_bytes=9.0)
+    begin(optimizer, 90.0, model_size_bytes=1.0)
+    assert ask(optimizer).is_full
+    optimizer = with_incumbent(LIMITED, model_size_bytes=1.0)
+    begin(optimizer, 90.0, model_size_bytes=7.0)
     told = optimizer.inner.history[1]
-    assert told.evaluation.constraints == {"size": 7.0}
+    assert told.evaluation.constraints == {"model_size_bytes": 7.0}
 
 
 @pytest.mark.parametrize(("method", "n_folds"), [("hyperband", 3), ("random", 1)])
@@ -246,3 +256,253 @@ def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_m
     assert rungs_of(Objective(n_rows=80_000, n_folds=1)) == (Rung(1 / 8), WHOLE)
     with pytest.raises(ValueError, match="1 fold"):
         rungs_of(Objective(n_rows=MANY_ROWS, n_folds=1))
+
+
+MANY = replace(FOLDS, n_rows=80_000)
+LOOK, GATHERED = 1 / 8, 8
+
+
+def gathered(optimizer: Racing, *looks: float) -> Racing:
+    """Eight configurations with these losses on a part of the rows."""
+    for loss in looks:
+        query = ask(optimizer)
+        assert (query.subset, query.folds) == (LOOK, 1)
+        tell(optimizer, loss, seconds=0.5)
+    return optimizer
+
+
+def with_look_of_incumbent(*others: float, seconds: float = 1.0) -> Racing:
+    """The first one looks best, with 20, and has losses 10, 12 and 14; all others are stopped."""
+    optimizer = gathered(raced(MANY), 20.0, *[*others, *[90.0] * (GATHERED - 1)][: GATHERED - 1])
+    best = optimizer.history[0].query.configuration
+    for losses in ((10.0,), (10.0, 12.0, 14.0)):
+        assert ask(optimizer).configuration == best
+        tell(optimizer, *losses, seconds=seconds)
+    return optimizer
+
+
+def test_the_best_of_the_first_looks_is_promoted_to_one_fold_and_then_to_all() -> None:
+    optimizer = gathered(raced(MANY), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
+    best = optimizer.history[1].query.configuration
+    assert ask(optimizer) == Query(best, folds=1)
+    tell(optimizer, 15.0)
+    assert ask(optimizer) == Query(best)
+
+
+TIMED = Budget(seconds_spent=40.0, seconds_left=60.0)
+
+
+def test_the_best_waits_while_all_rows_would_take_longer_than_is_left() -> None:
+    """Half a second on an eighth of the rows becomes some four, of what is left by each worker."""
+    optimizer = gathered(raced(MANY), 30.0, 40.0, *[90.0] * (GATHERED - 2))
+    best, second = (optimizer.history[n].query.configuration for n in range(2))
+    short = replace(TIMED, seconds_left=2.0, n_workers=2)
+    assert optimizer.ask(short).configuration not in {best, second}  # nor the second best
+    assert optimizer.ask(TIMED) == Query(best, folds=1)
+    last = gathered(raced(MANY), 30.0, *[90.0] * (GATHERED - 1))
+    assert last.ask(replace(short, trials_left=0)).folds == 1
+
+
+def test_a_look_that_would_not_end_has_fewer_rows_and_says_why() -> None:
+    optimizer = raced(MANY, one_algorithm(DEPTH))
+    for _ in range(GATHERED - 1):
+        assert ask(optimizer).subset == LOOK
+        tell(optimizer, 50.0, seconds=40.0)
+    query = optimizer.ask(replace(TIMED, seconds_left=999.0))
+    assert query.subset < LOOK
+    assert optimizer.costs.seconds(query) < 40.0
+    assert "fewer rows" in optimizer.reason.text
+    again = optimizer.ask(Budget(trial_seconds=1e-3))
+    assert again.subset == LOOK  # its asks repeat, whatever trials take
+
+
+def unstarted(optimizer: Racing, limit_seconds: float) -> Trial:
+    """The outcome of the last ask, where a pilot on 1,000 rows took three seconds."""
+    pilot = Pilot(
+        1_000, 1_000, (StepCost("model", 0, 3.0, 0.0, hit=False, key=""),), 99.0, limit_seconds
+    )
+    failure = Failure(FailureKind.TIMEOUT, "not started", cost_seconds=3.0, pilot=pilot)
+    trial = optimizer.history[len(optimizer.history) - 1].started().failed(failure)
+    optimizer.tell(trial)
+    return trial
+
+
+def test_what_was_not_started_is_looked_at_on_fewer_rows() -> None:
+    optimizer = raced(MANY)
+    first = ask(optimizer)
+    failed = unstarted(optimizer, limit_seconds=20.0)
+    assert len(optimizer.inner.history.pending) == 1
+    again = ask(optimizer)
+    assert again == replace(first, subset=again.subset)
+    assert again.subset < first.subset
+    assert optimizer.costs.seconds(again) <= 20.0
+    replayed = raced(MANY)
+    replay(replayed, [Asked(0, first, Budget()), Told(failed), Asked(1, again, Budget())], None)
+    tell(replayed, 30.0)
+    tell(optimizer, 30.0)
+    assert ask(replayed) == ask(optimizer)
+    assert ask(optimizer).configuration != first.configuration
+
+
+def test_what_would_not_even_end_on_the_fewest_rows_has_failed() -> None:
+    optimizer = raced(MANY)
+    ask(optimizer)
+    unstarted(optimizer, limit_seconds=0.5)
+    assert optimizer.inner.history[0].failure is not None
+    optimizer.retry(0)
+    assert len(optimizer.inner.history.pending) == 1
+
+
+def test_after_a_smaller_look_the_usual_one_may_take_longer_than_a_first_one() -> None:
+    """Of 1,200 worker-seconds a first look may take 20; this took 15 on a part of its rows."""
+    optimizer, budget = raced(MANY), replace(TIMED, seconds_left=1160.0)
+    look = optimizer.ask(budget)
+    unstarted(optimizer, limit_seconds=20.0)
+    smaller = optimizer.ask(budget)
+    assert (smaller.configuration, smaller.subset < LOOK) == (look.configuration, True)
+    tell(optimizer, 30.0, seconds=15.0)
+    assert optimizer.costs.seconds(look) > optimizer.costs.allowed_seconds(look, budget)
+    assert optimizer._would_end(0, budget)
+
+
+@pytest.mark.parametrize(("smaller", "leads"), [(30.0, True), (37.0, False)])
+def test_while_no_trial_is_full_a_smaller_look_leads_if_it_is_far_better(smaller, leads) -> None:
+    optimizer = raced(MANY)
+    ask(optimizer)
+    first = tell(optimizer, 40.0)
+    ask(optimizer)
+    unstarted(optimizer, limit_seconds=20.0)
+    assert ask(optimizer).subset < LOOK
+    assert optimizer.incumbent == first
+    look = tell(optimizer, smaller)
+    assert optimizer.incumbent == (look if leads else first)
+
+
+def test_the_leader_keeps_its_lead_while_it_is_promoted() -> None:
+    optimizer = gathered(raced(MANY), 20.0, 25.0, *[90.0] * (GATHERED - 2))
+    first = optimizer.history[0]
+    assert optimizer.incumbent == first
+    assert ask(optimizer).configuration == first.query.configuration
+    assert optimizer.incumbent == first  # its next stretch is under way
+    tell(optimizer, 10.0)
+
+
+def test_under_constraints_no_look_at_few_rows_leads() -> None:
+    optimizer = ran_further(Constraint("model_size_bytes", 1e6))
+    full = optimizer.incumbent
+    assert optimizer.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
+    tell(optimizer, 4.0)
+    assert optimizer.incumbent == full
+
+
+def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
+    optimizer = gathered(raced(MANY), 30.0, 20.0)
+    best = optimizer.history[1].query.configuration
+    assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
+    assert optimizer.ask(Budget(trials_spent=2, trials_left=2)).subset == LOOK
+    assert optimizer.ask(Budget(seconds_spent=21.0, seconds_left=79.0)) == Query(best, folds=1)
+    none_may_begin = gathered(raced(MANY), 30.0, 20.0).ask(Budget(trials_left=0))
+    assert none_may_begin == Query(best, folds=1)
+
+
+def test_before_any_runs_on_all_rows_the_method_is_told_looks_as_they_are() -> None:
+    optimizer = gathered(raced(MANY), 30.0, 20.0, 22.0, *[90.0] * (GATHERED - 3))
+    inner = optimizer.inner.history
+    assert [t.loss for t in inner] == [30.0, 20.0, 22.0, *[90.0] * (GATHERED - 3)]
+    assert optimizer.decisions["race"] == {"begun": GATHERED, "stopped": 0}
+    for losses in ((10.0,), (10.0, 12.0, 14.0)):
+        assert ask(optimizer).configuration == inner[1].query.configuration
+        assert inner[1].loss == 20.0
+        tell(optimizer, *losses)
+    assert inner[1].loss == 12.0
+    assert inner[3].loss == 12.0 + 70.0  # behind, and told as on all rows
+    assert inner[2].loss == 12.0 + 2.0  # it may go on, and until then an estimate is told
+
+
+def goes_on(optimizer: Racing, loss: float) -> bool:
+    """Whether a configuration of that loss on a part is asked for on all rows next."""
+    ask(optimizer)
+    tell(optimizer, loss)
+    return ask(optimizer).subset == 1
+
+
+def test_the_spread_of_folds_and_then_how_far_looks_were_off_is_the_margin() -> None:
+    optimizer = with_look_of_incumbent()
+    assert not goes_on(optimizer, 24.1)
+    tell(optimizer, 90.0)
+    assert goes_on(optimizer, 23.9)
+    # Three that looked 1 worse were 1, 1 and 4 worse: 3^2 / 3 under the root.
+    optimizer = with_look_of_incumbent(21.0, 21.0, 21.0)
+    for whole in ((11.0, 13.0, 15.0), (11.0, 13.0, 15.0), (14.0, 16.0, 18.0)):
+        for losses in ((10.0,), whole):
+            assert ask(optimizer).subset == 1
+            tell(optimizer, *losses)
+    assert not goes_on(optimizer, 21.74)
+    tell(optimizer, 90.0)
+    assert goes_on(optimizer, 21.72)
+
+
+def test_with_workers_to_spare_the_next_best_is_promoted_meanwhile() -> None:
+    optimizer = gathered(raced(MANY), 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0)
+    configurations = [ask(optimizer).configuration for _ in range(3)]
+    assert configurations == [optimizer.history[n].query.configuration for n in (1, 2, 0)]
+
+
+RUNGS = Objective(chance=50.0, n_rows=200_000, n_folds=1)
+FIRST, SECOND = 1 / 16, 1 / 4
+
+
+def looked_at(*losses: float, objective: Objective = RUNGS) -> Racing:
+    """Configurations with these losses in their first looks, of two."""
+    optimizer = raced(objective)
+    for loss in losses:
+        assert ask(optimizer).subset == FIRST
+        tell(optimizer, loss)
+    return optimizer
+
+
+def test_while_none_has_run_on_all_rows_only_what_is_near_the_best_has_more_rows() -> None:
+    """Three go on beside the best; they show that what looks 70 worse is so on more rows."""
+    optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
+    short = Budget(seconds_spent=1000.0, seconds_left=12.0)
+    asked = []
+    for _ in range(24):
+        query = optimizer.ask(short)
+        asked.append(query.subset)
+        loss = {SECOND: 15.0 if len(asked) == 1 else 85.0}.get(query.subset, 90.0)
+        tell(optimizer, loss, seconds=16 * query.subset)
+    assert asked[:3] == [SECOND] * 3
+    assert asked.count(SECOND) == 4
+
+
+def test_half_of_the_seconds_are_for_first_looks_however_many_keep_up() -> None:
+    optimizer, spent = looked_at(*[20.0] * GATHERED), {True: 0.0, False: 0.0}
+    for _ in range(60):
+        query = optimizer.ask(Budget(seconds_spent=1e3, seconds_left=1e4))
+        seconds = 16 * query.subset
+        spent[query.subset == FIRST] += seconds
+        tell(optimizer, 20.0, seconds=seconds)
+    assert spent[True] == pytest.approx(spent[False], abs=16 + GATHERED)
+    without_time = looked_at(*[20.0] * GATHERED)
+    assert [ask(without_time).subset for _ in range(3)] == [SECOND] * 3
+
+
+def ran_further(*constraints: Constraint) -> Racing:
+    """Four of eight ran on four times the rows, and the best of them on all."""
+    losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]
+    optimizer = looked_at(*losses, objective=replace(RUNGS, constraints=constraints))
+    short = Budget(seconds_spent=1000.0, seconds_left=12.0)
+    losses = [15.0, 25.0, 25.0, 25.0]
+    while losses:
+        is_first = optimizer.ask(short).subset == FIRST
+        tell(optimizer, 90.0 if is_first else losses.pop(0), seconds=1.0 if is_first else 4.0)
+    assert ask(optimizer).subset == 1.0
+    tell(optimizer, 10.0, seconds=16.0)
+    return optimizer
+
+
+def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> None:
+    """Three that look 10 worse are so on four times the rows; then 70 is behind."""
+    optimizer = ran_further()
+    assert optimizer.decisions["race"]["stopped"] == len(optimizer.inner.history) - 4
+    assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]

@@ -17,26 +17,12 @@ from sqlalchemy.exc import OperationalError
 
 from prefect_tune.flows.study import lease as lease_module
 from prefect_tune.flows.study.lease import StudyClock
-from prefect_tune.storage import waiting as outage
-from prefect_tune.storage.database import Database, DatabaseLost
-from prefect_tune.storage.database import is_outage as is_outage_of_database
+from prefect_tune.storage import waiting
+from prefect_tune.storage.database import Database, DatabaseLost, is_outage
 from prefect_tune.storage.lease import LeaseBook
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.schema import lease_table, session_table
-from prefect_tune.storage.waiting import (
-    OUTAGE_VARIABLE,
-    Cause,
-    DiskFull,
-    Heartbeat,
-    ProcessExhausted,
-    Stopwatch,
-    cause_of,
-    deferred_signals,
-    retry_while_unreachable,
-    waiting,
-    waits_counted,
-    was_deferred,
-)
+from prefect_tune.storage.waiting import Cause, cause_of, deferred_signals
 
 
 @pytest.mark.parametrize(
@@ -76,8 +62,8 @@ def test_a_database_that_is_full_read_only_or_not_there(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "is_waited_for"),
     [("", DatabaseLost, True), ("EIO", DatabaseLost, True), ("EACCES", DatabaseLost, False),
-     ("EROFS", DatabaseLost, False), ("EDQUOT", DiskFull, False),
-     ("EMFILE", ProcessExhausted, False)],
+     ("EROFS", DatabaseLost, False), ("EDQUOT", waiting.DiskFull, False),
+     ("EMFILE", waiting.ProcessExhausted, False)],
 )  # fmt: skip
 def test_a_file_beside_the_database_tells_why_sqlite_cannot_open_it(
     tmp_path, monkeypatch, name, kind, is_waited_for
@@ -89,10 +75,13 @@ def test_a_file_beside_the_database_tells_why_sqlite_cannot_open_it(
 
     monkeypatch.setattr(Path, "write_bytes", write)
     database = Database(f"sqlite:///{tmp_path}/gone/index.sqlite")
-    with pytest.raises((DatabaseLost, DiskFull, ProcessExhausted)) as raised, database.read():
+    with (
+        pytest.raises((DatabaseLost, waiting.DiskFull, waiting.ProcessExhausted)) as raised,
+        database.read(),
+    ):
         pytest.fail("it is not there")
     assert type(raised.value) is kind
-    assert is_outage_of_database(raised.value) == is_waited_for
+    assert is_outage(raised.value) == is_waited_for
 
 
 class RefusalError(Exception):
@@ -134,7 +123,7 @@ def test_leases_and_the_time_of_a_session_are_noted_again_after_an_outage(
             connection.execute(text(f"ALTER TABLE {table} RENAME TO {to}"))
 
     monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
-    monkeypatch.setenv(OUTAGE_VARIABLE, "0.1")  # it lasts longer than a beat waits for it
+    monkeypatch.setenv(waiting.OUTAGE_VARIABLE, "0.1")  # it lasts longer than a beat waits for it
     book, ledger = (
         LeaseBook(either_store.database, lease_seconds=0.2),
         Ledger(either_store.database),
@@ -155,8 +144,8 @@ def test_leases_and_the_time_of_a_session_are_noted_again_after_an_outage(
 def clock(monkeypatch) -> list[float]:
     """The time of waits, which only pauses advance."""
     now = [1000.0]
-    monkeypatch.setattr(outage, "monotonic", lambda: now[0])
-    monkeypatch.setattr(outage, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    monkeypatch.setattr(waiting, "monotonic", lambda: now[0])
+    monkeypatch.setattr(waiting, "sleep", lambda seconds: now.append(now.pop() + seconds))
     return now
 
 
@@ -168,22 +157,24 @@ class Away:
 
     def __call__(self) -> str:
         self.n_calls += 1
-        outage.sleep(0.05)
+        waiting.sleep(0.05)
         if self.n_calls <= self.n_left:
             raise ConnectionError("away at postgresql://me:secret@here")
         return "here"
 
 
 def reached(service: Callable[[], object]) -> object:
-    return retry_while_unreachable(service, lambda error: isinstance(error, ConnectionError))
+    return waiting.retry_while_unreachable(
+        service, lambda error: isinstance(error, ConnectionError)
+    )
 
 
 def test_a_service_that_comes_back_is_waited_for_and_what_was_in_vain_is_no_work(
     clock, caplog
 ) -> None:
     service = Away(3)
-    with waits_counted():
-        stopwatch = Stopwatch()
+    with waiting.waits_counted():
+        stopwatch = waiting.Stopwatch()
         assert reached(service) == "here"
         assert stopwatch.seconds() == pytest.approx(0.05)
     assert service.n_calls == 4
@@ -227,7 +218,7 @@ def test_a_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
         is_beating.set()
         is_back.wait()
 
-    heartbeat = Heartbeat("test", beat, 0.001, "nothing is done")
+    heartbeat = waiting.Heartbeat("test", beat, 0.001, "nothing is done")
     assert is_beating.wait(120)
     heartbeat.stop()  # or this test lasts for ever
     is_back.set()
@@ -239,13 +230,13 @@ def test_a_wait_inside_of_a_call_in_vain_or_of_another_wait_counts_once() -> Non
 
     def waits() -> None:
         n_calls.append(1)
-        with waiting(), waiting():
-            outage.sleep(0.2)
+        with waiting.waiting(), waiting.waiting():
+            waiting.sleep(0.2)
         if len(n_calls) == 1:
             raise ConnectionError
 
-    with waits_counted(lambda waits: heard.append((waits.seconds, waits.since))):
-        stopwatch = Stopwatch()
+    with waiting.waits_counted(lambda waits: heard.append((waits.seconds, waits.since))):
+        stopwatch = waiting.Stopwatch()
         reached(waits)
         assert stopwatch.seconds() == pytest.approx(0.0, abs=1e-9)
     assert [since is None for _, since in heard] == [False, True] * (len(heard) // 2)
@@ -256,34 +247,29 @@ class Interrupted(BaseException):
     pass
 
 
-def interrupt() -> None:
-    raise Interrupted
+@pytest.fixture
+def send() -> Iterator[Callable[[], None]]:
+    """A signal, which raises `Interrupted` as soon as it may."""
 
-
-@pytest.fixture(autouse=True)
-def handled() -> Iterator[None]:
-    """Signals raise `Interrupted` as soon as they may."""
+    def interrupt(*_: object) -> None:
+        raise Interrupted
 
     def handle(*_: object) -> None:
-        if not was_deferred(interrupt):
+        if not waiting.was_deferred(interrupt):
             interrupt()
 
     former = signal.signal(signal.SIGTERM, handle)
-    yield
+    yield lambda: signal.raise_signal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, former)
 
 
-def send() -> None:
-    signal.raise_signal(signal.SIGTERM)
-
-
 def test_a_transaction_that_is_interrupted_is_committed_and_then_the_interrupt_is_raised(
-    tmp_path,
+    tmp_path, send
 ) -> None:
     database = Database(f"sqlite:///{tmp_path}/x.sqlite")
 
     def change() -> None:
-        with database.write() as connection:
+        with deferred_signals(), database.write() as connection:
             connection.execute(text("CREATE TABLE t (x INTEGER)"))
             send()
             connection.execute(text("INSERT INTO t VALUES (1)"))
@@ -293,42 +279,25 @@ def test_a_transaction_that_is_interrupted_is_committed_and_then_the_interrupt_i
     other = Database(database.url)
     with other.write() as connection:  # nobody holds the lock
         assert connection.execute(text("SELECT x FROM t")).scalar_one() == 1
+    with deferred_signals():  # and it is raised once
+        pass
     for opened in (database, other):
         opened.close()
 
 
-def test_the_outermost_body_is_ended_first() -> None:
-    done = []
-
-    def body() -> None:
-        with deferred_signals():
-            with deferred_signals():
-                send()
-            done.append(True)
-
-    with pytest.raises(Interrupted):
-        body()
-    assert done
-    with deferred_signals():  # and it is raised once
-        pass
-
-
-def waiting_inside() -> None:
-    with deferred_signals(), deferred_signals(is_deferred=False):
-        send()
-        pytest.fail("it went on")
-
-
-def waiting_for_a_service() -> None:
+@pytest.mark.parametrize("is_of_service", [True, False])
+def test_a_wait_is_broken_off(send, is_of_service) -> None:
     def call() -> None:
         send()
         raise ConnectionError
 
-    with deferred_signals():
-        reached(call)
+    def wait() -> None:
+        with deferred_signals():
+            if is_of_service:
+                reached(call)
+            with deferred_signals(is_deferred=False):
+                send()
+                pytest.fail("it went on")
 
-
-@pytest.mark.parametrize("wait", [waiting_inside, waiting_for_a_service])
-def test_a_wait_is_broken_off(wait: Callable[[], None]) -> None:
     with pytest.raises(Interrupted):
         wait()

@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 import threading
 from collections import OrderedDict
@@ -36,7 +35,6 @@ from prefect_tune.storage.artifacts import (
 from prefect_tune.storage.files import StoreAway
 from prefect_tune.storage.inspection import describe, verify
 from prefect_tune.storage.keys import artifact_folder
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.local_files import make_private, make_private_file
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import RecordDamaged, _linked, _released
@@ -406,29 +404,6 @@ def test_what_others_can_enter_is_left_as_it_is_and_warned_of_once(
         make(path)
     assert mode_of(path) == mode
     assert [f"{remedy} {path}" in message for message in caplog.messages] == [True] * bool(remedy)
-
-
-LOOK = """
-import sys
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
-from prefect_tune.storage.ledger import Ledger
-import prefect_tune.storage.inspection
-
-store = ArtifactStore(StoreAddress(sys.argv[1]))
-ledger = Ledger(store.database)
-assert ledger.study("s") and not ledger.trials("s") and not store.index.select()
-store.index.totals(), store.records.size_bytes(), store.close()
-print(*{name.partition(".")[0] for name in sys.modules})
-"""
-
-
-@pytest.mark.slow
-def test_looking_imports_nothing_heavy(store) -> None:
-    Ledger(store.database).create_study("s", {}, {})
-    command = [sys.executable, "-c", LOOK, store.address.url]
-    looked = subprocess.run(command, capture_output=True, text=True, check=True)
-    heavy = {"alembic", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "ConfigSpace"}
-    assert (heavy | {"prefect", "dask"}).isdisjoint(looked.stdout.split())
 
 
 KEYS = st.sampled_from([f"{i:x}{i:x}" for i in range(1, 9)])
