@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import evaluation, mixed_space, told
+from worlds import mixed_space, told
 
 from prefect_tune.optimizers import (
     Asked,
@@ -60,21 +60,17 @@ WAITING = Trial(3, QUERY)
 DIED = Trial(0, QUERY).started().died().started().died()
 DAMAGES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 """Errors of which a ledger says that a document is damaged."""
-MEMO = FlashMemo(3, [3, 0], 2, 1, 4)
 DOCUMENTS: dict[str, Any] = {
     "configuration": QUERY.configuration,
     "query": QUERY,
     "query of a part": PART,
     "evaluation": FULL,
-    "loss alone": evaluation(1.0),
     **{f"failure: {kind}": Failure(kind, "why") for kind in FailureKind},
     "failure of a step": FAILURE,
-    "waiting": WAITING,
     "running": WAITING.started(),
     "complete": WAITING.started().completed(FULL),
     "failed": WAITING.started().failed(FAILURE),
     "stopped": Trial(4, PART).started().completed(FULL),
-    "died": DIED,
     "died and failed": DIED.failed(Failure(FailureKind.CRASHED, "it died")),
     "ask": Asked(0, QUERY, BUDGET),
     "tell": Told(told(0, QUERY, 3.0)),
@@ -82,7 +78,7 @@ DOCUMENTS: dict[str, Any] = {
     "prior": Prior(
         (PriorTrial(QUERY.configuration, 7.0, 2),), (QUERY.configuration,), "last night", 3
     ),
-    "memo of flash": MEMO,
+    "memo of flash": FlashMemo(3, [3, 0], 2, 1, 4),
     "memo of admm": AdmmState(path=("a",), tuned=[("a",)], theta=[1.0], fitted=7),
 }
 
@@ -106,9 +102,6 @@ def test_it_comes_back_equal_and_of_plain_values(name: str) -> None:
     kept = DOCUMENTS[name]
     document = written(kept)
     assert read(type(kept), json.loads(json.dumps(document))) == kept
-    assert json.loads(json.dumps(document)) == json.loads(
-        json.dumps(written(read(type(kept), document)))
-    )
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -158,18 +151,13 @@ def test_names_that_many_steps_share_are_kept_once() -> None:
     assert one.step is another.step
 
 
-@pytest.mark.parametrize(
-    ("memo", "change"),
-    [
-        (FlashMemo(design=[0], notes=["before"]), lambda memo: memo.notes.append("later")),
-        (AdmmState(), lambda memo: memo.units.update({"0": 0.5})),
-    ],
-)
-def test_a_memo_does_not_change_after_it_was_handed_out(memo, change) -> None:
-    handed_out = written(memo)
-    before = json.dumps(handed_out)
-    change(memo)
-    assert json.dumps(handed_out) == before
+def test_a_memo_does_not_change_after_it_was_handed_out() -> None:
+    memo, state = FlashMemo(design=[0], notes=["before"]), AdmmState()
+    before = [json.dumps(written(kept)) for kept in (memo, state)]
+    handed_out = [written(kept) for kept in (memo, state)]
+    memo.notes.append("later")
+    state.units.update({"0": 0.5})
+    assert [json.dumps(kept) for kept in handed_out] == before
 
 
 def test_events_and_outcomes_of_earlier_versions_are_read() -> None:
