@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from contracts.optimizer import OBJECTIVE, run
+from contracts.optimizer import OBJECTIVE
 from flash_worlds import counted_space
 from processes import run_python
 from worlds import mixed_space, told
@@ -14,10 +14,8 @@ from prefect_tune.optimizers import (
     METHODS,
     Asked,
     Budget,
-    Configuration,
     Constraint,
     Evaluation,
-    Event,
     Method,
     NotYet,
     Objective,
@@ -64,18 +62,18 @@ def make(seed: int = 0) -> Draw:
 
 
 def test_trials_are_numbered_and_each_ask_draws_from_the_seed_and_its_number() -> None:
-    optimizer = make()
-    queries = [optimizer.ask(Budget()) for _ in range(3)]
-    assert [(t.number, t.query) for t in optimizer.history] == list(enumerate(queries))
-    assert len(optimizer.history.pending) == 3
     unbroken, told_of = make(), make()
+    assert (told_of.incumbent, dict(told_of.weights), told_of.reason) == (None, {}, None)
     queries = [unbroken.ask(Budget()) for _ in range(4)]
+    assert [(t.number, t.query) for t in unbroken.history.pending] == list(enumerate(queries))
     for number, query in enumerate(queries):
         assert told_of.ask(Budget(trials_spent=number)) == query
-        told_of.tell(told(number, query, float(number)))
+        told_of.tell(told(number, query, 4.0 - number))
     assert len(set(queries)) == 4
-    assert [make(1).ask(Budget()) for _ in range(2)] == [make(1).ask(Budget())] * 2
-    assert make(1).ask(Budget()) != queries[0]
+    assert make(1).ask(Budget()) == make(1).ask(Budget()) != queries[0]
+    assert told_of.incumbent == told_of.history[3]
+    assert dict(told_of.weights) == {3: 1.0}
+    assert told_of.reason == Reason("draw")
 
 
 def test_what_is_restored_is_not_drawn_again() -> None:
@@ -107,12 +105,9 @@ def test_all_folds_and_epochs_are_none_in_what_is_asked_for(objective, folds, ep
     query = optimizer.ask(Budget())
     assert (query.folds, query.epochs) == (folds, epochs)
     assert optimizer.history[0].query == query
-
-
-@pytest.mark.parametrize("objective", [Objective(n_folds=1), Objective(epochs=4)])
-def test_more_folds_or_epochs_than_there_are_is_a_fault_of_the_method(objective) -> None:
-    with pytest.raises(RuntimeError, match="'draw' asks"):
-        First(counted_space((2, 2)), 0, objective).ask(Budget())
+    for less in (Objective(n_folds=1), Objective(epochs=4)):
+        with pytest.raises(RuntimeError, match="'draw' asks"):  # a fault of the method
+            First(counted_space((2, 2)), 0, less).ask(Budget())
 
 
 @pytest.mark.parametrize(
@@ -175,34 +170,19 @@ def test_a_method_waits_without_an_ask_and_never_with_nothing_pending() -> None:
         optimizer.ask(Budget())
 
 
-def test_a_method_answers_with_the_best_full_trial_and_its_name_unless_it_knows_better() -> None:
-    optimizer = make()
-    assert (optimizer.incumbent, dict(optimizer.weights), optimizer.reason) == (None, {}, None)
-    for number, loss in enumerate((2.0, 1.0, 3.0)):
-        optimizer.tell(told(number, optimizer.ask(Budget()), loss))
-    assert optimizer.incumbent == optimizer.history[1]
-    assert dict(optimizer.weights) == {1: 1.0}
-    assert optimizer.reason == Reason("draw")
-
-
 SPACE = mixed_space()
 QUERY = Query(sample_configuration(SPACE, np.random.default_rng(0)))
-EVENTS: tuple[Event, ...] = (
-    Asked(0, QUERY, Budget(0, 5, 1.5, 30.0, 0.25, 4, (0.125, 0.125))),
-    Told(told(0, QUERY, None)),
-    Retried(0),
-    Told(Trial(0, QUERY).started().completed(Evaluation(3.0, constraints={"size": 2.0}))),
-)
 
 
 def test_replay_takes_each_kind_of_event_by_its_word_in_the_ledger() -> None:
-    assert [event.kind for event in EVENTS] == ["ask", "tell", "retry", "tell"]
+    outcome = Evaluation(3.0, constraints={"size": 2.0})
+    complete = Trial(0, QUERY).started().completed(outcome)
+    events = [Asked(0, QUERY, Budget()), Told(told(0, QUERY, None)), Retried(0), Told(complete)]
+    assert [event.kind for event in events] == ["ask", "tell", "retry", "tell"]
     optimizer = RandomSearch(SPACE, 0, Objective(constraints=(Constraint("size", 1.0),)))
-    replay(optimizer, EVENTS[:2], {"theta": [1.0]})
+    replay(optimizer, events[:2], {"theta": [1.0]})
     assert [t.number for t in optimizer.history.failed] == [0]
-    replay(optimizer, EVENTS[2:3])
-    assert [t.number for t in optimizer.history.pending] == [0]
-    replay(optimizer, EVENTS[3:])
+    replay(optimizer, events[2:])
     assert optimizer.history.incumbent is None
     assert optimizer.history.nearest_infeasible == optimizer.history[0]
     assert optimizer.memo == {"theta": [1.0]}
@@ -219,48 +199,27 @@ def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
     assert optimizer.memo == {"phase": 1}
 
 
-BEGINNING = pytest.mark.parametrize("method", ["random", "flash"])
-
-
-def known(n: int = 4) -> list[Configuration]:
-    rng = np.random.default_rng(7)
-    return [sample_configuration(SPACE, rng) for _ in range(n)]
-
-
-def made(method: str) -> Optimizer:
-    return make_optimizer(method, SPACE, 0, OBJECTIVE)
-
-
-@BEGINNING
+@pytest.mark.parametrize("method", ["random", "flash"])
 def test_known_configurations_are_proposed_first_and_the_method_continues_from_them(method) -> None:
-    optimizer = made(method)
-    optimizer.begin_with([*known(), known()[0]])
-    events = run(optimizer, 12)
-    asked = [event.query for event in events if isinstance(event, Asked)]
-    assert asked[:4] == [Query(configuration) for configuration in known()]
+    rng, optimizer = np.random.default_rng(7), make_optimizer(method, SPACE, 0, OBJECTIVE)
+    known = [sample_configuration(SPACE, rng) for _ in range(4)]
+    optimizer.begin_with([*known, known[0]])
+    asked, said = [], []
+    for number in range(12):
+        asked.append(optimizer.ask(Budget(trials_left=12 - number)))
+        said.append(optimizer.reason.phase)
+        optimizer.tell(told(number, asked[-1], float(number)))
+    assert asked[:4] == [Query(configuration) for configuration in known]
     assert len({query.configuration for query in asked}) == 12
-
-
-def test_known_configurations_come_before_any_ask_of_a_method_that_runs_them_whole() -> None:
-    with pytest.raises(ValueError, match="'hyperband'"):
-        made("hyperband").begin_with(known())
-    optimizer = made("random")
-    optimizer.begin_with(known(2))
-    said = []
-    for _ in range(3):
-        optimizer.ask(Budget())
-        said.append(optimizer.reason)
-    assert [reason.phase for reason in said if reason] == [*["known configurations"] * 2, "random"]
-    with pytest.raises(ValueError, match="already"):
-        optimizer.begin_with(known())
-
-
-def test_each_implementation_refers_to_the_declaration_it_is_found_by() -> None:
-    for method in METHODS.values():
-        assert loaded(method.implementation).method is method
+    assert [phase == "known configurations" for phase in said] == [True] * 4 + [False] * 8
+    for late in (optimizer, make_optimizer("hyperband", SPACE, 0, OBJECTIVE)):
+        with pytest.raises(ValueError, match=r"already|'hyperband'"):
+            late.begin_with(known)
 
 
 def test_a_method_is_found_by_its_name_which_is_given_once() -> None:
+    for method in METHODS.values():
+        assert loaded(method.implementation).method is method
     with pytest.raises(UnknownName, match="'flash'"):
         make_optimizer("flahs", SPACE, 0)
     register(METHODS[DEFAULT_METHOD])

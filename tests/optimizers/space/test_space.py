@@ -39,7 +39,7 @@ from prefect_tune.optimizers.space.sampling import (
     new_configuration,
     sample_configuration,
 )
-from prefect_tune.optimizers.space.vectors import CandidateSpace, Encoding, neighbours
+from prefect_tune.optimizers.space.vectors import CandidateSpace, Encoding
 
 
 def test_paths_are_listed_and_counted_without_forbidden_ones() -> None:
@@ -112,13 +112,6 @@ def test_of_orders_that_make_one_pipeline_exactly_one_can_run(n: int) -> None:
 IGNORING = ignoring_space()
 
 
-def product_of(space: Space) -> list[tuple[str, ...]]:
-    paths: list[tuple[str, ...]] = [()]
-    for step in space.searched:
-        paths = [(*path, a.id) for path in paths for a in step.algorithms]
-    return paths
-
-
 @st.composite
 def spaces(draw) -> Space:
     """Two to four steps in front of a model, each of which may be ignored by any later one."""
@@ -155,27 +148,12 @@ def test_a_step_that_is_ignored_does_nothing(path: str, canonical: str) -> None:
 def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space) -> None:
     listed = set(space.paths())
     assert len(listed) == space.n_paths
-    for path in product_of(space):
+    for path in product(*([a.id for a in step.algorithms] for step in space.searched)):
         canonical, settled = space.canonical_path(path, settle=False), space.canonical_path(path)
         assert space.canonical_path(canonical, settle=False) == canonical
         assert settled in listed
         assert settled == canonical or canonical not in listed
         assert (path in listed) == (settled == path)
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(spaces(), st.integers(0, 9))
-def test_all_ways_to_make_candidates_end_in_canonical_ones(space, seed) -> None:
-    rng = np.random.default_rng(seed)
-    listed = set(space.paths())
-    candidates = CandidateSpace(space)
-    drawn = candidates.sample(20, rng)
-    near, origin = neighbours(candidates, drawn, 4, rng)
-    found = [candidates.decode(c, i) for c in (drawn, near) for i in range(len(c))]
-    assert {c.path for c in found if c is not None} <= listed
-    assert not (near.algorithms == drawn.algorithms[origin]).all(axis=1).any()
-    assert sample_configuration(space, rng).path in listed
 
 
 def test_a_configuration_of_a_user_becomes_canonical() -> None:
@@ -192,10 +170,6 @@ def test_a_configuration_of_a_user_becomes_canonical() -> None:
 
 
 SPACE = mixed_space()
-
-
-def drawn(seed: int) -> Configuration:
-    return sample_configuration(SPACE, np.random.default_rng(seed))
 
 
 @pytest.mark.parametrize(
@@ -218,11 +192,11 @@ def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(cha
 
 
 def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
-    assert Query(drawn(0)).is_full
+    asked = default_configuration(SPACE, ("unit", "svm"))
+    assert Query(asked).is_full
     partial = ({"subset": 0.5}, {"folds": 2}, {"epochs": 9}, {"held_out": 0.5})
-    assert not any(Query(drawn(0), **fidelity).is_full for fidelity in partial)
-    assert [part_of(3, asked, "folds") for asked in (None, 1, 2, 3)] == [None, 1, 2, None]
-    assert part_of(None, 9, "folds") == 9
+    assert not any(Query(asked, **fidelity).is_full for fidelity in partial)
+    assert [part_of(3, asked, "folds") for asked in (None, 1, 3)] == [None, 1, None]
     with pytest.raises(ValueError, match="4 folds"):
         part_of(3, 4, "folds")
 
