@@ -354,13 +354,14 @@ def test_copies_go_that_the_store_no_longer_has_and_half_ones(copies) -> None:
     assert bytes(data) == CONTENT
 
 
-@pytest.mark.usefixtures("copies")
-def test_data_of_a_remote_store_is_copied_counted_checked_and_removed(tmp_path) -> None:
+def test_data_of_a_remote_store_is_copied_counted_checked_and_removed(copies, tmp_path) -> None:
     address = StoreAddress(f"memory://{tmp_path}", f"sqlite:///{tmp_path}/index.sqlite")
     store, vector = ArtifactStore(address, memory_bytes=0), canonical(np.arange(1000.0))
+    later = ArtifactStore(address)
+    store.files.copies = later.files.copies = copies  # as if it were not in this process
     store.records.put("data/x", {"v": vector, "about": {"n": 1}}, "s", mappable=True)
     assert (store.records.get("data/x")["v"] == vector).all()
-    (copy,) = store.files.copies.folder.glob("*.arrow")
+    (copy,) = copies.folder.glob("*.arrow")
     part, kept = store.records.parts("data/x")["v"], copy.read_bytes()
     assert mapped(copy)[1] == part.digest
     assert store.records.is_whole("data/x")
@@ -373,10 +374,9 @@ def test_data_of_a_remote_store_is_copied_counted_checked_and_removed(tmp_path) 
     assert store.records.release("s") == ["data/x"]
     assert not copy.exists()
     copy.write_bytes(kept)  # as on a host that did not release it
-    later = ArtifactStore(address)
     later.records.put("data/y", {"v": vector[:9]}, mappable=True)
     later.records.get("data/y")
-    (other,) = later.files.copies.folder.glob("*.arrow")
+    (other,) = copies.folder.glob("*.arrow")
     assert other != copy
     for one in (store, later):
         one.close()
