@@ -74,14 +74,6 @@ def tell(
     return ended
 
 
-def fail(optimizer: Racing, seconds: float) -> Trial:
-    """Tell that the last ask failed."""
-    last = optimizer.history[len(optimizer.history) - 1]
-    failed = last.started().failed(Failure(FailureKind.ERROR, "no", cost_seconds=seconds))
-    optimizer.tell(failed)
-    return failed
-
-
 def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
     """One whose first configuration has losses 16, 20 and 24."""
     optimizer = raced(objective)
@@ -130,18 +122,6 @@ def test_a_first_fold_that_is_better_than_any_of_the_best_trial_leads(loss, lead
     full = optimizer.incumbent
     first = begin(optimizer, loss)
     assert optimizer.incumbent == (first if leads else full)
-
-
-def test_a_failed_first_fold_fails_the_configuration_and_can_be_retried() -> None:
-    optimizer = with_incumbent()
-    ask(optimizer)
-    failed = fail(optimizer, 0.5)
-    assert optimizer.inner.history[1].failure == failed.failure
-    assert optimizer.decisions["race"] == {"begun": 2, "stopped": 0}
-    optimizer.retry(1)
-    assert [t.number for t in optimizer.inner.history.pending] == [1]
-    optimizer.tell(failed.started().completed(Evaluation(90.0, (90.0,))))
-    assert optimizer.inner.history[1].loss == pytest.approx(94.0)
 
 
 def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fold() -> None:

@@ -362,7 +362,7 @@ except StoreRefused as error:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_in_use", [False, True])
+@pytest.mark.parametrize("is_in_use", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
     with TemporaryDirectory() as folder:  # below pytest's own, others could not read
         Path(folder).chmod(0o755)
@@ -483,5 +483,5 @@ class StoreAgainstModel(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
 
-TestStoreAgainstModel = pytest.mark.slow(StoreAgainstModel.TestCase)
+TestStoreAgainstModel = pytest.mark.full(StoreAgainstModel.TestCase)
 TestStoreAgainstModel.settings = settings(max_examples=10, stateful_step_count=25, deadline=None)

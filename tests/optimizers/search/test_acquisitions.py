@@ -15,11 +15,6 @@ from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.models.inputs import PipelineInputs
 from prefect_tune.optimizers.search.improvement import (
     AugmentedImprovement,
-    JointImprovement,
-    expected_improvement,
-    log_expected_improvement,
-    log_normal_improvement,
-    sobol_normals,
 )
 from prefect_tune.optimizers.search.maximise import (
     Fitted,
@@ -31,40 +26,6 @@ from prefect_tune.optimizers.search.maximise import (
 )
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
-
-MEAN = np.array([0.3, -0.4, 0.1, -0.2, 1.5, -0.3, 4.0])
-DEVIATION = np.array([0.5, 0.1, 0.9, 0.3, 0.4, 1e-6, 0.2])
-"""Of candidates: likely and unlikely to improve, sure that they do, and without a hope."""
-BEST = -0.25
-NORMALS = np.random.default_rng(0).normal(size=(200_000, 1))
-DRAWS = MEAN + DEVIATION * NORMALS
-
-
-def joint_gains() -> np.ndarray:
-    covariance = np.diag(DEVIATION**2)
-    normals = sobol_normals(256, 4, np.random.default_rng(0))
-    scores = -MEAN, np.diag(covariance), lambda j: covariance[j]
-    return JointImprovement(*scores, -BEST, normals).gains()
-
-
-GAINED = np.maximum(BEST - DRAWS, 0)
-
-
-@pytest.mark.parametrize(
-    ("values", "gained"),
-    [
-        (expected_improvement(MEAN, DEVIATION, BEST), GAINED),
-        (np.exp(log_expected_improvement(MEAN, DEVIATION, BEST)), GAINED),
-        (joint_gains(), GAINED),
-        (
-            np.exp(log_normal_improvement(MEAN, DEVIATION, BEST)),
-            np.maximum(np.exp(BEST) - np.exp(DRAWS), 0),
-        ),
-    ],
-)
-def test_a_value_is_the_mean_over_outcomes(values: np.ndarray, gained: np.ndarray) -> None:
-    error = 5 * gained.std(axis=0).max() / np.sqrt(len(gained))
-    assert values == pytest.approx(gained.mean(axis=0), abs=error)
 
 
 def learned_with(numbers: list[int]) -> list[Fitted]:

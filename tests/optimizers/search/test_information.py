@@ -25,6 +25,7 @@ from prefect_tune.optimizers.search.entropy import (
 from prefect_tune.optimizers.search.improvement import (
     AugmentedImprovement,
     JointImprovement,
+    expected_improvement,
     expected_squared_excess,
     log_expected_improvement,
     log_normal_improvement,
@@ -54,6 +55,7 @@ def test_improvement_by_less_than_xi_does_not_count() -> None:
     with_xi = log_expected_improvement(mean, deviation, 20.0, 3.0)
     assert with_xi == pytest.approx(log_expected_improvement(mean, deviation, 17.0))
     assert (with_xi < log_expected_improvement(mean, deviation, 20.0)).all()
+    assert np.log(expected_improvement(mean, deviation, 17.0)) == pytest.approx(with_xi)
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.2), (-0.5, 0.4), (-2.0, 0.3)])
