@@ -41,13 +41,16 @@ class Folder:
         return self.path.with_name("hidden")
 
     def take_away(self) -> None:
+        other = self.path.with_name("other")
+        if self.kind == "another store":
+            ArtifactStore(StoreAddress(str(other))).close()
         self.path.rename(self.hidden)
         if self.kind == "empty":  # a mount point without its mount
             self.path.mkdir()
         elif self.kind == "a file":
             self.path.write_text("in the way")
         elif self.kind == "another store":
-            ArtifactStore(StoreAddress(str(self.path))).close()
+            other.rename(self.path)
 
     def bring_back(self) -> None:
         if self.kind == "empty":
