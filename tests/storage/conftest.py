@@ -6,6 +6,14 @@ import pytest
 from services import Postgres, bucket_at, s3_server
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.storage.notices import noticed_by
+
+
+@pytest.fixture(autouse=True)
+def _hear_earlier_warnings() -> None:
+    """Take the warnings that other tests have left for the next listener."""
+    with noticed_by(lambda _: None):
+        pass
 
 
 @pytest.fixture
