@@ -114,12 +114,14 @@ DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int8, np.bool_]
 def test_dense_matrices_and_vectors_come_back_bit_by_bit(dtype, data) -> None:
     shapes = st_numpy.array_shapes(min_dims=1, max_dims=2, min_side=1, max_side=7)
     value = canonical(data.draw(st_numpy.arrays(dtype, shapes)))
-    back = again(value)
-    assert back.dtype == value.dtype
-    assert back.tobytes() == value.tobytes()
-    assert back.shape == value.shape
-    assert back.flags.c_contiguous
-    assert not back.flags.writeable
+    encoded = encode(value, mappable=True)
+    changeable = bytearray(encoded.data)
+    for back in (again(value), decode(encoded.codec, changeable)):
+        assert back.dtype == value.dtype
+        assert back.tobytes() == value.tobytes()
+        assert back.shape == value.shape
+        assert back.flags.c_contiguous
+        assert not back.flags.writeable
 
 
 @given(st_numpy.arrays(np.float64, st.tuples(*[st.integers(1, 6)] * 2), elements=st.floats(-1, 1)))
