@@ -55,7 +55,8 @@ def by_pyarrow(frame: pd.DataFrame) -> bytes:
 
 def by_polars(frame: pd.DataFrame) -> bytes:
     file = io.BytesIO()
-    pl.from_pandas(frame.assign(code=frame["code"].astype("Int64"))).write_parquet(file)
+    codes = dict.fromkeys(frame.select_dtypes("category"), "Int64")
+    pl.from_pandas(frame.astype(codes)).write_parquet(file)
     return file.getvalue()
 
 

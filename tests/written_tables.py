@@ -4,11 +4,6 @@ A form is a function of a table and a folder that returns a file, or the table a
 add one, add it to `FORMS`: each must be read as the plain CSV file, or be refused with a remedy.
 """
 
-import bz2
-import gzip
-import io
-import lzma
-import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,12 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import polars as pl
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.row_reader import as_pandas
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.tables import checked_frame, frame_dataset
 
@@ -108,13 +101,6 @@ NUMBERS: dict[str, Callable[[float, int], str]] = {
 }
 
 
-def zipped(content: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("t.csv", content)
-    return packed.getvalue()
-
-
 def as_text(
     table: TypedTable,
     folder: Path,
@@ -122,24 +108,14 @@ def as_text(
     number: Callable[[float, int], str] = PLAIN,
     separator: str = ",",
     encoding: str = "utf-8",
-    pack: Callable[[bytes], bytes] = bytes,
     name: str = "t.csv",
-    quoting: int = 0,
 ) -> Path:
-    text = table.written(number).to_csv(index=False, sep=separator, quoting=quoting)
-    (folder / name).write_bytes(pack(text.encode(encoding)))
+    text = table.written(number).to_csv(index=False, sep=separator)
+    (folder / name).write_bytes(text.encode(encoding))
     return folder / name
 
 
-def as_parquet(
-    table: TypedTable, folder: Path, write: Callable[[TypedTable, Path], object]
-) -> Path:
-    write(table, folder / "t.parquet")
-    return folder / "t.parquet"
-
-
 FORMS: dict[str, Form] = {
-    "plain CSV": as_text,
     **{f"quoted, {name}": partial(as_text, number=one) for name, one in NUMBERS.items()},
     "semicolons": partial(as_text, separator=";", number=marked(",")),
     "semicolons and groups": partial(as_text, separator=";", number=marked(",", ".")),
@@ -148,27 +124,7 @@ FORMS: dict[str, Form] = {
         as_text, separator="\t", name="t.txt", encoding="utf-16", number=marked(",")
     ),
     "pipes": partial(as_text, separator="|", number=marked(",")),
-    "all quoted": partial(as_text, quoting=1),
-    "mark of UTF-8": partial(as_text, encoding="utf-8-sig"),
     "Windows": partial(as_text, encoding="cp1252", number=around("# €", PLAIN)),
-    "gz": partial(as_text, pack=gzip.compress, name="t.csv.gz"),
-    "bz2": partial(as_text, pack=bz2.compress, name="t.csv.bz2"),
-    "xz": partial(as_text, pack=lzma.compress, name="t.csv.xz"),
-    "zip": partial(as_text, pack=zipped, name="t.csv.zip"),
-    "Parquet": partial(as_parquet, write=lambda table, path: table.frame.to_parquet(path)),
-    "Parquet of polars": partial(
-        as_parquet,
-        write=lambda table, path: pl.from_pandas(table.frame, nan_to_null=True).write_parquet(path),
-    ),
-    "Parquet of texts": partial(
-        as_parquet, write=lambda table, path: table.written(NUMBERS["dollars"]).to_parquet(path)
-    ),
-    "frame": lambda table, _: table.frame,
-    "frame of polars": lambda table, _: as_pandas(pl.from_pandas(table.frame, nan_to_null=True)),
-    "texts of polars": lambda table, _: as_pandas(pl.from_pandas(table.written(PLAIN))),
-    "nullable frame": lambda table, _: table.frame.convert_dtypes(),
-    "frame of Arrow": lambda table, _: table.frame.convert_dtypes(dtype_backend="pyarrow"),
-    "frame of objects": lambda table, _: table.frame.astype(object),
     "frame of plain texts": lambda table, _: table.written(PLAIN),
     "frame of texts": lambda table, _: table.written(NUMBERS["euros after"]),
     "frame of strings": lambda table, _: table.written(NUMBERS["dollars"]).astype("string"),
