@@ -179,6 +179,11 @@ DATE,PATIENT,CODE,VALUE,TYPE
 2020-02-01T00:00:00Z,b-2,72166-2,Never smoker,text
 2020-02-02T00:00:00Z,b-2,,1.0,numeric
 """,
+    "supplies": "DATE,PATIENT,CODE,QUANTITY\n2020-03-01,a-1,0337,2\n",
+    "imaging_studies": """
+Id,DATE,PATIENT,BODYSITE_CODE,MODALITY_CODE
+x,2020-03-02T01:00:00Z,a-1,51185008,CT
+""",
     "payers": "Id,NAME\nx,None\n",
     "labels": "patient,date,label\na-1,2022-01-01,yes\nb-2,2022-01-01,no\n",
 }
