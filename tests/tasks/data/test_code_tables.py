@@ -33,74 +33,64 @@ CONCEPTS = [
 ANCESTORS = [(7, 7), (70, 7), (71, 7), (71, 70), (71, 99), (70, 70)]
 
 
-def write_codes(folder: Path, codes: pa.Table | dict) -> None:
+def meds(folder: Path, codes: pa.Table | dict | None = None) -> Dataset:
+    if not folder.exists():
+        (write_meds(folder) / "metadata").mkdir()
     if isinstance(codes, dict):
         texts, parents = zip(*codes.values(), strict=True)
         columns = {"code": list(codes), "description": texts, "parent_codes": parents}
         text, lists = pa.string(), pa.list_(pa.string())
         kinds = pa.schema([("code", text), ("description", text), ("parent_codes", lists)])
         codes = pa.table(columns, schema=kinds)
-    (folder / "metadata").mkdir(exist_ok=True)
-    pq.write_table(codes, folder / "metadata" / "codes.parquet")
-
-
-def meds(folder: Path, codes: pa.Table | dict | None = None) -> Dataset:
-    if not folder.exists():
-        write_meds(folder)
     if codes is not None:
-        write_codes(folder, codes)
+        pq.write_table(codes, folder / "metadata" / "codes.parquet")
     return read_source(Source(str(folder), labels="labels/task"))
 
 
-def vocabulary(folder: Path, suffix: str = "csv", *, capitals: bool = False) -> None:
+def omop(folder: Path, form: str, *, has_concepts: bool = True) -> Dataset:
+    """`omop_tables` with conditions of the concept 7 and an observation 7 answered by 8507."""
+    write_omop(folder)
+    condition = omop_tables()["condition_occurrence"].head(1).assign(condition_concept_id=7)
+    other = pd.DataFrame({"person_id": [BIG + 1], "observation_date": ["2020-01-01"]})
+    other = other.assign(observation_concept_id=7, value_as_concept_id=8507)
     concepts = pd.DataFrame(CONCEPTS, columns=["concept_id", "domain_id", "concept_name"])
     pairs = pd.DataFrame(ANCESTORS, columns=["ancestor_concept_id", "descendant_concept_id"])
-    for name, frame in (("concept", concepts), ("concept_ancestor", pairs)):
-        given = frame.rename(columns=str.upper) if capitals else frame
-        stem = name.upper() if capitals else name
-        if suffix == "tab":
-            given.to_csv(folder / f"{stem}.csv", sep="\t", index=False)
+    written(condition, folder / "condition_occurrence.csv")
+    written(other, folder / "observation.csv")
+    tables = {"concept": concepts, "concept_ancestor": pairs} if has_concepts else {
+        "concept_ancestor": pairs}  # fmt: skip
+    for name, frame in tables.items():
+        if form == "tabs":
+            frame.to_csv(folder / f"{name}.csv", sep="\t", index=False)
+        elif form == "capitals":
+            written(frame.rename(columns=str.upper), folder / f"{name.upper()}.csv.gz")
         else:
-            written(given, folder / f"{stem}.{suffix}")
-
-
-def omop(folder: Path) -> Dataset:
+            written(frame, folder / f"{name}.{form}")
     return read_source(Source(str(folder), labels="labels.csv"))
 
 
-def write_conditions(folder: Path) -> None:
-    """`omop_tables` with conditions of the concept 7 and an observation 7 answered by 8507."""
-    write_omop(folder)
-    condition = omop_tables()["condition_occurrence"].head(1)
-    condition = condition.assign(condition_concept_id=7)
-    other = pd.DataFrame(
-        {
-            "person_id": [BIG + 1],
-            "observation_concept_id": [7],
-            "observation_date": ["2020-01-01"],
-            "value_as_concept_id": [8507],
-        }
-    )
-    condition.to_csv(folder / "condition_occurrence.csv", index=False)
-    other.to_csv(folder / "observation.csv", index=False)
-
-
-def test_meds_codes_have_descriptions_and_all_ancestors(tmp_path) -> None:
-    X = meds(tmp_path / "meds", MEDS_CODES).X
+def test_meds_codes_have_descriptions_and_all_ancestors_and_are_stored(tmp_path) -> None:
+    dataset = meds(tmp_path / "meds", MEDS_CODES)
+    X = dataset.X
     assert X.code_table["code"].tolist() == sorted({*X.codes, "GROUP//1", "OTHER//7", "TOP"})
     assert X.descriptions() == {"A": "first", "GROUP//1": "a group"}
     parents = X.parents()
     assert parents["A"] == ("GROUP//1", "OTHER//7", "TOP")
     assert parents["GROUP//1"] == ("OTHER//7", "TOP")
     assert parents["B"] == parents["TOP"] == ()
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+    loaded = load_dataset(store, import_dataset(dataset, store))
+    for other in (loaded.X, loaded.rows(np.array([2, 0]))):
+        pd.testing.assert_frame_equal(other.code_table, X.code_table)
+    assert loaded.digest() == dataset.digest()
+    for frame in X.frames().values():
+        pd.testing.assert_frame_equal(canonical(frame), frame)
+    store.close()
 
 
-@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet", "tab"])
-@pytest.mark.parametrize("capitals", [False, True])
-def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path, suffix, capitals) -> None:
-    write_conditions(tmp_path / "cdm")
-    vocabulary(tmp_path / "cdm", suffix, capitals=capitals)
-    X = omop(tmp_path / "cdm").X
+@pytest.mark.parametrize("form", ["csv", "tabs", "capitals", "parquet"])
+def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path, form) -> None:
+    X = omop(tmp_path / "cdm", form).X
     parents, texts = X.parents(), X.descriptions()
     assert parents["CONDITION//7"] == ("CONCEPT//71", "CONDITION//70")
     assert parents["CONDITION//70"] == ("CONCEPT//71",)
@@ -112,21 +102,15 @@ def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path, suffix, 
 
 
 def test_omop_without_concepts_has_ancestors_by_number(tmp_path) -> None:
-    write_conditions(tmp_path / "cdm")
-    vocabulary(tmp_path / "cdm")
-    (tmp_path / "cdm" / "concept.csv").unlink()
-    X = omop(tmp_path / "cdm").X
+    X = omop(tmp_path / "cdm", "csv", has_concepts=False).X
     assert X.parents()["CONDITION//7"] == ("CONCEPT//70", "CONCEPT//71")
     assert not X.descriptions()
 
 
-def test_a_loop_of_parents_is_refused_by_its_codes(tmp_path) -> None:
+def test_a_loop_of_parents_is_refused_only_among_codes_of_the_data(tmp_path) -> None:
     loop = {"A": ("", ["X"]), "X": ("", ["C"]), "C": ("", ["A", "D"]), "D": ("", [])}
     with pytest.raises(BadInput, match="has a loop"):
         meds(tmp_path / "meds", loop)
-
-
-def test_a_loop_among_codes_outside_the_data_is_ignored(tmp_path) -> None:
     assert meds(tmp_path / "meds", {"X": ("", ["Y"]), "Y": ("", ["X"])}).X.code_table is None
 
 
@@ -137,17 +121,6 @@ def test_a_table_of_codes_in_another_form_is_ignored_with_a_note(tmp_path, colum
     dataset = meds(tmp_path / "meds", pa.table(columns))
     assert dataset.X.code_table is None
     assert any("codes.parquet" in note for note in dataset.notes)
-
-
-def test_the_table_is_kept_with_the_data_set(tmp_path) -> None:
-    dataset = meds(tmp_path / "meds", MEDS_CODES)
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    loaded = load_dataset(store, import_dataset(dataset, store))
-    few = loaded.rows(np.array([2, 0]))
-    for X in (loaded.X, few):
-        pd.testing.assert_frame_equal(X.code_table, dataset.X.code_table)
-    assert loaded.digest() == dataset.digest()
-    store.close()
 
 
 def test_ancestors_are_part_of_the_digest_and_descriptions_are_not(tmp_path) -> None:
@@ -181,9 +154,3 @@ def test_rows_to_predict_have_the_table_of_their_own_data(tmp_path) -> None:
     meds(tmp_path / "meds", {"A": ("first", ["NEW"])})
     X = read_features(str(tmp_path / "meds"), "labels/task", training)
     assert X.parents()["A"] == ("NEW",)
-
-
-def test_stored_frames_are_canonical(tmp_path) -> None:
-    X = meds(tmp_path / "meds", MEDS_CODES).X
-    for frame in X.frames().values():
-        pd.testing.assert_frame_equal(canonical(frame), frame)

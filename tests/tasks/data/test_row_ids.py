@@ -1,9 +1,6 @@
 """Ids of rows, and the test rows they fix on every later data set."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from inputs import event_rows, table
+from inputs import event_rows, table, written
 
 from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -30,8 +27,6 @@ from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST
 from prefect_tune.tasks.data.tables import frame_dataset
 from prefect_tune.tasks.problem import open_store
-
-COLUMNS = ("a", "b", "c", "colour", "count")
 
 
 def of_frame(frame: pd.DataFrame, **options: Any) -> Dataset:
@@ -54,7 +49,7 @@ def later(draw: st.DrawFn) -> pd.DataFrame:
 
 
 @given(later())
-@settings(max_examples=30)
+@settings(max_examples=10)
 def test_a_row_stays_on_its_side_whatever_is_added(frame) -> None:
     first, then = of_frame(table()), of_frame(frame)
     fixed = identity_columns(first)
@@ -62,38 +57,23 @@ def test_a_row_stays_on_its_side_whatever_is_added(frame) -> None:
     after = study_split(then, 3, 0.2, 7, fixed=fixed)
     known = dict(zip(row_ids(first).tolist(), (before.fold == TEST).tolist(), strict=True))
     found = zip(row_ids(then, fixed).tolist(), (after.fold == TEST).tolist(), strict=True)
-    sides = {one: is_test for one, is_test in found if one in known}
-    assert sides == known
+    assert {one: is_test for one, is_test in found if one in known} == known
     assert 0 < sum(known.values()) < len(known)
 
 
 @pytest.mark.parametrize("group", [None, "patient"])
 def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> None:
     frame = table().assign(patient=np.arange(150) // 3 + 200.0)
-    frame.to_parquet(tmp_path / "t.parquet", index=False)
-    frame.assign(patient=frame["patient"].astype(int)).to_csv(tmp_path / "t.csv", index=False)
-    drop = () if group else ("patient",)
-    ids = []
-    for path in (tmp_path / "t.csv", tmp_path / "t.parquet"):
-        source = Source(str(path), target="target", group=group, drop=drop, keeps_ids=True)
-        ids.append(row_ids(read_source(source)))
-    data = of_frame(frame, group=group, drop=drop)
+    whole = frame.assign(patient=frame["patient"].astype(int))
+    options = {"group": group, "drop": () if group else ("patient",)}
+    data = of_frame(frame, **options)
     store = open_store(StoreAddress(str(tmp_path / "store")))
-    ids += [row_ids(data), row_ids(load_dataset(store, import_dataset(data, store)))]
+    found = [data, load_dataset(store, import_dataset(data, store))]
+    paths = (written(whole, tmp_path / "t.csv"), written(frame, tmp_path / "t.parquet"))
+    found += [read_source(Source(p, target="target", keeps_ids=True, **options)) for p in paths]
+    ids = [row_ids(one) for one in found]
     assert all((one == ids[0]).all() for one in ids)
     assert len(np.unique(ids[0])) == (50 if group else 150)
-
-
-@pytest.mark.slow
-def test_ids_are_those_of_another_process() -> None:
-    script = (
-        "import pandas as pd\n"
-        "from prefect_tune.tasks.data.dataset import value_ids\n"
-        "print(value_ids(pd.Series(['x', 'y'])).tolist())"
-    )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path.cwd())
-    assert done.stdout.strip() == str(value_ids(pd.Series(["x", "y"])).tolist())
 
 
 @pytest.mark.parametrize(
@@ -107,18 +87,23 @@ def test_ids_are_those_of_another_process() -> None:
         ([2**53 + 1, 0], [2**53, 0], False),
     ],
 )
-def test_a_group_has_one_id_however_it_is_stored(one, other, is_same) -> None:
+def test_a_value_has_one_id_however_it_is_stored(one, other, is_same) -> None:
     ids = value_ids(pd.Series(one)), value_ids(pd.Series(other))
     assert (ids[0] == ids[1]).all() == is_same
 
 
+def test_ids_are_those_of_other_processes_and_earlier_versions() -> None:
+    ids = [5717441744405258058, 6892360672924705551]
+    assert value_ids(pd.Series(["x", "y"])).tolist() == ids
+
+
 def test_numbers_that_become_categories_keep_their_ids() -> None:
-    columns = ("count", "a")
     numbers = of_frame(table()[["a", "count", "target"]])
     texts = table()[["a", "count", "target"]].astype({"count": object})
     texts.loc[150] = [0.0, "many", "yes"]
     then = of_frame(texts)
     assert isinstance(then.X["count"].dtype, pd.CategoricalDtype)
+    columns = ("count", "a")
     assert (row_ids(then, columns)[:150] == row_ids(numbers, columns)).all()
 
 
@@ -127,12 +112,10 @@ def test_content_decides_and_the_target_does_not() -> None:
     ids = row_ids(of_frame(frame))
     assert (row_ids(of_frame(frame.assign(target=frame["target"].to_numpy()[::-1]))) == ids).all()
     assert (row_ids(of_frame(frame[list(frame.columns[::-1])])) == ids).all()
-    swapped = row_ids(of_frame(frame.rename(columns={"a": "c", "c": "a"})))
-    assert (swapped != ids).all()
-    gaps = frame.assign(b=np.nan, colour=None)
+    assert (row_ids(of_frame(frame.rename(columns={"a": "c", "c": "a"}))) != ids).all()
     assert len(np.unique(row_ids(of_frame(frame.assign(extra=1)), ("a",)))) == 150
     with pytest.raises(BadInput, match="'b'"):
-        row_ids(of_frame(gaps), COLUMNS)
+        row_ids(of_frame(frame.assign(b=np.nan)), ("a", "b"))
 
 
 def test_equal_rows_of_other_times_are_other_rows() -> None:
@@ -154,44 +137,38 @@ def test_patients_are_on_one_side_and_keep_it() -> None:
     assert (is_test[::2] == is_test[1::2]).all()
     assert is_test.mean() == pytest.approx(0.2, abs=0.08)
     half = replace(data, X=data.X.take(np.arange(200, 400)), y=y[200:], groups=data.groups[200:])
-    again = study_split(half, 3, 0.2, 5, fixed=()).fold == TEST
-    assert (again == is_test[200:]).all()
+    assert (study_split(half, 3, 0.2, 5, fixed=()).fold == TEST).tolist() == is_test[200:].tolist()
 
 
 def test_groups_are_found_by_their_values_not_by_their_numbers() -> None:
     frame = table().assign(patient=np.arange(150) // 3)
     ids = row_ids(of_frame(frame, group="patient"))
-    later = of_frame(frame.iloc[::-1], group="patient")
-    assert (row_ids(later)[::-1] == ids).all()
-    with pytest.raises(ValueError, match="ids"):
-        row_ids(replace(later, ids=None))
+    assert (row_ids(of_frame(frame.iloc[::-1], group="patient"))[::-1] == ids).all()
 
 
 def test_a_given_or_newest_test_part_is_not_replaced_by_the_hash() -> None:
-    fixed, data = (), of_frame(table())
-    is_test = np.arange(150) < 30
-    given_test = study_split(replace(data, is_test=is_test), 3, None, 0, fixed=fixed)
+    data, is_test = of_frame(table()), np.arange(150) < 30
+    given_test = study_split(replace(data, is_test=is_test), 3, None, 0, fixed=())
     assert ((given_test.fold == TEST) == is_test).all()
     timed = replace(data, times=np.arange(150.0))
-    newest = study_split(timed, 3, 0.2, 0, gap_seconds=0.0, fixed=fixed)
+    newest = study_split(timed, 3, 0.2, 0, gap_seconds=0.0, fixed=())
     assert np.flatnonzero(newest.fold == TEST).tolist() == list(range(120, 150))
 
 
 FORMS = {
-    "float32": lambda f: f.astype({"a": np.float32, "b": np.float32}),
-    "truths as texts": lambda f: f.assign(ok=np.where(f["ok"], "true", "false")),
-    "truths as numbers": lambda f: f.assign(ok=f["ok"].astype(int)),
-    "order": lambda f: f[f.columns[::-1]].sample(frac=1, random_state=0),
-    "new column": lambda f: f.assign(more=np.arange(len(f)) % 7),
-    "days with a clock": lambda f: f.assign(day=f["day"] + " 00:00:00"),
-    "snapshot": lambda f: f.assign(exported="2024-05-02"),
-    "history": lambda f: pd.concat([known_rows(), f.assign(exported="2024-05-02")]),
-    "age": lambda f: f.assign(exported="2024-05-02", age=f["age"] + 1),
-    "row number": lambda f: f.sample(frac=1, random_state=0).assign(number=np.arange(len(f))),
-}
-"""Changed forms of a table."""
-DIFFER = {"snapshot": {"exported.days"}, "history": {"exported.days"},
-          "age": {"exported.days", "age"}, "row number": {"number"}}  # fmt: skip
+    "float32": (lambda f: f.astype({"a": np.float32, "b": np.float32}), set()),
+    "truths as texts": (lambda f: f.assign(ok=np.where(f["ok"], "true", "false")), set()),
+    "truths as numbers": (lambda f: f.assign(ok=f["ok"].astype(int)), set()),
+    "order": (lambda f: f[f.columns[::-1]].sample(frac=1, random_state=0), set()),
+    "new column": (lambda f: f.assign(more=np.arange(len(f)) % 7), set()),
+    "days with a clock": (lambda f: f.assign(day=f["day"] + " 00:00:00"), set()),
+    "history": (lambda f: pd.concat([known_rows(), f.assign(exported="2024-05-02")]),
+                {"exported.days"}),
+    "age": (lambda f: f.assign(exported="2024-05-02", age=f["age"] + 1), {"exported.days", "age"}),
+    "row number": (lambda f: f.sample(frac=1, random_state=0).assign(number=np.arange(len(f))),
+                   {"number"}),
+}  # fmt: skip
+"""Changed forms of a table, and the columns that do not identify its rows."""
 
 
 def known_rows(n: int = 300, seed: int = 1) -> pd.DataFrame:
@@ -208,11 +185,12 @@ def known_rows(n: int = 300, seed: int = 1) -> pd.DataFrame:
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_in_another_form_are_the_same(form: str) -> None:
     more = known_rows(90, seed=2).assign(number=np.arange(300, 390))
-    now = FORMS[form](pd.concat([known_rows(), more], ignore_index=True))
-    one, other = of_frame(known_rows()), of_frame(now)
+    change, differ = FORMS[form]
+    one = of_frame(known_rows())
+    other = of_frame(change(pd.concat([known_rows(), more], ignore_index=True)))
     columns = identity_columns(one)
     settled = settled_columns(one, other, columns)
-    assert set(columns) - set(settled) == DIFFER.get(form, set())
+    assert set(columns) - set(settled) == differ
     assert (~np.isin(row_ids(other, settled), row_ids(one, settled))).sum() == 90
 
 
@@ -233,20 +211,16 @@ def test_a_key_decides_which_rows_are_the_same() -> None:
     assert (row_ids(of_frame(changed, **keyed))[::-1] == row_ids(one)).all()
     assert len(np.unique(row_ids(one))) == 150
     (note,) = (note for note in of_frame(frame, key=("visit",)).notes if "key" in note)
-    assert "150 rows share a key" in note
-    assert "visit 0 in rows 1 and 2" in note
+    assert note.startswith("150 rows")
+    assert note.endswith("visit 0 in rows 1 and 2")
 
 
 @pytest.mark.parametrize(
-    ("key", "group", "told"),
-    [
-        (("none",), None, "none"),
-        (("gap",), None, "row 4 .* 'gap'"),
-        (("a",), "visit", "use only one"),
-    ],
+    ("key", "group", "named"),
+    [(("none",), None, "'none'"), (("gap",), None, "row 4"), (("a",), "visit", "--group visit")],
 )
-def test_a_key_that_cannot_be_used_is_refused(key: tuple, group: str | None, told: str) -> None:
+def test_a_key_that_cannot_be_used_is_refused(key: tuple, group: str | None, named: str) -> None:
     frame = table().assign(visit=np.arange(150) // 2, gap=np.arange(150.0))
     frame.loc[3, "gap"] = np.nan
-    with pytest.raises(BadInput, match=told):
+    with pytest.raises(BadInput, match=named):
         of_frame(frame, key=key, group=group)
