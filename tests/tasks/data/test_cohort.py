@@ -1,3 +1,5 @@
+"""Generated cohorts: what is planted can be found, and nothing else tells the class."""
+
 import json
 from dataclasses import replace
 
@@ -28,7 +30,9 @@ from prefect_tune.tasks.data.source import Source
 pytestmark = pytest.mark.slow
 
 FAMILIES = ("binary", "count", "sum", "average")
-THRESHOLDS = (2, 3, 4, 5)
+EACH_FAMILY = pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=pytest.mark.full if f != "count" else ()) for f in FAMILIES]
+)
 
 
 def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
@@ -36,14 +40,12 @@ def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
     return EventRows.build(events_table([cohort.events], "test")[0], rows), target.to_numpy()
 
 
-def linear():
-    return make_pipeline(MaxAbsScaler(), LogisticRegression(max_iter=1000, C=3))
-
-
-def error_of(X: EventRows, y: np.ndarray, construct: EventAggregation, *more_steps) -> float:
+def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> float:
     """Percent of the second half predicted wrong by a model of the first half."""
+    linear = LogisticRegression(max_iter=1000, C=3)
     first, second = np.split(np.arange(len(y)), 2)
-    model = make_pipeline(construct, *more_steps).fit(X.take(first), y[first])
+    model = make_pipeline(EventAggregation(threshold, aggregation), MaxAbsScaler(), linear)
+    model.fit(X.take(first), y[first])
     return 100 * float(np.mean(model.predict(X.take(second)) != y[second]))
 
 
@@ -54,24 +56,15 @@ def orders(cohort: Cohort, prefix: str) -> pd.DataFrame:
     return found.assign(is_case=is_case[found["patient_id"]], code=found["event_id"].astype(str))
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["count", *(pytest.param(f, marks=pytest.mark.full) for f in FAMILIES if f != "count")],
-)
+@EACH_FAMILY
 def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     """It is 3 to 12 points better than any other; an error of 1500 rows is sure to 1 point."""
     cohort = generate(CohortSpec(family=family, seed=3))
     X, y = rows_of(cohort)
-    errors = {
-        aggregation: [
-            error_of(X, y, EventAggregation(f, aggregation), linear()) for f in THRESHOLDS
-        ]
-        for aggregation in FAMILIES
-    }
-    best = {aggregation: min(of_threshold) for aggregation, of_threshold in errors.items()}
-    planted = best.pop(cohort.truth["aggregation"])
+    best = {one: min(error_of(X, y, one, least) for least in (2, 3, 4, 5)) for one in FAMILIES}
     assert cohort.truth["aggregation"] == family
-    assert planted + 2 < min(best.values()), errors
+    planted = best.pop(family)
+    assert planted + 2 < min(best.values()), best
 
 
 def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
@@ -84,10 +77,7 @@ def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
     assert (made[0] != made[1]).nnz == 0
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["count", *(pytest.param(f, marks=pytest.mark.full) for f in FAMILIES if f != "count")],
-)
+@EACH_FAMILY
 def test_rates_equal_the_paper_whatever_is_planted(family) -> None:
     """FLASH, Table 3, train rows; within 5 %."""
     spec = CohortSpec(n_patients=10_000, family=family, rare_cover=0.2, noise_codes=9000)
@@ -109,10 +99,14 @@ def test_each_rare_code_of_the_signal_is_had_by_so_many_patients_of_one_class() 
     assert abs(of_cases[1::2].mean() - 0.05) < 0.03
 
 
-def test_a_cohort_is_the_same_for_the_same_seed_only() -> None:
-    cohorts = [generate(CohortSpec(n_patients=300, seed=seed)).events for seed in (1, 1, 2)]
-    pd.testing.assert_frame_equal(cohorts[0], cohorts[1])
-    assert not cohorts[0].equals(cohorts[2])
+def test_a_cohort_is_that_of_its_seed_and_keeps_its_patients_when_it_grows() -> None:
+    again, other = (generate(CohortSpec(n_patients=500, seed=seed, first=200)) for seed in (4, 5))
+    small, large = (generate(CohortSpec(n_patients=500, seed=4, first=n)) for n in (200, 350))
+    assert set(small.labels["patient_id"]) == set(range(200))
+    assert not small.events.equals(other.events)
+    pd.testing.assert_frame_equal(small.events, again.events)
+    for before, after in ((small.events, large.events), (small.labels, large.labels)):
+        pd.testing.assert_frame_equal(before, after[after["patient_id"] < 200])
 
 
 def test_the_name_can_carry_every_option() -> None:
@@ -123,20 +117,11 @@ def test_the_name_can_carry_every_option() -> None:
     assert set(options) == set(CohortSpec.__slots__)
     text = "&".join(f"{name}={value}" for name, value in options.items())
     assert cohort_named(f"demo?{text}") == spec
-    dataset = read_source(Source(f"cohort:demo?{text}"))
-    assert dataset.name == "cohort-demo"
-    assert len(dataset) == 400
-
-
-def test_a_cohort_that_grows_keeps_its_patients() -> None:
-    small, large = (generate(CohortSpec(n_patients=500, seed=4, first=n)) for n in (200, 350))
-    assert set(small.labels["patient_id"]) == set(range(200))
-    for before, after in ((small.events, large.events), (small.labels, large.labels)):
-        pd.testing.assert_frame_equal(before, after[after["patient_id"] < 200])
+    assert len(read_source(Source(f"cohort:demo?{text}"))) == 400
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("name", "named"),
     [
         ("papr", "'paper'"),
         ("demo?famly=sum", "'family'"),
@@ -146,8 +131,8 @@ def test_a_cohort_that_grows_keeps_its_patients() -> None:
                                               "noise_codes=-1", "seed=")),
     ],
 )  # fmt: skip
-def test_what_is_no_cohort_is_refused_with_the_way_out(name, message) -> None:
-    with pytest.raises((BadInput, UnknownName), match=message):
+def test_what_is_no_cohort_is_refused_with_the_way_out(name, named) -> None:
+    with pytest.raises((BadInput, UnknownName), match=named):
         cohort_named(name)
 
 
@@ -157,10 +142,8 @@ def test_a_cohort_written_as_meds_is_the_same_data(tmp_path) -> None:
     write_meds(cohort, name, tmp_path)
     labels = str(tmp_path / LABELS)
     there = read_source(Source(f"cohort:{name}"))
-    back = read_source(
-        Source(str(tmp_path), labels=labels, target="categorical_value", splits="ignore")
-    )
-    assert back.digest() == there.digest()
+    given = Source(str(tmp_path), labels=labels, target="categorical_value", splits="ignore")
+    assert read_source(given).digest() == there.digest()
     cases = read_source(Source(str(tmp_path), labels=labels))
     assert cases.classes == (False, True)
     assert ((cases.y == 1) == (there.y == 0)).all()

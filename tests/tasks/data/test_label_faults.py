@@ -3,23 +3,21 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from command_line import CommandLine
-from inputs import written
+from inputs import write_table, written
 
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.reading import explained_labels, read_source
 from prefect_tune.tasks.data.source import Source
 
-LATER = pd.Timestamp.now() + pd.Timedelta(days=900)
 FAULTS = {
     1: ("2021-01-01", "of patients without any event"),
     2: ("2020-01-01", "without an event"),
     3: ("1949-01-01", "before the birth"),
     4: ("2022-01-01", "after the death"),
-    5: (f"{LATER:%Y-%m-%d}", "in the future"),
+    5: ("2250-01-01", "in the future"),
     6: ("2021-01-01", "that contradict"),
 }
 """Time and fault of a label of each patient."""
@@ -44,19 +42,18 @@ def source(folder: Path, n: int = 40, shift: str = "0D") -> Source:
 def test_labels_that_cannot_be_right_are_counted_and_listed(tmp_path) -> None:
     given = source(tmp_path)
     faults = explained_labels(given)
-    for who, (_, why) in FAULTS.items():
-        assert any(why in fault for fault in faults["fault"][faults["subject_id"] == who]), why
     assert set(faults["subject_id"]) == {*FAULTS}
     dataset = read_source(given)
     [note] = [note for note in dataset.notes if "cannot be right" in note]
     assert note.startswith("7 of 41 labels")
-    assert all(why in note for _, why in FAULTS.values())
+    for who, (_, why) in FAULTS.items():
+        assert any(why in fault for fault in faults["fault"][faults["subject_id"] == who]), why
+        assert why in note
     assert set(dataset.X.rows["subject_id"]) == {*range(3, 40)}
-    assert "2 labels without events are left out" in dataset.notes
 
 
 def test_labels_are_refused_if_most_of_them_cannot_be_right(tmp_path) -> None:
-    with pytest.raises(BadInput, match=r"7 of 13 .*--explain-labels"):
+    with pytest.raises(BadInput, match="7 of 13"):
         read_source(source(tmp_path, 12))
 
 
@@ -70,9 +67,7 @@ def test_the_command_lists_faults_and_starts_nothing(tmp_path) -> None:
     found = run("run", given.data, "--labels", given.labels, "--explain-labels", "--json")
     assert found.exit_code == 0, found.stderr
     assert {row["subject_id"] for row in json.loads(found.stdout)} == {*FAULTS}
-    assert "subject_id,prediction_time,label,fault" in (
-        run("run", given.data, "--labels", given.labels, "--explain-labels").stdout
-    )
-    refused = run("run", written(pd.DataFrame({"x": np.arange(9)}), tmp_path / "t.csv"),
-                  "--target", "x", "--explain-labels")  # fmt: skip
-    assert refused.exit_code == 2
+    shown = run("run", given.data, "--labels", given.labels, "--explain-labels").stdout
+    assert "subject_id,prediction_time,label,fault" in shown
+    options = ("--target", "target", "--explain-labels")
+    assert run("run", write_table(tmp_path), *options).exit_code == 2
