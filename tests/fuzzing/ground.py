@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from command_line import CommandLine
 from finished.ended import SPACE
 from finished.searched import searched
-from inputs import events, write_table
+from inputs import events, write_table, written
 
 from fuzzing.values import SECRET
 from prefect_tune.optimizers.documents import UnknownName
@@ -20,7 +20,6 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import open_store
 
-_CACHE = "60KB"
 REFUSALS = (BadInput, UnknownName, StoreRefused)
 """How input is refused."""
 
@@ -31,11 +30,9 @@ class Ground:
 
     Attributes:
         folder: The folder, which is the working folder while cases are tried.
-        n_cases: How many were tried, those that were made smaller included.
     """
 
     folder: Path
-    n_cases: int = 0
     _kept: Path | None = field(default=None, repr=False)
     _shared: CommandLine | None = field(default=None, repr=False)
 
@@ -47,9 +44,8 @@ class Ground:
         with TemporaryDirectory() as name:
             ground = cls(Path(name).resolve())
             write_table(ground.folder)
-            log, labels = events()
-            log.to_csv(ground.folder / "events.csv", index=False)
-            labels.to_csv(ground.folder / "labels.csv", index=False)
+            for frame, stem in zip(events(), ("events", "labels"), strict=True):
+                written(frame, ground.folder / f"{stem}.csv")
             os.chdir(ground.folder)
             os.environ["HOME"] = name
             try:
@@ -66,7 +62,6 @@ class Ground:
     @contextmanager
     def case(self) -> Iterator[Path]:
         """Yield a new folder to work in; nothing of it is left."""
-        self.n_cases += 1
         with TemporaryDirectory(dir=self.folder, prefix="case-") as name:
             os.chdir(name)
             try:
@@ -76,12 +71,18 @@ class Ground:
                 os.chdir(self.folder)
 
     def new_home(self, folder: Path) -> CommandLine:
-        """Commands with a copy of the kept studies."""
+        """Commands with a copy of two finished studies, one of them without a model."""
         if self._kept is None:
-            self._kept = self._make()
-        home = folder / "home"
-        shutil.copytree(self._kept, home)
-        return CommandLine(home)
+            self._kept = self.folder / "kept"
+            self._kept.mkdir()
+            (self._kept / "space.py").write_text(SPACE)
+            given = {"data": str(self.table), "target": "target", "trials": 5}
+            for study, space in (("flashed", "small"), ("picky", f"{self._kept}/space.py:space")):
+                fit = study == "flashed"
+                searched(self._kept, study=study, space=space, fit=fit, **given).store.close()
+            CommandLine(self._kept)("artifacts", "prune", "--to", "60KB")
+        shutil.copytree(self._kept, folder / "home")
+        return CommandLine(folder / "home")
 
     def shared_home(self) -> CommandLine:
         """Commands with a copy of the kept studies that many cases share."""
@@ -94,20 +95,6 @@ class Ground:
         if self._shared is not None:
             shutil.rmtree(self._shared.home)
         self._shared = None
-
-    def _make(self) -> Path:
-        kept = self.folder / "kept"
-        kept.mkdir()
-        given = {"data": str(self.table), "target": "target", "trials": 5}
-        (kept / "space.py").write_text(SPACE)
-        picky = f"{kept}/space.py:space"
-        for study, space, fit in (("flashed", "small", True), ("picky", picky, False)):
-            searched(kept, study=study, space=space, fit=fit, **given).store.close()
-        CommandLine(kept)("artifacts", "prune", "--to", _CACHE)
-        for path in sorted(kept.rglob("*"), reverse=True):  # a folder costs more than a file
-            if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()
-        return kept
 
 
 def check_message(message: str) -> None:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from inputs import table, written
 from row_forms import FORMS
-from written_tables import differences
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
@@ -63,6 +62,17 @@ COLUMNS: dict[str, Cells] = {
     "lakhs": Cells(["12,34,567.5", "1,200"], values=[1234567.5, 1200]),
     "euros after": Cells(["1 234,5 €", "99 €"], values=[1234.5, 99]),
     "apostrophes": Cells(["CHF 1\u2019234.50", "CHF -3"], values=[1234.5, -3]),
+    "typewriter": Cells(["1'234.50", "-7.25", None], values=[1234.5, -7.25, None]),
+    "narrow blanks": Cells(["1\u202f234,50", "-7,25"], values=[1234.5, -7.25]),
+    "hard blanks": Cells(["12\u00a0345.50", "-7.25"], values=[12345.5, -7.25]),
+    "points for thousands": Cells(["12.345,50", "-7,25"], values=[12345.5, -7.25]),
+    "dollars around": Cells(["$1,234.5", "($7.25)"], values=[1234.5, -7.25]),
+    "pounds": Cells(["£1234.5", "-£7.25"], values=[1234.5, -7.25]),
+    "a code after": Cells(["1234,5 EUR", "-7,25 EUR"], values=[1234.5, -7.25]),
+    "parentheses": Cells(["1234.5", "(7.25)"], values=[1234.5, -7.25]),
+    "a unit with a digit": Cells(["1,234.5 kg/m2", "-7.25 kg/m2"], values=[1234.5, -7.25]),
+    "percent commas": Cells(["12,5 %", "-7,25 %"], values=[12.5, -7.25]),
+    "blanks around": Cells(["  1,234.5 ", " -7.25 "], values=[1234.5, -7.25]),
     "percent": Cells(["21.57%", "-3 %", "0"], values=[21.57, -3, 0]),
     "a unit": Cells(["4382.4 mg/dL", "7 mg/dL"], values=[4382.4, 7]),
     "signs": Cells(["12.5-", "\u22123", "+4"], values=[-12.5, -3, 4]),
@@ -478,11 +488,3 @@ def test_a_target_of_numbers_as_texts_is_a_number_also_in_test_rows(tmp_path, wr
             read(slip, target="target")
     few = texts.assign(target=["$1", "$2"] * 75)
     assert read(few, target="target").classes == ("$1", "$2")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=pytest.mark.full if seed else ()) for seed in range(12)]
-)
-def test_each_form_has_the_same_columns_kinds_notes_and_digest(tmp_path, seed) -> None:
-    assert list(differences(seed, tmp_path)) == []
