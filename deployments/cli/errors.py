@@ -1,5 +1,6 @@
 """Errors of commands, including usage errors: one message and an exit code, no traceback."""
 
+import errno
 import sys
 import traceback
 from collections.abc import Iterator, MutableSequence, Sequence
@@ -33,7 +34,8 @@ def reported_errors() -> Iterator[None]:
         if is_ours and isinstance(error, RuntimeError | InvalidPredictions):
             echo(f"Failed: {error}", err=True)
             sys.exit(1)
-        if is_ours and isinstance(error, ValueError):
+        is_name = isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG
+        if is_name or (is_ours and isinstance(error, ValueError)):
             echo(f"Error: {error}", err=True)
             sys.exit(2)
         if is_of_server(error):

@@ -47,6 +47,7 @@ def test_any_data_file_is_refused_or_read(ground: Ground, case: Any) -> None:
 @example(case=("show", "x", "--store", "ftp://127.0.0.1:9/x"))
 @example(case=("run", "reference://x"))
 @example(case=("compare", "9" * 5000, "--target", "y"))
+@example(case=("export", "flashed", "9" * 5000))
 @example(case=("run", "~nobody/x.csv"))
 @example(case=("show", "x", "--database", "x://u@h:port/x"))
 @example(case=("show", "\udcff"))

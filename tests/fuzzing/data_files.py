@@ -57,9 +57,7 @@ def damaged() -> st.SearchStrategy[Damaged]:
     frames = st.tuples(st.sampled_from(sorted(_FRAMES)), st.integers(0, 6), values)
     of_bytes = st.tuples(st.sampled_from(sorted(_BYTES)), st.floats(0, 0.999))
     choices: dict[str, tuple[Any, ...]] = {
-        "drop_missing_target": (True, False),
         "categorical": (["a"], ["count"], ["colour"]),
-        "drop": (["a"], ["colour"]),
         "group": ("count", "colour"),
         "time": ("count", "a", "prediction_time"),
         "gap": ("1d", "1s"),
@@ -103,7 +101,7 @@ def _parameters(ground: Ground, case: Damaged, folder: Path) -> dict[str, Any]:
     is_log = case.role == "events"
     frame = events()[0 if is_log else 1]
     given["data" if is_log else "labels"] = _written(case, frame, folder / case.role)
-    kept = ("drop_missing_target", "holdout", "time", "gap")
+    kept = ("holdout", "time", "gap")
     return given | {name: case.options[name] for name in kept if name in case.options}
 
 
@@ -152,11 +150,7 @@ _FRAMES: Mapping[str, Callable[[pd.DataFrame, int, Any], pd.DataFrame]] = {
     "alternating": lambda frame, column, value: _with_values(
         frame, column, [value if i % 2 else i for i in range(len(frame))]
     ),
-    "distinct": lambda frame, column, value: _with_values(
-        frame, column, [f"{value}{i}" for i in range(len(frame))]
-    ),
     "missing": lambda frame, column, _: _with_values(frame, column, [np.nan] * len(frame)),
-    "all missing": lambda frame, *_: frame.assign(**dict.fromkeys(map(str, frame), np.nan)),
     "doubled": lambda frame, column, _: pd.concat(
         [frame, frame.iloc[:, column : column + 1]], axis=1
     ),
@@ -164,7 +158,6 @@ _FRAMES: Mapping[str, Callable[[pd.DataFrame, int, Any], pd.DataFrame]] = {
         [str(value) if i == column else name for i, name in enumerate(frame)], axis=1
     ),
     "without": lambda frame, column, _: frame.drop(columns=frame.columns[column : column + 1]),
-    "one row": lambda frame, *_: frame[:1],
     "no rows": lambda frame, *_: frame[:0],
     "no columns": lambda frame, *_: frame.iloc[:, :0],
 }
@@ -193,9 +186,7 @@ _BYTES: Mapping[str, Callable[[bytes, float], bytes]] = {
     "inserted": _inserted,
     "marked": lambda data, share: _BOMS[int(share * len(_BOMS))] + data,
     "recoded": _recoded,
-    "emptied": lambda *_: b"",
     "twice": lambda data, _: data + data,
     "packed": lambda data, _: gzip.compress(data, mtime=0),
-    "zeros": lambda data, share: data[: int(share * len(data))] + bytes(100),
 }
 """By name: what is done to the bytes of a file, given a share of their number."""

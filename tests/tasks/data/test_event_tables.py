@@ -106,18 +106,6 @@ def test_the_digest_of_events_equals_earlier_versions(tmp_path) -> None:
     ]
 
 
-def test_a_frame_in_canonical_form_is_not_copied() -> None:
-    frame = in_order(log())
-    again = canonical(frame)
-    pd.testing.assert_frame_equal(again, frame)
-    assert np.shares_memory(again["value"].array, frame["value"].array)
-    assert np.shares_memory(again["code"].array.codes, frame["code"].array.codes)
-    unused = frame.assign(code=frame["code"].cat.add_categories("Z"))
-    unsorted = frame.assign(code=frame["code"].cat.reorder_categories(["C//é", "B", "A"]))
-    for other in (unused, unsorted):
-        pd.testing.assert_frame_equal(canonical(other), frame)
-
-
 def results(n: int = 60) -> pd.DataFrame:
     """Results of a test: a word for two in three patients, a number with one of two units else."""
     who = np.arange(n)
