@@ -92,8 +92,7 @@ class Ground:
 
     def renew_home(self) -> None:
         """Give the next cases another copy: this one has changed."""
-        if self._shared is not None:
-            shutil.rmtree(self._shared.home)
+        shutil.rmtree(self.shared_home().home)
         self._shared = None
 
 
@@ -102,6 +101,17 @@ def check_message(message: str) -> None:
     assert message.strip(), "refused without a word"
     assert "Traceback" not in message
     assert SECRET not in message, "a password is shown"
+
+
+@contextmanager
+def leaves_nothing(store: Path) -> Iterator[None]:
+    """Accept a refusal in the body if it leaves no study and no file in the store."""
+    try:
+        yield
+    except REFUSALS as error:
+        check_message(str(error))
+        assert studies_in(store) == set()
+        assert files_in(store) <= {"store.json"}
 
 
 def studies_in(store: Path) -> set[str]:

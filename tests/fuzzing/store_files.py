@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from fuzzing.ground import REFUSALS, Ground, check_message, files_in
 from fuzzing.options import without_flows
 from fuzzing.values import documents, numbers
-from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.study import Study
 from prefect_tune.storage.artifacts import StoreAddress
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.problem import open_store
 
-_STUDY, _NEW = "flashed", "another"
+_STUDY = "flashed"
 _NEW_FILES = {"out.csv", "model.pkl", "part"}
 _RUN = ("run", "table.csv", "--target", "target")
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -39,7 +37,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("export", _STUDY, "model.pkl"),
     ("retry", "picky"),
     (*_RUN, "--study", _STUDY),
-    (*_RUN, "--space", "small", "--study", _NEW),
+    (*_RUN, "--space", "small", "--study", "another"),
     ("open", _STUDY),
 )
 """What looks at the study; `open` opens it as a flow does."""
@@ -108,7 +106,6 @@ def check(ground: Ground, case: DamagedStore) -> None:
 
 
 def _look(command: CommandLine, folder: Path, words: tuple[str, ...]) -> None:
-    store = command.home / "store"
     before = files_in(folder)
     done = command(*words)
     assert done.exit_code in {0, 1, 2}
@@ -118,12 +115,8 @@ def _look(command: CommandLine, folder: Path, words: tuple[str, ...]) -> None:
     if done.exit_code:
         check_message(done.stdout + done.stderr)
         assert not _NEW_FILES & made, "refused, and yet it wrote its file"
-        return
-    assert {*words} & _NEW_FILES <= files_in(folder)
-    if _NEW in words:  # its data is there
-        opened = open_store(StoreAddress(str(store)))
-        stored = Ledger(opened.database).study(_NEW)
-        assert all(map(opened.records.is_whole, StudyPlan.from_stored(stored).problem.records))
+    else:
+        assert {*words} & _NEW_FILES <= files_in(folder)
 
 
 def _open(store: Path, study: str) -> None:

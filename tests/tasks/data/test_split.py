@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -125,42 +125,34 @@ def test_a_split_that_cannot_be_made_is_refused(data, options, named) -> None:
         make_split(data, *options)
 
 
-@st.composite
-def with_rare_classes(draw: st.DrawFn) -> Dataset:
-    """Rows of four classes or more; some have fewer rows, or groups, than three folds need."""
-    sizes = [40, 30, *draw(st.lists(st.integers(1, 9), min_size=2, max_size=8))]
-    data = of_classes(*sizes)
-    per_group = draw(st.sampled_from((0, 1, 3)))
-    order = np.random.default_rng(draw(st.integers(0, 9))).permutation(len(data))
-    groups = np.arange(len(data)) // per_group if per_group else None
-    data = replace(data, y=data.y[order], groups=groups)
-    if not draw(st.booleans()):
-        return data
-    is_test = np.arange(len(data)) < 24  # whole groups
-    is_test[len(data) - 3 :] = False
-    return replace(data, is_test=is_test)
-
-
-@given(with_rare_classes(), st.sampled_from([(3, None), (None, 0.2)]), st.sampled_from([0.0, 0.2]))
-@settings(max_examples=40)
+@pytest.mark.parametrize("test_size", [None, 0.0, 0.2])
+@pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.2)])
+@pytest.mark.parametrize("per_group", [0, 1, 3])
 def test_every_fold_trains_on_each_class_and_none_holds_out_a_rare_one(
-    data, parts, test_size
+    n_folds, holdout, per_group, test_size
 ) -> None:
-    n_folds, holdout = parts
-    given_test = data.is_test is not None
-    with suppress(BadInput) if data.groups is not None else nullcontext():  # may share groups
-        split = make_split(data, n_folds, None if given_test else test_size, 0, holdout)
-        training = split.fold != TEST
-        check_groups(data, split)
-        units = np.arange(len(data)) if data.groups is None else data.groups
-        for position in np.unique(data.y[training]):
-            rows = training & (data.y == position)
-            if len(np.unique(units[rows])) < (n_folds or 2):
-                assert (split.fold[rows] == LEARN).all()
-        for fold in range(split.n_folds):
-            assert set(data.y[split.training(fold, data.y)]) == set(data.y[training])
-        assert given_test or set(data.y[training]) == set(data.y)
-        assert not given_test or (training != data.is_test).all()
+    """Some of the classes have fewer rows, or groups, than three folds need."""
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        data = of_classes(40, 30, *rng.integers(1, 10, 2 + seed))
+        order, groups = rng.permutation(len(data)), np.arange(len(data)) // max(per_group, 1)
+        data = replace(data, y=data.y[order], groups=groups if per_group else None)
+        if test_size is None:
+            data = replace(data, is_test=groups < 24 // max(per_group, 1))
+        with suppress(BadInput) if per_group else nullcontext():  # may share groups
+            split = make_split(data, n_folds, test_size, 0, holdout)
+            training = split.fold != TEST
+            check_groups(data, split)
+            for position in np.unique(data.y[training]):
+                rows = training & (data.y == position)
+                if len(np.unique(groups[rows])) < (n_folds or 2):
+                    assert (split.fold[rows] == LEARN).all()
+            for fold in range(split.n_folds):
+                assert set(data.y[split.training(fold, data.y)]) == set(data.y[training])
+            if test_size is None:
+                assert (training != data.is_test).all()
+            else:
+                assert set(data.y[training]) == set(data.y)
 
 
 def test_rare_classes_stay_where_they_are_in_another_split() -> None:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from inputs import table, written
-from row_forms import FRAME
 from sklearn.exceptions import DataConversionWarning
 
 from prefect_tune.optimizers import UnknownName
@@ -25,7 +24,6 @@ from prefect_tune.tasks.data.files import NOTES, column_names, read_table
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.row_reader import as_pandas
-from prefect_tune.tasks.data.schema import features_of
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.tables import (
     checked_frame,
@@ -43,13 +41,6 @@ def dataset(frame: pd.DataFrame, target: str = "target", **options: Any) -> Data
     return frame_dataset(Source(frame_name(frame), target=target, **options), frame)
 
 
-def as_arff(frame: pd.DataFrame, path: Path) -> None:
-    kinds = {"colour": "{red,green,blue}", "target": "{no,yes}"}
-    head = [f"@ATTRIBUTE {name} {kinds.get(name, 'NUMERIC')}" for name in frame]
-    rows = frame.to_csv(index=False, header=False, na_rep="?")
-    path.write_text("\n".join(["@RELATION t", *head, "@DATA", rows]))
-
-
 def at_url(frame: pd.DataFrame, path: Path) -> None:
     with fsspec.open(f"memory://inputs/{path.name}", "wb") as file:
         frame.to_parquet(file, index=False)
@@ -57,7 +48,6 @@ def at_url(frame: pd.DataFrame, path: Path) -> None:
 
 WRITERS: dict[str, Callable[[pd.DataFrame, Path], object]] = {
     "t.csv": lambda frame, path: frame.to_csv(path, index=False),
-    "t.arff": as_arff,
     "memory://inputs/t.parquet": at_url,
 }
 
@@ -83,8 +73,7 @@ def test_one_table_is_the_same_data_in_a_file_a_dataframe_and_a_store(tmp_path, 
     rows = np.array([3, 1, 1])
     pd.testing.assert_frame_equal(back.rows(rows), of_file.rows(rows))
     store.close()
-    if name != "t.arff":
-        assert column_names(Location.at(place)) == list(table())
+    assert column_names(Location.at(place)) == list(table())
 
 
 def test_whatever_changes_the_table_changes_its_name_and_digest() -> None:
@@ -210,14 +199,6 @@ def test_what_is_left_out_is_noted_and_the_ways_out_lead_out(tmp_path) -> None:
     assert kept.X["name"].nunique() == len(kept) == 146
 
 
-def test_up_to_a_hundred_texts_are_categories_even_if_they_all_differ() -> None:
-    few, many = (
-        dataset(table(n).assign(name=[f"patient {i}" for i in range(n)])) for n in (100, 101)
-    )
-    assert few.X["name"].nunique() == 100
-    assert "name.words" in many.X
-
-
 def test_given_test_rows_are_marked_and_are_like_the_others(tmp_path) -> None:
     frame = table(200)
     train = written(frame[:150], tmp_path / "train.csv")
@@ -335,31 +316,6 @@ def test_values_of_a_target_become_a_column_in_their_order_and_the_frame_stays()
             with_target(frame, no_target)
 
 
-ANY_FRAME = FRAME.assign(
-    code=FRAME["code"].astype("Int64"),
-    date=[date(2024, 1, 1 + row % 28) for row in range(len(FRAME))],
-    target=[row % 2 for row in range(len(FRAME))],
-)
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        pl.from_pandas,
-        lambda frame: pa.Table.from_pandas(frame).to_pandas(types_mapper=pd.ArrowDtype),
-        lambda frame: frame.convert_dtypes(),
-        *(lambda frame, unit=unit: frame.astype({"moment": unit, "date": unit})
-          for unit in ("datetime64[s]", "datetime64[ns]")),
-    ],
-)  # fmt: skip
-def test_equal_frames_of_all_libraries_have_one_name_and_digest(form) -> None:
-    same = [checked_frame(as_pandas(frame)) for frame in (ANY_FRAME, form(ANY_FRAME))]
-    assert frame_name(same[0]) == frame_name(same[1])
-    for options in ({"categorical": ("date", "moment")}, {"group": "date"}):
-        one, other = (dataset(frame, **options) for frame in same)
-        assert (one.digest(), one.notes) == (other.digest(), other.notes)
-
-
 def with_column(*parts: pa.Array) -> Callable[[Path], str]:
     """Writer of `table` as a folder of Parquet files whose column `added` has these parts."""
 
@@ -438,9 +394,10 @@ def test_names_of_two_levels_are_joined(tmp_path, target) -> None:
 def test_columns_may_be_named_by_numbers(tmp_path) -> None:
     frame = table()[["a", "b", "target"]].set_axis([1, 2, 3], axis=1)
     frame.to_parquet(tmp_path / "t.parquet", index=False)
-    assert read(tmp_path / "t.parquet", target="3").classes == ("no", "yes")
-    X, reader, _ = features_of(checked_frame(frame[[1, 2]]), (), (), "the table")
-    pd.testing.assert_frame_equal(reader.transform(frame[[1, 2]]), X)
+    data = read(tmp_path / "t.parquet", target="3")
+    assert data.classes == ("no", "yes")
+    reader = dataset(checked_frame(frame), "3").row_reader
+    pd.testing.assert_frame_equal(reader.transform(frame[[1, 2]]), data.X)
 
 
 def test_the_index_of_a_dataframe_is_no_feature_unless_an_option_names_it(tmp_path) -> None:
