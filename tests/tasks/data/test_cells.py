@@ -246,10 +246,8 @@ def test_a_cell_is_the_same_in_every_form_alone_and_among_others(tmp_path, form,
         assert found_in(data.X, column) == expected_of(COLUMNS[column.name]), column.name
     assert data.digest() == learned.digest()
     if form in SAME_NAME:
-        frames = (
-            checked_frame(as_pandas(ALL_FORMS[one](wide(), tmp_path))) for one in (form, "frame")
-        )
-        assert len({frame_name(frame) for frame in frames}) == 1
+        frames = [rows_of(ALL_FORMS[one](wide(), tmp_path), []) for one in (form, "frame")]
+        assert frame_name(frames[0]) == frame_name(frames[1])
     for rows in ([1], [2, 119, 3], []):
         part = wide().iloc[rows].reset_index(drop=True)
         new = rows_of(ALL_FORMS[form](part, tmp_path), learned.row_reader.texts)
@@ -298,6 +296,14 @@ def test_options_and_other_rows_decide_what_cells_leave_open(
         assert not named or any(all(text in note for text in named) for note in data.notes)
         new = read_features(str(path), None, data, gaps=Source("", **options).gaps)
         assert found_in(like_training(new, data.row_reader), column) == expected_of(cells)
+
+
+@pytest.mark.parametrize("form", ["CSV", "semicolons", "Parquet of pandas", "frame"])
+@pytest.mark.parametrize(("other", "first"), [("7.25", 1234), ("7,25", 1.234)])
+def test_other_columns_decide_on_commas(tmp_path, form, other, first) -> None:
+    columns = {"a": ["1,234", "2,345"], "other": [other, "8"], "y": [0, 1]}
+    frame = pd.DataFrame({name: cells * 60 for name, cells in columns.items()})
+    assert read(ALL_FORMS[form](frame, tmp_path)).X["a"][0] == first
 
 
 @pytest.mark.parametrize(

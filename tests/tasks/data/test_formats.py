@@ -72,7 +72,11 @@ def as_meds(folder: Path, *, is_older: bool = False) -> Path:
 
 def as_table(folder: Path) -> Path:
     """With a date among times, and in any order."""
-    log = stream().replace({"2020-01-05T23:59:59.999999": "2020-01-05"}).sample(frac=1)
+    log = (
+        stream()
+        .replace({"2020-01-05T23:59:59.999999": "2020-01-05"})
+        .sample(frac=1, random_state=0)
+    )
     log = log[log["code"] != "MEDS_BIRTH"].rename(columns={"subject_id": "Patient_ID"})
     return Path(written(log, folder / "log.csv"))
 
