@@ -331,7 +331,7 @@ def test_cells_that_only_a_dataframe_has_are_read(cells, kind) -> None:
         (["2020-01-01 01:00:00"], [pd.Timestamp("2020-01-01T01:00", tz="UTC")]),
         (["0.1", "0.2"], [np.float32(0.1), np.float32(0.2)]),
         (["250.00", "1E5", "007"], {"250.0": "250.0", 100000: "100000", "7.00": "7.00"}),
-        (["1", "1.0", "x"], {"1.00": "1.00"}),
+        (["1", "1.0", "x"], {"1.00": "1.00", "+1": "+1"}),
     ],
 )
 def test_a_category_is_found_however_it_is_written_and_codes_are_kept_apart(known, cells) -> None:
