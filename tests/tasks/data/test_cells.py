@@ -434,17 +434,19 @@ def test_later_rows_are_read_in_the_learned_notation_and_strays_are_named_by_row
 
 def test_the_decimal_mark_of_the_training_rows_counts_in_every_later_file(tmp_path) -> None:
     """Neither a slip nor a file without commas changes how a cell is read."""
-    lines = ["name;size;y", *(f"a;{i},5;{i}.500" for i in range(1, 100))]
+    lines = ["name;size;sales;y", *(f"a;{i},5;{i}.250;{i}.500" for i in range(1, 100))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
-    (tmp_path / "test.csv").write_text("name;size;y\na;7;3.500\na;8;4.500\n")
+    (tmp_path / "test.csv").write_text("name;size;sales;y\na;7;3.250;3.500\na;8;4.250;4.500\n")
     data = read(tmp_path / "t.csv", test=str(tmp_path / "test.csv"))
     assert data.X["size"][[0, 98, 99]].tolist() == [1.5, 99.5, 7]
+    assert data.X["sales"][[0, 98, 99]].tolist() == [1250, 99250, 3250]
     assert data.y[[0, 98, 99]].tolist() == [1500, 99500, 3500]
     assert any("decimal commas" in note for note in data.notes)
-    (tmp_path / "new.csv").write_text("name;size\na;k.A.\na;40,5\na;1.000,5")
-    new, cells = data.row_reader.read(read_features(str(tmp_path / "new.csv"), None, data))
-    assert [cell.value for cell in cells] == ["k.A."]
-    assert new["size"][1:].tolist() == [40.5, 1000.5]
+    for slip in ("", "a;k.A.;1.250\n"):
+        (tmp_path / "new.csv").write_text(f"name;size;sales\na;40,5;2.250\n{slip}")
+        new, cells = data.row_reader.read(read_features(str(tmp_path / "new.csv"), None, data))
+        assert [cell.value for cell in cells] == ["k.A."] * bool(slip)
+        assert new.iloc[0, 1:].tolist() == [40.5, 2250]
 
 
 @pytest.mark.parametrize(("decimal", "first"), [(None, 1.501), ("point", 1.501), ("comma", 1501)])
