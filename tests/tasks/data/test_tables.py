@@ -218,6 +218,7 @@ def test_whole_numbers_beyond_floats_keep_their_last_digit(tmp_path, suffix) -> 
     assert "patient" not in data.X
     assert data.groups.tolist() == who.tolist()
     ids = read_table(Location.at(path))["id"][:3]
+    assert ids.dtype == "Int64"
     of_polars = checked_frame(as_pandas(pl.DataFrame({"id": [big, None, big + 1]})))["id"]
     for column in (ids, of_polars):
         assert [int(i) for i in column.dropna()] == [big, big + 1]
