@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +14,7 @@ from inputs import write_meds, write_omop_log, write_synthea_log, write_table
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.starting import resolve
+from prefect_tune.flows.starting.output_files import check_output
 from prefect_tune.flows.starting.prepare import name_of_flow_run, study_name_from
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, racing
@@ -28,6 +28,8 @@ from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import LEARN, load_split
 
 pytestmark = pytest.mark.slow
+
+TARGET = {"target": "target", "drop": ["patient"]}
 
 
 def test_rows_are_split_as_the_options_say(prepared) -> None:
@@ -44,18 +46,13 @@ def test_rows_are_split_as_the_options_say(prepared) -> None:
         assert len(set(split.fold[dataset.groups == group])) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [({}, (None, 0.1)), ({"folds": 4}, (4, None)), ({"holdout": 0.3}, (None, 0.3))],
-)
-def test_many_rows_are_held_out_once_unless_the_user_says_how(
-    prepared, monkeypatch, given, expected
-) -> None:
+def test_many_rows_are_held_out_once_unless_the_user_says_how(prepared, monkeypatch) -> None:
     for name, least in {"_ROWS": 10, "_RAREST": 1, "_GROUPS": 1}.items():
         monkeypatch.setattr(splits, f"_HELD_OUT{name}", least)
-    study = prepared("train.csv", target="target", test="test.parquet", **given)
-    assert (study.plan.options.folds, study.plan.options.holdout) == expected
-    assert any(note.option == "holdout" for note in study.notes) is not bool(given)
+    for given, expected in (({}, (None, 0.1)), ({"folds": 4}, (4, None))):
+        study = prepared("train.csv", target="target", test="test.parquet", **given)
+        assert (study.plan.options.folds, study.plan.options.holdout) == expected
+        assert any(note.option == "holdout" for note in study.notes) is not bool(given)
 
 
 @pytest.mark.parametrize(
@@ -66,54 +63,50 @@ def test_many_rows_are_held_out_once_unless_the_user_says_how(
         (write_synthea_log, "labels.csv", "Synthea"),
     ],
 )
-def test_the_inferred_kind_of_data_is_noted_unless_given(
-    prepared, tmp_path, write, labels, said
-) -> None:
+def test_the_inferred_kind_of_data_is_noted(prepared, tmp_path, write, labels, said) -> None:
     found = str(prepared(str(write(tmp_path / "data")), labels=labels).notes[0])
     assert all(part in found for part in (said, "--format", "80 rows"))
-    named = str(prepared("train.csv", target="target", format="table").notes[0])
-    assert "--format" not in named
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"test": "test.parquet", "test_size": 0.2}, ("--test test.parquet", "--test-size")),
-        ({"folds": 3, "holdout": 0.2}, ("--folds 3", "--holdout")),
-        ({"race": True, "holdout": 0.2}, ("a race", "2 folds", "20,000")),
-        ({"epochs": 10, "space": "svm"}, ("'svm'",)),
-        ({"epochs": 10, "space": "mlp"}, ("--space 'modern'",)),
-        ({"method": "bapi"}, ("method bapi", "--epochs")),
-        ({"option": {"r": "x"}}, ("--option", "r must", "'x'")),
-        ({"constraint": ["latency_us"]}, ("QUANTITY<=VALUE",)),
-        ({"constraint": ["disparate_impact(color)<=1"]}, ("'colour'",)),
-        ({"constraint": ["latency_us<=1", "latency_us<=2"]}, ("latency_us", "twice")),
-        ({"trial_timeout": "60"}, ("--trial-timeout 60", "unit")),
-        ({"trial_memory": "4"}, ("--trial-memory 4", "unit")),
-        ({"trial_memory": "100MB"}, ("--trial-memory 100MB", "500.0MB")),
-        ({"start": "nothing"}, ("--start nothing",)),
-        ({"start": "portfolio", "space": "small"}, ("--start portfolio", "'small'")),
-    ],
-)
-def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path, options, named) -> None:
-    with pytest.raises(BadInput) as refused:
-        prepared("train.csv", target="target", **options)
-    assert all(part in str(refused.value) for part in named)
+def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path) -> None:
+    for options, option, value in (
+        ({"test": "test.parquet", "test_size": 0.2}, "test", "test.parquet"),
+        ({"folds": 3, "holdout": 0.2}, "folds", 3),
+        ({"race": True, "holdout": 0.2}, "race", None),
+        ({"epochs": 10, "space": "svm"}, "epochs", 10),
+        ({"method": "bapi"}, "epochs", None),
+        ({"option": {"r": "x"}}, "option", None),
+        ({"constraint": ["latency_us"]}, "constraint", "latency_us"),
+        ({"constraint": ["latency_us<=1", "latency_us<=2"]}, "constraint", "latency_us"),
+        ({"trial_timeout": "60"}, "trial-timeout", "60"),
+        ({"trial_memory": "100MB"}, "trial-memory", "100MB"),
+        ({"start": "nothing"}, "start", "nothing"),
+        ({"start": "portfolio", "space": "small"}, "start", "portfolio"),
+        ({"target": "a", "metric": "r2", "space": "small"}, "space", "small"),
+        ({"target": "a", "positive": "1"}, "positive", "1"),
+    ):
+        with pytest.raises(BadInput) as refused:
+            prepared("train.csv", **{"target": "target", **options})
+        assert (refused.value.option, refused.value.value) == (option, value)
+    for options, named in (
+        ({"constraint": ["disparate_impact(color)<=1"]}, "'colour'"),
+        ({"target": "a", "metric": "error"}, "1 row"),
+    ):
+        with pytest.raises(BadInput, match=named):
+            prepared("train.csv", **{"target": "target", **options})
     assert not list((tmp_path / "home").glob("store/records/data/*"))
 
 
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        ({"metric": "error"}, "1 row"),
-        ({"space": "small"}, "1 row"),
-        ({"metric": "r2", "space": "small"}, "--space small"),
-        ({"positive": "1"}, "--positive 1"),
-    ],
-)
-def test_what_does_not_fit_numbers_is_refused(prepared, options, named) -> None:
-    with pytest.raises(BadInput, match=named):
-        prepared("train.csv", target="a", **options)
+@pytest.mark.parametrize("form", ["symlink_to", "hardlink_to"])
+def test_a_file_that_a_folder_of_data_links_to_is_not_replaced(tmp_path, form) -> None:
+    file, folder = tmp_path / "events.parquet", tmp_path / "data"
+    file.write_text("events")
+    folder.mkdir()
+    getattr(folder / "0.parquet", form)(file)
+    with pytest.raises(BadInput, match="name another file"):
+        check_output(str(file), [str(folder)])
+    other = tmp_path / "other.parquet"
+    assert check_output(str(other), [str(folder)]) == other
 
 
 def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
@@ -127,20 +120,14 @@ def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> 
     monkeypatch.setattr(racing, "MANY_ROWS", 50)
     monkeypatch.setattr(racing, "_PARTIAL_ROWS", 20)
     monkeypatch.setattr(racing, "_PARTIAL_RAREST", 2)
-    given = {"target": "target", "drop": ["patient"], "holdout": 0.2, "no_cache": True}
-    raced = prepared("train.csv", **given)
-    assert raced.plan.options.race
-    assert "first fold" not in " ".join(map(str, raced.notes))
-    assert not prepared("train.csv", **given, race=False).plan.options.race
+    assert prepared("train.csv", **TARGET, holdout=0.2, no_cache=True).plan.options.race
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("without_libgomp")
 def test_a_new_study_goes_without_lightgbm_where_openmp_is_missing_and_says_so(prepared) -> None:
-    made = prepared("train.csv", target="target", drop=["patient"])
+    made = prepared("train.csv", **TARGET)
     (note,) = [note for note in made.notes if "lightgbm" in str(note)]
     assert "libgomp.so.1" in note.reason
-    assert "lib" in note.remedy
     models = dict(made.plan.problem.algorithms)["fit model"]
     assert {"xgboost", "catboost"} < set(models)
     started = {c["fit model"]["algorithm"] for c in made.plan.start_configurations}
@@ -154,29 +141,26 @@ space = replace(MODERN, name="own")
 """
 
 
-@pytest.mark.slow
 def test_a_missing_extra_is_noted_for_a_users_space(prepared, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "catboost", None)
     (tmp_path / "own.py").write_text(OWN)
     for options, is_said in (({}, False), ({"space": f"{tmp_path / 'own.py'}:space"}, True)):
-        made = prepared("train.csv", target="target", drop=["patient"], **options)
+        made = prepared("train.csv", **TARGET, **options)
         assert "catboost" not in dict(made.plan.problem.algorithms)["fit model"]
         assert any("catboost" in str(note) for note in made.notes) is is_said
 
 
-@pytest.mark.parametrize("method", ["halving", "hyperband", "bohb"])
-def test_fewer_trials_than_a_bracket_are_noted_before_the_start(prepared, method) -> None:
-    given = {"target": "target", "drop": ["patient"], "method": method}
-    given["option"] = {"fidelity": "folds"}
+def test_fewer_trials_than_a_bracket_are_noted_before_the_start(prepared) -> None:
+    given = {**TARGET, "method": "hyperband", "option": {"fidelity": "folds"}}
     for trials, is_said in ((2, True), (3, False)):
         notes = prepared("train.csv", **given, trials=trials).notes
         assert any(note.option == "trials" for note in notes) is is_said
 
 
 SPACE = space_named("small")
-
-
 KNOWN = [default_configuration(SPACE, path).to_json() for path in list(SPACE.paths())[:3]]
+MODERN = [c.to_json() for c in portfolio_of(space_named("modern"))]
+EVENTS = [c.to_json() for c in portfolio_of(space_named("events"))]
 
 
 @pytest.fixture
@@ -186,25 +170,29 @@ def given(tmp_path) -> Callable[..., dict[str, object]]:
     def given(start: object, **more: object) -> dict[str, object]:
         file = tmp_path / "start.json"
         file.write_text(start if isinstance(start, str) else json.dumps(start))
-        return {"target": "target", "space": "small", "start": str(file), **more}
+        return {**TARGET, "space": "small", "start": str(file), **more}
 
     return given
 
 
-def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> None:
+def test_configurations_and_trials_of_a_file_are_begun_with_and_stay(
+    prepared, given, tmp_path
+) -> None:
     trials = [{"number": 4, "query": {"configuration": KNOWN[1]}}]
-    plan = prepared("train.csv", **given([KNOWN[0], *trials, KNOWN[2]])).plan
-    assert list(plan.start_configurations) == KNOWN
+    first = given([KNOWN[0], *trials, KNOWN[2]], study="one")
+    assert list(prepared("train.csv", **first).plan.start_configurations) == KNOWN
+    (tmp_path / "start.json").unlink()
+    assert list(prepared("train.csv", **first).plan.start_configurations) == KNOWN
+    with pytest.raises(BadInput, match="--start"):
+        prepared("train.csv", **{**first, "start": "another.json"})
 
 
 @pytest.mark.parametrize(
     ("start", "named"),
     [
         ("{", "start.json"),
-        ([], "no list"),
         ({"rescale": 1}, "no list"),
         ([KNOWN[0], 7], "entry 2"),
-        ([None], "entry 1"),
         ([{**KNOWN[0], "fit model": {"algorithm": "forest"}}], "'forest'"),
         ([{"fit model": KNOWN[0]["fit model"]}], "space 'small'"),
         ([{**KNOWN[0], "fit model": {}}], "'algorithm' is missing"),
@@ -215,11 +203,9 @@ def test_configurations_and_trials_of_a_file_are_begun_with(prepared, given) -> 
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(prepared, given, start, named) -> None:
-    with pytest.raises(BadInput, match=named):
+    with pytest.raises(BadInput, match=named) as refused:
         prepared("train.csv", **given(start))
-
-
-MODERN = [c.to_json() for c in portfolio_of(space_named("modern"))]
+    assert refused.value.option == "start"
 
 
 @pytest.mark.parametrize(
@@ -234,10 +220,22 @@ MODERN = [c.to_json() for c in portfolio_of(space_named("modern"))]
     ],
 )
 def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(
-    prepared, given, options, begins_with
+    prepared, options, begins_with
 ) -> None:
-    parameters = {**given([]), "space": "modern", "start": None, **options}
-    assert list(prepared("train.csv", **parameters).plan.start_configurations) == begins_with
+    plan = prepared("train.csv", **TARGET, **{"space": "modern", **options}).plan
+    assert list(plan.start_configurations) == begins_with
+
+
+def test_a_search_of_events_begins_with_a_portfolio_in_the_default_space_alone(
+    prepared, tmp_path, monkeypatch
+) -> None:
+    data = {"data": str(write_meds(tmp_path / "data")), "labels": "labels/task"}
+    with monkeypatch.context() as before:
+        before.setattr(resolve, "portfolio_of", lambda *_: [])
+        assert prepared(**data, study="one").plan.start_configurations == ()
+    assert prepared(**data, study="one").plan.start_configurations == ()  # as it began
+    assert list(prepared(**data, study="two").plan.start_configurations) == EVENTS
+    assert prepared(**data, space="healthcare", study="three").plan.start_configurations == ()
 
 
 def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp_path) -> None:
@@ -247,7 +245,6 @@ def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp
     first, *others = study.plan.start_configurations
     assert first["fit model"]["algorithm"] == "k_nearest"
     assert sorted(map(str, [first, *others])) == sorted(map(str, MODERN))
-    assert max(len(str(note)) for note in study.notes) < 400
 
 
 @pytest.mark.parametrize(
@@ -255,9 +252,7 @@ def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp
     [
         (["no", "yes"], "no", "no"),
         (["0", "1"], "1.0", "1"),
-        (["0", "1"], "01", "1"),
         (["0", "1"], "true", "1"),
-        (["False", "True"], "TRUE", "True"),
         (["False", "True"], "1", "True"),
         (["0.5", "1.5"], "0.50", "0.5"),
     ],
@@ -278,7 +273,7 @@ def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_p
     pd.DataFrame({"x": range(163), "y": y}).to_csv(tmp_path / "t.csv", index=False)
     study = prepared(str(tmp_path / "t.csv"), target="y", space="small")
     (note,) = (str(n) for n in study.notes if "held out:" in str(n))
-    assert "2 classes with 3 rows (c: 2, d: 1)" in note
+    assert "c: 2, d: 1" in note
     objective = Study(study.store, study.name).optimizer.objective
     assert objective.n_rarest == 32  # of b: four fifths are no test rows, and a fold trains on 2/3
     assert objective.chance == pytest.approx(100 * 60 / 160, abs=1)
@@ -291,69 +286,26 @@ def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared, metric,
     )
     frame.to_csv("rare.csv", index=False)
     notes = prepared("rare.csv", target="target", metric=metric).notes
-    assert any("well has 5.00%" in n.reason and "auroc" in n.remedy for n in notes) is is_noted
+    assert any("auroc" in note.remedy for note in notes) is is_noted
 
 
 def test_classes_that_only_test_rows_have_are_noted(prepared, tmp_path) -> None:
     for name, classes in (("train", "abc"), ("test", "abz")):
         frame = pd.DataFrame({"x": range(90), "y": list(classes * 30)})
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    study = prepared(
-        str(tmp_path / "train.csv"), target="y", space="small", test=str(tmp_path / "test.csv")
-    )
+    given = {"target": "y", "space": "small", "test": str(tmp_path / "test.csv")}
+    study = prepared(str(tmp_path / "train.csv"), **given)
     assert any("z: 30" in str(note) for note in study.notes)
-
-
-@pytest.mark.parametrize(
-    ("options", "has_one"),
-    [
-        ({}, True),
-        ({"space": "modern_healthcare"}, False),
-        ({"space": "healthcare"}, False),
-        ({"option": {"variant": "paper"}}, False),
-    ],
-)
-def test_a_search_of_events_begins_with_a_portfolio_in_the_default_space_alone(
-    prepared, tmp_path, options, has_one
-) -> None:
-    plan = prepared(str(write_meds(tmp_path / "data")), labels="labels/task", **options).plan
-    known = [c.to_json() for c in portfolio_of(space_named("events"))]
-    assert list(plan.start_configurations) == (known if has_one else [])
-
-
-def test_a_study_that_began_without_a_portfolio_is_resumed_without_one(
-    prepared, tmp_path, monkeypatch
-) -> None:
-    data = {"data": str(write_meds(tmp_path / "data")), "labels": "labels/task", "study": "one"}
-    with monkeypatch.context() as before:
-        before.setattr(resolve, "portfolio_of", lambda *_: [])
-        assert prepared(**data).plan.start_configurations == ()
-    assert prepared(**data).plan.start_configurations == ()
-    assert prepared(**{**data, "study": "two"}).plan.start_configurations
-
-
-def test_a_method_that_takes_none_says_so(prepared, given) -> None:
-    with pytest.raises(BadInput, match="'hyperband'"):
-        prepared("train.csv", **given(KNOWN, method="hyperband", option={"fidelity": "folds"}))
-
-
-def test_a_study_keeps_its_first_options_when_resumed_and_refuses_others(prepared, given) -> None:
-    first = given(KNOWN, study="one")
-    plan = prepared("train.csv", **first).plan
-    Path(first["start"]).unlink()
-    assert prepared("train.csv", **first).plan.start_configurations == plan.start_configurations
-    with pytest.raises(BadInput, match="--start"):
-        prepared("train.csv", **{**first, "start": "another.json"})
 
 
 def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
     prepared, given, tmp_path
 ) -> None:
-    one = given(KNOWN, data="train.csv", drop=["patient"], study="one")
+    one = given(KNOWN, data="train.csv", study="one")
     store = searched(tmp_path / "home", trials=5, fit=False, **one).store
     trials = [trial.document for trial in open_study(store, "one").trials()]
     assert [t["query"]["configuration"] for t in trials][:3] == KNOWN
-    two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
+    two = {**TARGET, "space": "small", "start": "one"}
     trials.sort(key=lambda t: t["evaluation"]["loss"])
     assert list(prepared("train.csv", **two).plan.start_configurations) == [
         t["query"]["configuration"] for t in trials
@@ -367,13 +319,13 @@ def test_only_trials_that_met_the_constraints_of_a_study_begin_another(
     prepared, given, bound, n_begun
 ) -> None:
     constrained = {"constraint": [f"latency_us<={bound}"], "study": "one", "race": False}
-    one = prepared("train.csv", **given(KNOWN, drop=["patient"], **constrained))
+    one = prepared("train.csv", **given(KNOWN, **constrained))
     with Study.opened(one.store, "one") as study:
         for number in range(3):
             trial = study.set_trial(study.ask(Budget()).started())
             measured = {"latency_us": 60.0 if number == 0 else 40.0}
             study.tell(trial.completed(Evaluation(float(number), constraints=measured)))
-    two = {"target": "target", "drop": ["patient"], "space": "small", "start": "one"}
+    two = {**TARGET, "space": "small", "start": "one"}
     if n_begun is None:
         with pytest.raises(BadInput, match="constraints"):
             prepared("train.csv", **two)
@@ -392,18 +344,25 @@ def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> Non
         )
     later = prepared("train.csv", **table, space="small", study="later")
     assert later.plan.earlier_seconds == (("fit model", "svm", -4.0, None),)
-    stored = open_study(later.store, "later").plan
-    assert stored.earlier_seconds == later.plan.earlier_seconds
     with Study.opened(later.store, "later") as study:
         assert study.optimizer.objective.earlier_seconds == later.plan.earlier_seconds
     assert prepared("train.csv", **table, space="modern", study="o").plan.earlier_seconds == ()
 
 
-@pytest.mark.parametrize("text", ["Größe", "données", "患者", "a b.c", "-x", "x" * 99])
-def test_a_default_name_can_be_given_to_resume_the_study(text) -> None:
-    name = f"{study_name_from(text)}-flash-20260101-000000"
-    assert StudyOptions.parse({"study": name}).study == name
-    assert study_name_from("données") == "donnees"
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("données", "donnees"),
+        ("Größe", "Gro-e"),
+        ("患者", "data"),
+        ("_x", "x"),
+        ("é" * 80, "e" * 50),
+    ],
+)
+def test_a_default_name_made_from_data_can_be_given_to_resume_the_study(text, name) -> None:
+    assert study_name_from(text) == name
+    given = f"{name}-flash-20260101-000000"
+    assert StudyOptions.parse({"study": given}).study == given
 
 
 def test_a_study_of_a_deployment_has_the_name_of_its_flow_run(tmp_path, monkeypatch) -> None:

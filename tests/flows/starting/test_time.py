@@ -5,26 +5,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from finished.searched import searched
 from inputs import QUICK, events, table
 
 from prefect_tune.flows.comparison.comparison import prepare_comparison
 from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.reading.opened_study import open_study
-from prefect_tune.flows.results.predict import final_model
+from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.starting.resolve import resolve
 from prefect_tune.flows.starting.resume import CannotContinue, resume
 from prefect_tune.flows.starting.study_input import StudyRequest
-from prefect_tune.flows.tune import tune
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import split_record
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.split import REFIT, Split, import_split, load_split
-
-DAY_MICROS = 86_400_000_000
 
 
 def visits(n: int = 150) -> pd.DataFrame:
@@ -60,7 +57,9 @@ def lose_split(study: PreparedStudy) -> None:
     assert not study.store.records.exists(record)
 
 
-def test_folds_of_a_study_look_forward_and_the_newest_rows_are_test_rows(timed) -> None:
+def test_a_study_by_time_looks_forward_and_is_resumed_with_its_time_and_gap_only(
+    timed, prepared
+) -> None:
     study = timed(gap="5d")
     split, times = split_of(study)
     assert split.n_training(REFIT) == 115  # 30 test rows, 5 of the gap
@@ -68,57 +67,49 @@ def test_folds_of_a_study_look_forward_and_the_newest_rows_are_test_rows(timed) 
         training = times[split.training(fold, np.zeros(150, dtype=np.int32))]
         assert times[split.held_out(fold)].min() - training.max() > np.timedelta64(5, "D")
     assert study.plan.looks_forward
-
-
-def test_a_study_by_time_is_resumed_with_its_time_and_gap_only(timed, prepared) -> None:
-    first = timed(gap="5d")
-    assert timed(gap="5d").plan.problem == first.plan.problem
-    assert prepared("visits.csv", target="target", study="one").plan.problem == first.plan.problem
+    lose_split(study)  # which is made again
+    again = timed(gap="5d")
+    assert split_of(again)[0].digest() == split.digest()
+    assert prepared("visits.csv", target="target", study="one").plan.problem == study.plan.problem
     with pytest.raises(CannotContinue, match="--gap"):
         timed(gap="6d")
     with pytest.raises(CannotContinue, match="--time"):
         prepared("visits.csv", target="target", study="one", time="count")
 
 
-def test_a_lost_split_by_time_is_made_again(timed) -> None:
-    first = timed(gap="5d")
-    before, _ = split_of(first)
-    lose_split(first)
-    after, _ = split_of(timed(gap="5d"))
-    assert after.digest() == before.digest()
+LOG = {"labels": "labels.csv", "format": "events", "folds": 2, "space": "healthcare"}
+
+
+def write_log(labels: pd.DataFrame | None = None) -> None:
+    log, usual = events()
+    log.to_csv("events.csv", index=False)
+    (usual if labels is None else labels).to_csv("labels.csv", index=False)
 
 
 def test_a_gap_needs_times_and_events_have_them(prepared) -> None:
-    with pytest.raises(BadInput, match="--time COLUMN"):
+    with pytest.raises(BadInput, check=lambda e: e.option == "gap"):
         prepared("train.csv", target="target", gap="30d")
-    log, labels = events()
-    log.to_csv("events.csv", index=False)
-    labels.to_csv("labels.csv", index=False)
-    given = {"labels": "labels.csv", "format": "events", "folds": 2, "space": "healthcare"}
-    with pytest.raises(BadInput, match="prediction_time"):
-        prepared("events.csv", **given, time="subject_id")
-    with pytest.raises(BadInput, match="omit --group"):
-        prepared("events.csv", **given, gap="1d")
-    plain = prepared("events.csv", **given, study="plain")
+    write_log()
+    for options, named in (({"time": "subject_id"}, "prediction_time"), ({"gap": "1d"}, "--group")):
+        with pytest.raises(BadInput, match=named):
+            prepared("events.csv", **LOG, **options)
+    plain = prepared("events.csv", **LOG, study="plain")
     with pytest.raises(CannotContinue, match="no --time"):
-        prepared("events.csv", **given, study="plain", time="prediction_time")
+        prepared("events.csv", **LOG, study="plain", time="prediction_time")
     assert not plain.plan.looks_forward
 
 
-@pytest.mark.parametrize("time", ["prediction_time", None])
-def test_folds_of_events_look_forward_by_prediction_times(prepared, time) -> None:
-    log, _ = events()
+@pytest.mark.parametrize(("options", "seconds"), [
+    ({"time": "prediction_time"}, 0.0), ({"gap": "2d"}, 2 * 86_400.0),
+])  # fmt: skip
+def test_folds_of_events_look_forward_by_prediction_times(prepared, options, seconds) -> None:
     labels = pd.DataFrame({"subject_id": range(100, 140), "boolean_value": [0, 1] * 20})
-    labels["prediction_time"] = pd.date_range("2020-02-01", periods=40)
-    log.to_csv("events.csv", index=False)
-    labels.to_csv("labels.csv", index=False)
-    given = {"labels": "labels.csv", "format": "events", "folds": 2, "space": "healthcare"}
-    study = prepared("events.csv", **given, time=time, gap=None if time else "2d")
+    write_log(labels.assign(prediction_time=pd.date_range("2020-02-01", periods=40)))
+    study = prepared("events.csv", **LOG, **options)
     split = load_split(study.store, study.plan.problem.split)
-    assert split.gap_seconds == (0.0 if time else 2 * 86_400.0)
+    assert split.gap_seconds == seconds
     assert split.held_out(REFIT).tolist() == list(range(32, 40))
-    both = prepared("events.csv", **given)
-    assert both.plan.problem.dataset == study.plan.problem.dataset
+    assert prepared("events.csv", **LOG).plan.problem.dataset == study.plan.problem.dataset
 
 
 def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
@@ -128,7 +119,6 @@ def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
         "methods": "random,tpe", "space": "small", "trials": 1, "repeats": 2, "name": "both",
     }  # fmt: skip
     first = prepare_comparison(parameters)
-    assert {r.prepared.plan.options.gap for r in first.replicates} == {5 * 86_400.0}
     for replicate in first.replicates:
         split = load_split(first.store, replicate.prepared.plan.problem.split)
         assert split.gap_seconds == 5 * 86_400.0
@@ -182,23 +172,14 @@ def test_the_seed_chooses_test_rows_of_studies_outside_a_series(prepared) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("server")
-def test_a_study_by_time_runs_to_its_end_and_is_resumed(tmp_path) -> None:
-    """A third class appears so late that not all folds can train on it."""
+def test_a_class_so_late_that_not_all_folds_can_train_on_it_fails_no_trial(tmp_path) -> None:
     frame = visits(240).sort_values("visit", ignore_index=True)
     frame.loc[range(150, 240, 3), "target"] = "late"
     frame.sample(frac=1, random_state=0).to_csv(tmp_path / "visits.csv", index=False)
-    parameters = {
-        "data": str(tmp_path / "visits.csv"), "target": "target", "time": "visit", "gap": "3d",
-        "metric": "auroc", "trials": 3, "study": "s", "workers": 2, "ensemble": "auto",
-        "store": str(tmp_path / "store"), **QUICK, "method": "flash",
-    }  # fmt: skip
-    summary = tune(**parameters)
-    assert summary["n_failed"] == 0
-    assert summary["test_loss"] is not None
-    again = tune(**{**parameters, "trials": 4})
-    assert again["n_trials"] > summary["n_trials"]
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    model, about = final_model(store, "s")
-    assert about["members"]
-    assert hasattr(model, "predict")
+    given = {**QUICK, "target": "target", "time": "visit", "gap": "3d", "metric": "auroc"}
+    data = str(tmp_path / "visits.csv")
+    done = searched(tmp_path, trials=3, data=data, ensemble="auto", **given)
+    view = read_study(done.store, done.name)
+    assert view.n_failed == 0
+    assert view.test_loss is not None
+    assert view.ensemble is not None

@@ -15,7 +15,6 @@ from worlds import evaluation
 from prefect_tune.flows.comparison.curves import curve_of
 from prefect_tune.flows.ending.ensemble import choose_ensemble
 from prefect_tune.flows.reading.study_view import read_study
-from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.study import retention as stretch_pins
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Optimizer, Query, StepCost, Trial
@@ -53,34 +52,19 @@ def tell(study: Study, query: Query, context: StudyContext) -> None:
     tell_came(study, evaluate(context, query), query)
 
 
-def test_stopped_trials_and_configurations_begun_are_counted_apart(study) -> None:
-    summary = read_study(study.store, NAME).to_json()
-    assert (summary["n_trials"], summary["n_stopped"], summary["n_begun"]) == (5, 3, 3)
-    assert summary["incumbent"]["trial"] in {3, 4}
-    assert summary["incumbent"]["fidelity"] == ""
-    assert study.n_begun == 3
-
-
-def test_an_incumbent_that_was_stopped_says_at_what(study) -> None:
-    chosen = replace(study.facts, best_trial=1)
-    study.ledger.update_study(NAME, result=chosen.to_json())
-    incumbent = read_study(study.store, NAME).to_json()["incumbent"]
-    study.record(study.facts)
-    assert (incumbent["trial"], incumbent["fidelity"]) == (1, "folds 2 of 3")
-
-
-def test_only_full_trials_become_members_of_an_ensemble(study) -> None:
-    chosen = choose_ensemble(study, study.incumbent, "greedy", 4)
-    assert chosen is not None
-    assert [trial.number for trial, _ in chosen.members] == [3, 4]
-    assert chosen.losses[-1] < chosen.losses[0] == min(study.optimizer.history.losses)
-
-
 def curve(study: Study, name: str = NAME) -> pd.DataFrame:
     return curve_of(study.store, name, comparison="c", method="m", repeat=0)
 
 
-def test_a_curve_is_of_full_trials_and_counts_configurations(study) -> None:
+def test_stopped_trials_count_apart_and_are_in_no_curve_or_ensemble(study) -> None:
+    view = read_study(study.store, NAME)
+    assert (view.n_trials, view.n_stopped, view.n_begun) == (5, 3, 3)
+    assert view.incumbent.trial in {3, 4}
+    assert view.incumbent.fidelity == ""
+    chosen = choose_ensemble(study, study.incumbent, "greedy", 4)
+    assert chosen is not None
+    assert [trial.number for trial, _ in chosen.members] == [3, 4]
+    assert chosen.losses[-1] < chosen.losses[0] == min(study.optimizer.history.losses)
     found = curve(study)
     assert found["trials"].tolist() == [0, 1, 2, 3, 3, 3]
     assert found["loss"].isna().tolist() == [True] * 4 + [False] * 2
@@ -94,12 +78,10 @@ def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(c
     with entered(context, "only stopped", **options) as study:
         for seed in (1, 7):
             tell(study, replace(draw(context, seed), folds=1), context)
+        assert read_study(study.store, "only stopped").incumbent.fidelity == "folds 1 of 3"
     found = curve(study, "only stopped")
-    told = [
-        TrialView(event.body)
-        for event in [e for e in study.ledger.each_event("only stopped") if e.kind == "tell"]
-    ]
-    assert found["incumbent"].tolist()[1:] == [t.document["incumbent"] for t in told]
+    told = [e.body for e in study.ledger.each_event("only stopped") if e.kind == "tell"]
+    assert found["incumbent"].tolist()[1:] == [body["incumbent"] for body in told]
     assert found["incumbent"].notna().tolist() == [False, True, True]
     assert found["incumbent_loss"].isna().all()  # what one fold says is not to be compared
 
@@ -118,9 +100,9 @@ def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere
             assert pinned(study.store) >= {s.key for s in study.trials[0].evaluation.steps}
             study.optimizer.preferred = 1
             study.ask(Budget())  # what an ask has learned may change the choice
-            assert read_study(study.store, name).to_json()["incumbent"]["trial"] == 0
-        summary = read_study(study.store, name).to_json()
-        assert (summary["incumbent"]["trial"], summary["incumbent"]["fidelity"]) == (1, "")
+            assert read_study(study.store, name).incumbent.trial == 0
+        view = read_study(study.store, name)
+        assert (view.incumbent.trial, view.incumbent.fidelity) == (1, "")
     found = curve(study, name)
     assert found["incumbent"].tolist()[1:] == [0, 0]
     assert found["incumbent_loss"].isna().all()
@@ -185,25 +167,18 @@ def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
         assert pinned(halving.store) & {a, b, c, d} == {c}
 
 
-def test_of_many_configurations_the_newest_are_kept(halving, pinned_context, monkeypatch) -> None:
+def test_of_many_configurations_the_newest_are_kept_and_none_of_subsets(
+    halving, pinned_context, monkeypatch
+) -> None:
+    """Nothing resumes from a model of a subset."""
     monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
     queries = [replace(draw(pinned_context, seed), folds=1) for seed in (1, 7, 4, 9)]
+    part = replace(draw(pinned_context, 3), subset=0.25, folds=1)
     with halving.timed(), halving.searching():
-        for query, name, loss in zip(queries, "abcd", (4.0, 3.0, 2.0, 1.0), strict=True):
+        tell_model(halving, queries[0], "a", 4.0)
+        tell_model(halving, part, "e", 5.0)
+        assert entry("e").key not in pinned(halving.store)
+        for query, name, loss in zip(queries[1:], "bcd", (3.0, 2.0, 1.0), strict=True):
             tell_model(halving, query, name, loss)
         kept = {name for name in "abcd" if entry(name).key in pinned(halving.store)}
     assert kept == {"c", "d"}
-
-
-def test_models_of_subsets_are_not_kept_as_nothing_resumes_from_them(
-    halving, pinned_context
-) -> None:
-    first, second, other = (draw(pinned_context, seed) for seed in (1, 7, 4))
-    with halving.timed(), halving.searching():
-        tell_model(
-            halving, replace(other, folds=1), "d", loss=0.1
-        )  # the choice, which is kept anyway
-        tell_model(halving, replace(first, subset=0.25, folds=1), "a", loss=1.0)
-        tell_model(halving, replace(second, subset=0.25, epochs=3, folds=1), "b", loss=2.0)
-        kept = {name for name in "abd" if entry(name).key in pinned(halving.store)}
-    assert kept == {"b", "d"}
