@@ -15,7 +15,6 @@ from prefect_tune.tasks.bad_input import BadInput, command_line, errors_for_call
         ("name it, for instance --epochs 50, or", "name it, for instance epochs=50, or"),
         ("drop it with --drop 'heart rate'", "drop it with drop='heart rate'"),
         ("(override with --positive)", "(override with positive)"),
-        ("begin with its trials by --start 'p'", "begin with its trials by start='p'"),
         ("was started with --race, not --no-race", "was started with race, not race=False"),
         ("see `prefect-tune show S --trial 4`", "see `prefect-tune show S --trial 4`"),
     ],
@@ -30,16 +29,11 @@ def test_an_error_names_its_option_with_its_whole_value() -> None:
     with pytest.raises(BadInput) as raised, errors_for_caller():
         raise BadInput("too much", option="constraint", value="a (b) <= 1", remedy="take --folds 2")
     assert str(raised.value) == "constraint='a (b) <= 1': too much; take folds=2"
-    assert raised.value.option == "constraint"
 
 
 @pytest.mark.parametrize(
     ("given", "named"),
-    [
-        ({"folds": 3, "holdout": 0.2}, "folds=3"),
-        ({"positive": "maybe"}, "positive='maybe'"),
-        ({"budget": "soon"}, "budget='soon'"),
-    ],
+    [({"positive": "maybe"}, "positive='maybe'"), ({"budget": "soon"}, "budget='soon'")],
 )
 def test_calls_from_python_raise_errors_that_name_parameters(
     given, named, tmp_path, monkeypatch
@@ -49,7 +43,6 @@ def test_calls_from_python_raise_errors_that_name_parameters(
     search = PipelineSearch(trials=1, verbose=0, **given)
     target = X["a"] > 30  # named like a column
     for call in (lambda: search.fit(X, target), lambda: tune(X, target=target, trials=1, **given)):
-        with pytest.raises(BadInput) as raised:
+        with pytest.raises(BadInput, match=named) as raised:
             call()
-        assert named in str(raised.value)
         assert "--" not in str(raised.value)
