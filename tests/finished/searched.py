@@ -62,7 +62,7 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
 
     Args:
         folder: Where its store is.
-        trials: How many it asks for.
+        trials: How many it has in the end.
         fit: Whether it ends in a model.
         parameters: Those of `tune`.
     """
@@ -79,10 +79,13 @@ def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) 
             memory_limit_bytes=4 * 10**9,
             quantities=tuple(bounded.quantity for bounded in plan.options.bounds),
             epochs=plan.options.epochs,
+            bootstraps=study.optimizer.bootstraps,
         )
         study.set_state("running")
-        for _ in range(trials):
-            trial = study.set_trial(study.ask(Budget(trials_left=trials)).started())
+        for _ in range(trials - len(study.trials)):
+            trial = study.set_trial(
+                study.ask(Budget(trials_left=trials - len(study.trials))).started()
+            )
             came = evaluate_query(context, trial.query)
             is_good = isinstance(came, Evaluation)
             study.tell(trial.completed(came) if is_good else trial.failed(came))  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from inputs import write_meds, write_omop_log, write_synthea_log, write_table
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.starting import resolve
-from prefect_tune.flows.starting.output_files import check_output
 from prefect_tune.flows.starting.prepare import name_of_flow_run, study_name_from
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import Budget, Evaluation, racing
@@ -95,18 +94,6 @@ def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path) -> None:
         with pytest.raises(BadInput, match=named):
             prepared("train.csv", **{"target": "target", **options})
     assert not list((tmp_path / "home").glob("store/records/data/*"))
-
-
-@pytest.mark.parametrize("form", ["symlink_to", "hardlink_to"])
-def test_a_file_that_a_folder_of_data_links_to_is_not_replaced(tmp_path, form) -> None:
-    file, folder = tmp_path / "events.parquet", tmp_path / "data"
-    file.write_text("events")
-    folder.mkdir()
-    getattr(folder / "0.parquet", form)(file)
-    with pytest.raises(BadInput, match="name another file"):
-        check_output(str(file), [str(folder)])
-    other = tmp_path / "other.parquet"
-    assert check_output(str(other), [str(folder)]) == other
 
 
 def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:

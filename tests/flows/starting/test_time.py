@@ -1,4 +1,4 @@
-"""Studies whose folds look forward in time, and studies whose test rows are fixed by a hash."""
+"""Studies whose folds look forward in time."""
 
 from typing import Any
 
@@ -9,19 +9,13 @@ from finished.searched import searched
 from inputs import QUICK, events, table
 
 from prefect_tune.flows.comparison.comparison import prepare_comparison
-from prefect_tune.flows.options.declared import OPTIONS
-from prefect_tune.flows.reading.opened_study import open_study
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.starting.prepare import PreparedStudy
-from prefect_tune.flows.starting.resolve import resolve
-from prefect_tune.flows.starting.resume import CannotContinue, resume
-from prefect_tune.flows.starting.study_input import StudyRequest
+from prefect_tune.flows.starting.resume import CannotContinue
 from prefect_tune.storage.keys import split_record
-from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.reading import read_source
-from prefect_tune.tasks.data.split import REFIT, Split, import_split, load_split
+from prefect_tune.tasks.data.dataset import load_dataset
+from prefect_tune.tasks.data.split import REFIT, Split, load_split
 
 
 def visits(n: int = 150) -> pd.DataFrame:
@@ -125,50 +119,6 @@ def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
     del parameters["time"], parameters["gap"]
     again = prepare_comparison({**parameters, "repeats": 3})
     assert {r.prepared.plan.options.time for r in again.replicates} == {"visit"}
-
-
-def fixed_plan(study: str, fixed: tuple[str, ...], **options: object) -> PreparedStudy:
-    parameters = {"data": "train.csv", "target": "target", "series": "s"}
-    request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **parameters, **QUICK, **options})
-    store = request.open_store()
-    new = resolve(request, store, read_source, fixed)
-    import_dataset(new.dataset, store)
-    import_split(new.split, store)
-    plan = new.plan
-    assert Ledger(store.database).create_study(study, plan.problem.to_json(), plan.to_json())
-    return PreparedStudy(study, plan, store)
-
-
-@pytest.mark.parametrize("group", [None, "patient"])
-@pytest.mark.usefixtures("prepared")
-def test_fixed_test_rows_stay_when_a_study_is_resumed(group) -> None:
-    drop = [] if group else ["patient"]
-    first = fixed_plan("first", (), group=group, drop=drop)
-    assert first.plan.fixed_test == (() if group else ("a", "b", "c", "count", "colour"))
-    stored = open_study(first.store, "first").row
-    lose_split(first)
-    request = StudyRequest.parse({**dict.fromkeys(OPTIONS), "data": "train.csv", "study": "first"})
-    plan, _ = resume(stored, request, first.store, read_source)
-    assert plan.fixed_test == first.plan.fixed_test
-    assert load_split(first.store, plan.problem.split).digest() == first.plan.problem.split
-    other = fixed_plan("other", first.plan.fixed_test, seed=5, group=group, drop=drop)
-    test = [load_split(p.store, p.plan.problem.split).held_out(REFIT) for p in (first, other)]
-    assert test[0].tolist() == test[1].tolist()
-
-
-@pytest.mark.usefixtures("prepared")
-def test_later_data_without_a_column_of_the_ids_is_refused() -> None:
-    options = {"data": "train.csv", "target": "target", "drop": ["a"]}
-    request = StudyRequest.parse({**dict.fromkeys(OPTIONS), **options})
-    store = request.open_store()
-    with pytest.raises(BadInput, match="'a'"):
-        resolve(request, store, read_source, ("a", "b"))
-    assert resolve(request, store, read_source, ("b",)).plan.fixed_test == ("b",)
-
-
-def test_the_seed_chooses_test_rows_of_studies_outside_a_series(prepared) -> None:
-    plan = prepared("train.csv", target="target", drop=["patient"]).plan
-    assert plan.fixed_test is None
 
 
 @pytest.mark.slow
