@@ -40,26 +40,20 @@ USUAL = StudyPlan(
 )  # fmt: skip
 
 
+LEADER = {
+    "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
+    "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
+}  # fmt: skip
 SUMMARY: dict[str, Any] = {
     "study": "s", "method": "random", "metric": "error", "state": "complete",
     "space": "small", "data": "table.csv", "store_options": [],
-    "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5,
-    "n_waiting": 2, "holdout": None,
-    "incumbent": {
-        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
-        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
-    },
-    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "ensemble": None,
-    "finalists": [], "plugins": [],
-    "model_trial": {
-        "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
-        "configuration": {"fit model": {"algorithm": "tree", "hyperparameters": {"depth": 3}}},
-    },
-    "model_is_partial": False, "instead_of": None,
-    "no_model": None, "model_of_folds": False,
+    "n_trials": 3, "n_failed": 1, "n_stopped": 0, "n_begun": 5, "n_waiting": 2,
+    "incumbent": LEADER, "model_trial": LEADER, "model_is_partial": False, "model_of_folds": False,
+    "instead_of": None, "no_model": None, "nearest_infeasible": None, "holdout": None,
+    "constraints": {"latency_us": 10.0}, "ensemble": None, "finalists": [], "plugins": [],
     "test_loss_undefined": None, "single_best_test_loss_undefined": None,
-    "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0, "decisions": {},
-    "notes": [],
+    "test_loss": 13.0, "single_best_test_loss": 13.0, "chance_loss": 50.0,
+    "decisions": {}, "notes": [],
     "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
     "seconds": {
         "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": None, "over_budget": None,

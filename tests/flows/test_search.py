@@ -1,6 +1,6 @@
 """The loop over trials, with a study and a pool of workers that do what a test has written down."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -49,7 +49,8 @@ class WrittenStudy:
     n_configurations: int = 100
     trials: StudyTrials = field(default_factory=StudyTrials)
     spent: float = 0.0
-    ask_seconds: list[float] = field(default_factory=lambda: [0.25] * 12)
+    ask_seconds: tuple[float, ...] = (0.25,) * 12
+    asking_seconds: float = 3.0
     optimizer: Any = field(default_factory=lambda: _method(resumes_configurations=False))
     told: list[Trial] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
@@ -65,10 +66,6 @@ class WrittenStudy:
             whole=Whole(None, None),
             metric="error",
         )
-
-    @property
-    def asking_seconds(self) -> float:
-        return sum(self.ask_seconds)
 
     @property
     def n_begun(self) -> int:
@@ -90,28 +87,25 @@ class WrittenStudy:
         if len(self.trials) == self.n_configurations:
             raise SpaceExhausted("nothing is left")
         self.budgets.append(budget)
-        return self._set(Trial(len(self.trials), QUERY))
+        return self.set_trial(Trial(len(self.trials), QUERY))
 
     def set_trial(self, trial: Trial) -> Trial:
-        return self._set(trial)
+        self.trials.keep(trial)
+        return trial
 
     def requeue_running(self) -> None:
         for number in self.numbers("running"):
-            self._set(self.trials[number].waiting())
+            self.set_trial(self.trials[number].waiting())
 
     def retry(self, number: int) -> None:
-        self._set(self.trials[number].retried())
+        self.set_trial(self.trials[number].retried())
 
     def tell(self, trial: Trial, task_run_id: str, printed: Printed) -> None:  # noqa: ARG002
-        self.told.append(self._set(trial))
+        self.told.append(self.set_trial(trial))
         self.optimizer.costs.tell(trial)
 
     def numbers(self, state: str) -> list[int]:
         return [n for n, t in sorted(self.trials.items()) if t.state == TrialState(state)]
-
-    def _set(self, trial: Trial) -> Trial:
-        self.trials.keep(trial)
-        return trial
 
 
 @dataclass
@@ -203,21 +197,6 @@ def _ended(trial: Trial, fate: str) -> Ended:
     return Ended(trial, outcome, 3.0)
 
 
-class Pace:
-    """A server that falls behind for some looks, after so many task runs."""
-
-    report = "steps"
-
-    def __init__(self, behind_after: int | None = None, looks: int = 0) -> None:
-        self.behind_after, self.looks = behind_after, looks
-
-    def may_submit(self, n_reported: int) -> bool:
-        if n_reported != self.behind_after or self.looks == 0:
-            return True
-        self.looks -= 1
-        return False
-
-
 class Searched:
     """A search that has ended."""
 
@@ -225,8 +204,8 @@ class Searched:
         self,
         fates: Mapping[tuple[int, int], str] | None = None,
         study: WrittenStudy | None = None,
-        pace: Pace | None = None,
         *,
+        may_submit: Callable[[int], bool] = lambda _: True,
         raises: type[BaseException] | None = None,
         heard: Heard | None = None,
         trials: int | None = None,
@@ -235,8 +214,8 @@ class Searched:
     ) -> None:
         self.study, self.heard = study or WrittenStudy(), heard or Heard()
         self.pool = WrittenPool(self.study, fates or {})
-        rule = StopRule(trials, seconds)
-        arguments: Any = (self.study, self.pool, rule, pace or Pace(), self.heard)
+        pace = SimpleNamespace(report="steps", may_submit=may_submit)
+        arguments: Any = (self.study, self.pool, StopRule(trials, seconds), pace, self.heard)
         search = StudySearch(*arguments, **more)
         with pytest.raises(raises) if raises else nullcontext():
             self.reason = search.run()
@@ -328,7 +307,7 @@ class OfTwoModels(WrittenStudy):
         drawn = (sample_configuration(mixed_space(), rng) for _ in range(99))
         other = next(Query(c) for c in drawn if c.path[-1] != QUERY.configuration.path[-1])
         trial = super().ask(budget)
-        return self._set(replace(trial, query=QUERY if trial.number < 3 else other))
+        return self.set_trial(replace(trial, query=QUERY if trial.number < 3 else other))
 
 
 def test_after_a_timeout_another_algorithm_is_next() -> None:
@@ -338,19 +317,6 @@ def test_after_a_timeout_another_algorithm_is_next() -> None:
     assert failure is not None
     assert (failure.kind, failure.cost_seconds) == ("timeout", 0.0)
     assert done.study.numbers("complete")[0] == 1
-
-
-@pytest.mark.parametrize(("of_user", "seconds"), [(None, 2250.0), (50.0, 50.0)])
-def test_trials_that_are_run_again_have_more_time_unless_the_user_set_a_limit(
-    of_user, seconds
-) -> None:
-    done = Searched(study=WrittenStudy(trial_seconds=of_user), trials=15)
-    if of_user:
-        assert set(done.pool.limits) == {of_user}
-    study = done.study
-    study.trials.keep(Trial(15, QUERY).started().waiting())
-    done = Searched(study=study, numbers=[15])
-    assert done.pool.limits == [seconds]
 
 
 @pytest.mark.parametrize(("reserved", "spent"), [(7.0, 93.0), (60.0, 50.0)])
@@ -445,7 +411,8 @@ def test_a_worker_that_must_stop_is_benched_and_its_trial_is_requeued() -> None:
 
 
 def test_no_trial_is_started_while_the_server_is_behind() -> None:
-    done = Searched(trials=6, pace=Pace(behind_after=2, looks=2))
+    looks = iter([False, False])
+    done = Searched(trials=6, may_submit=lambda n_runs: n_runs != 2 or next(looks, True))
     assert done.study.numbers("complete") == list(range(6))
     assert 0 in [len(progress.running) for progress in done.heard.ticks[:-1]]
 
@@ -466,13 +433,13 @@ class Promoting(WrittenStudy):
         self.n_asks += 1
         if budget.trials_left:
             self.begun += 1
-            return self._set(Trial(len(self.trials), replace(QUERY, folds=1)))
+            return self.set_trial(Trial(len(self.trials), replace(QUERY, folds=1)))
         if len(self.told) < self.begun:
             raise NotYet
         if len(self.trials) > self.begun:
             raise SpaceExhausted("nothing to go on with")
         self.budgets.append(budget)
-        return self._set(Trial(len(self.trials), QUERY))
+        return self.set_trial(Trial(len(self.trials), QUERY))
 
 
 def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before() -> None:
@@ -490,16 +457,7 @@ def test_resuming_a_configuration_is_not_counted() -> None:
     assert done.study.budgets[0].trials_left == 0
 
 
-@dataclass
-class Noting(WrittenStudy):
-    """A study whose method has a note from its second ask on, and another from its fourth."""
-
-    def ask(self, budget: Budget) -> Trial:
-        trial = super().ask(budget)
-        said = {1: ("dear",), 3: ("dear", "small")}
-        self.optimizer.notes = said.get(trial.number, self.optimizer.notes)
-        return trial
-
-
 def test_each_note_of_a_method_is_reported_once() -> None:
-    assert Searched(study=Noting(), trials=6).heard.notes == ["dear", "small"]
+    study = WrittenStudy()
+    study.optimizer.notes = ("dear", "small")
+    assert Searched(study=study, trials=6).heard.notes == ["dear", "small"]

@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 import pytest
 from inputs import QUICK, table, write_table
-from observing import Heard
 from own_processes import assert_own_processes_work
 from prefect_api import flow_runs, states, task_runs
 from processes import kill, run_json, started, wait_for
@@ -20,10 +19,9 @@ from user_spaces import PRELUDE
 
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.lease import locked_study
-from prefect_tune.flows.study.progress import Progress, observed_by
 from prefect_tune.flows.study.study import Study, StudyFailed
 from prefect_tune.flows.tune import retry, tune
-from prefect_tune.optimizers import Budget, Trial
+from prefect_tune.optimizers import Budget
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
 from prefect_tune.tasks.bad_input import BadInput
@@ -285,28 +283,3 @@ def test_a_study_with_a_server_of_its_own_leaves_other_processes_and_event_loops
 ) -> None:
     write_table(tmp_path)
     assert_own_processes_work(IN_PROGRAM, tmp_path)
-
-
-class Breaking(Heard):
-    """Replaces the rows of a file when two trials have ended, and breaks the run off."""
-
-    def __init__(self, file: Path) -> None:
-        super().__init__()
-        self.file = file
-
-    def ended(self, trial: Trial, progress: Progress) -> None:
-        super().ended(trial, progress)
-        if len(self.trials) == 2:
-            table(seed=1).to_csv(self.file, index=False)
-            raise RuntimeError("broken off")
-
-
-def test_a_retried_flow_run_continues_on_its_copy_of_a_changed_file(tmp_path) -> None:
-    file = write_table(tmp_path)
-    given = {"target": "target", "store": str(tmp_path / "store"), "study": "retried", **QUICK}
-    with observed_by(heard := Breaking(file)):
-        summary = tune.with_options(retries=1)(str(file), trials=4, **given)
-    assert (summary["n_trials"], summary["state"]) == (4, "complete")
-    assert sum("has changed" in note for note in heard.notes) == 1
-    with pytest.raises(BadInput, match="stored"):
-        tune(str(file), trials=6, **given)

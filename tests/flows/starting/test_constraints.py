@@ -5,14 +5,11 @@ from typing import Any
 
 import pytest
 from finished.searched import searched
-from flow_studies import prepare_study
-from inputs import QUICK, table, write_table
+from inputs import QUICK, write_table
 
-from prefect_tune.flows.options.declared import OPTIONS
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.study import StudyFailed
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
-from prefect_tune.tasks.bad_input import BadInput
 
 pytestmark = pytest.mark.slow
 
@@ -56,11 +53,3 @@ def test_a_study_in_which_nothing_keeps_within_a_limit_says_by_how_much(
     assert view.test_loss is None
     if why.startswith("allowed"):
         assert view.nearest_infeasible.constraints["model_size_bytes"] > 10
-
-
-def test_groups_that_cannot_be_compared_are_refused(given, tmp_path) -> None:
-    rows = table().assign(site=["north"] * 149 + ["south"])
-    rows.to_csv(given["data"], index=False)
-    given |= {"constraint": ["disparate_impact(site)<=100"], "store": str(tmp_path / "store")}
-    with pytest.raises(BadInput, match="south"):
-        prepare_study({**dict.fromkeys(OPTIONS), **given})

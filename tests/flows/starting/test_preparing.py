@@ -2,12 +2,11 @@
 
 import json
 import sys
-from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from finished.searched import searched
 from flow_studies import prepare_study
 from inputs import write_meds, write_omop_log, write_synthea_log, write_table
 
@@ -103,10 +102,21 @@ def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
         assert (objective.epochs, objective.iterative) == (epochs, known)
 
 
-def test_hold_out_rows_race_where_there_are_many_rows(prepared, monkeypatch) -> None:
-    monkeypatch.setattr(racing, "MANY_ROWS", 50)
-    monkeypatch.setattr(racing, "_PARTIAL_ROWS", 20)
-    monkeypatch.setattr(racing, "_PARTIAL_RAREST", 2)
+def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
+    prepared, monkeypatch
+) -> None:
+    for options, is_raced in (
+        ({}, True),
+        ({"method": "random"}, False),
+        ({"method": "random", "race": True}, True),
+        ({"method": "hyperband", "option": {"fidelity": "folds"}}, False),
+        ({"option": {"variant": "paper"}}, False),
+        ({"holdout": 0.3}, False),
+        ({"no_cache": True}, False),
+    ):
+        assert prepared("train.csv", **TARGET, **options).plan.options.race is is_raced, options
+    for name, least in {"MANY_ROWS": 50, "_PARTIAL_ROWS": 20, "_PARTIAL_RAREST": 2}.items():
+        monkeypatch.setattr(racing, name, least)
     assert prepared("train.csv", **TARGET, holdout=0.2, no_cache=True).plan.options.race
 
 
@@ -150,67 +160,48 @@ MODERN = [c.to_json() for c in portfolio_of(space_named("modern"))]
 EVENTS = [c.to_json() for c in portfolio_of(space_named("events"))]
 
 
-@pytest.fixture
-def given(tmp_path) -> Callable[..., dict[str, object]]:
+def write_start(start: object) -> dict[str, object]:
     """Parameters of a study with a file to begin with."""
-
-    def given(start: object, **more: object) -> dict[str, object]:
-        file = tmp_path / "start.json"
-        file.write_text(start if isinstance(start, str) else json.dumps(start))
-        return {**TARGET, "space": "small", "start": str(file), **more}
-
-    return given
+    Path("start.json").write_text(start if isinstance(start, str) else json.dumps(start))
+    return {**TARGET, "space": "small", "start": "start.json"}
 
 
-def test_configurations_and_trials_of_a_file_are_begun_with_and_stay(
-    prepared, given, tmp_path
-) -> None:
+def test_configurations_and_trials_of_a_file_are_begun_with_and_stay(prepared) -> None:
     trials = [{"number": 4, "query": {"configuration": KNOWN[1]}}]
-    first = given([KNOWN[0], *trials, KNOWN[2]], study="one")
+    first = {**write_start([KNOWN[0], *trials, KNOWN[2]]), "study": "one"}
     assert list(prepared("train.csv", **first).plan.start_configurations) == KNOWN
-    (tmp_path / "start.json").unlink()
+    Path("start.json").unlink()
     assert list(prepared("train.csv", **first).plan.start_configurations) == KNOWN
     with pytest.raises(BadInput, match="--start"):
         prepared("train.csv", **{**first, "start": "another.json"})
 
 
-@pytest.mark.parametrize(
-    ("start", "named"),
-    [
+def test_what_is_wrong_in_a_file_is_named(prepared) -> None:
+    first, nearest = KNOWN[0], {"algorithm": "k_nearest", "hyperparameters": {"p": 9}}
+    for start, named in (
         ("{", "start.json"),
         ({"rescale": 1}, "no list"),
-        ([KNOWN[0], 7], "entry 2"),
-        ([{**KNOWN[0], "fit model": {"algorithm": "forest"}}], "'forest'"),
-        ([{"fit model": KNOWN[0]["fit model"]}], "space 'small'"),
-        ([{**KNOWN[0], "fit model": {}}], "'algorithm' is missing"),
-        (
-            [{**KNOWN[0], "fit model": {"algorithm": "k_nearest", "hyperparameters": {"p": 9}}}],
-            "'k_nearest'",
-        ),
-    ],
-)
-def test_what_is_wrong_in_a_file_is_named(prepared, given, start, named) -> None:
-    with pytest.raises(BadInput, match=named) as refused:
-        prepared("train.csv", **given(start))
-    assert refused.value.option == "start"
+        ([first, 7], "entry 2"),
+        ([{**first, "fit model": {"algorithm": "forest"}}], "'forest'"),
+        ([{"fit model": first["fit model"]}], "space 'small'"),
+        ([{**first, "fit model": {}}], "'algorithm' is missing"),
+        ([{**first, "fit model": nearest}], "'k_nearest'"),
+    ):
+        with pytest.raises(BadInput, match=named) as refused:
+            prepared("train.csv", **write_start(start))
+        assert refused.value.option == "start"
 
 
-@pytest.mark.parametrize(
-    ("options", "begins_with"),
-    [
+def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(prepared) -> None:
+    for options, begins_with in (
         ({}, MODERN),
-        ({"race": True}, MODERN),
         ({"start": "none"}, []),
         ({"option": {"variant": "paper"}}, []),
         ({"method": "smac"}, []),
         ({"method": "smac", "start": "portfolio"}, MODERN),
-    ],
-)
-def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(
-    prepared, options, begins_with
-) -> None:
-    plan = prepared("train.csv", **TARGET, **{"space": "modern", **options}).plan
-    assert list(plan.start_configurations) == begins_with
+    ):
+        plan = prepared("train.csv", **TARGET, space="modern", **options).plan
+        assert list(plan.start_configurations) == begins_with, options
 
 
 def test_a_search_of_events_begins_with_a_portfolio_in_the_default_space_alone(
@@ -234,25 +225,19 @@ def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp
     assert sorted(map(str, [first, *others])) == sorted(map(str, MODERN))
 
 
-@pytest.mark.parametrize(
-    ("labels", "given", "positive"),
-    [
+def test_a_positive_class_is_written_as_in_the_file(prepared) -> None:
+    for labels, given, positive in (
         (["no", "yes"], "no", "no"),
         (["0", "1"], "1.0", "1"),
         (["0", "1"], "true", "1"),
         (["False", "True"], "1", "True"),
         (["0.5", "1.5"], "0.50", "0.5"),
-    ],
-)
-def test_a_positive_class_is_written_as_in_the_file(
-    prepared, tmp_path, labels, given, positive
-) -> None:
-    frame = pd.DataFrame({"x": range(60), "y": [labels[i % 3 == 0] for i in range(60)]})
-    frame.to_csv(tmp_path / "two.csv", index=False)
-    options = {"target": "y", "metric": "recall", "positive": given}
-    study = prepared(str(tmp_path / "two.csv"), **options)
-    dataset = load_dataset(study.store, study.plan.problem.dataset)
-    assert str(dataset.classes[study.plan.problem.positive]) == positive
+    ):
+        frame = pd.DataFrame({"x": range(60), "y": [labels[i % 3 == 0] for i in range(60)]})
+        frame.to_csv("two.csv", index=False)
+        study = prepared("two.csv", target="y", metric="recall", positive=given, study=f"p-{given}")
+        dataset = load_dataset(study.store, study.plan.problem.dataset)
+        assert str(dataset.classes[study.plan.problem.positive]) == positive
 
 
 def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_path) -> None:
@@ -266,58 +251,37 @@ def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_p
     assert objective.chance == pytest.approx(100 * 60 / 160, abs=1)
 
 
-@pytest.mark.parametrize(("metric", "is_noted"), [("error", True), ("auroc", False)])
-def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared, metric, is_noted) -> None:
-    frame = pd.DataFrame(
-        {"x": range(200), "target": ["ill" if i % 20 else "well" for i in range(200)]}
-    )
-    frame.to_csv("rare.csv", index=False)
-    notes = prepared("rare.csv", target="target", metric=metric).notes
-    assert any("auroc" in note.remedy for note in notes) is is_noted
+def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None:
+    y = ["ill" if i % 20 else "well" for i in range(200)]
+    pd.DataFrame({"x": range(200), "target": y}).to_csv("rare.csv", index=False)
+    for metric, is_noted in (("error", True), ("auroc", False)):
+        notes = prepared("rare.csv", target="target", metric=metric).notes
+        assert any("auroc" in note.remedy for note in notes) is is_noted
 
 
-def test_classes_that_only_test_rows_have_are_noted(prepared, tmp_path) -> None:
+def test_classes_that_only_test_rows_have_are_noted(prepared) -> None:
     for name, classes in (("train", "abc"), ("test", "abz")):
         frame = pd.DataFrame({"x": range(90), "y": list(classes * 30)})
-        frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    given = {"target": "y", "space": "small", "test": str(tmp_path / "test.csv")}
-    study = prepared(str(tmp_path / "train.csv"), **given)
+        frame.to_csv(f"{name}2.csv", index=False)
+    study = prepared("train2.csv", target="y", space="small", test="test2.csv")
     assert any("z: 30" in str(note) for note in study.notes)
 
 
-def test_a_search_begins_with_a_file_and_then_with_the_best_of_a_study(
-    prepared, given, tmp_path
-) -> None:
-    one = given(KNOWN, data="train.csv", study="one")
-    store = searched(tmp_path / "home", trials=5, fit=False, **one).store
-    trials = [trial.document for trial in open_study(store, "one").trials()]
-    assert [t["query"]["configuration"] for t in trials][:3] == KNOWN
+def test_a_study_begins_with_the_best_trials_of_another_that_met_its_constraints(prepared) -> None:
+    one = prepared(
+        "train.csv", **write_start(KNOWN), study="one", race=False, constraint=["latency_us<=50"]
+    )
     two = {**TARGET, "space": "small", "start": "one"}
-    trials.sort(key=lambda t: t["evaluation"]["loss"])
-    assert list(prepared("train.csv", **two).plan.start_configurations) == [
-        t["query"]["configuration"] for t in trials
-    ]
+    with Study.opened(one.store, "one") as study:
+        for loss, latency in ((3.0, 60.0), (2.0, 40.0), (1.0, 40.0)):
+            trial = study.set_trial(study.ask(Budget()).started())
+            study.tell(trial.completed(Evaluation(loss, constraints={"latency_us": latency})))
+            if loss == 3.0:
+                with pytest.raises(BadInput, match="constraints"):
+                    prepared("train.csv", **two)
+    assert list(prepared("train.csv", **two).plan.start_configurations) == [KNOWN[2], KNOWN[1]]
     with pytest.raises(BadInput, match="--space 'small'"):
         prepared("train.csv", **{**two, "space": "modern"})
-
-
-@pytest.mark.parametrize(("bound", "n_begun"), [(50.0, 2), (1.0, None)])
-def test_only_trials_that_met_the_constraints_of_a_study_begin_another(
-    prepared, given, bound, n_begun
-) -> None:
-    constrained = {"constraint": [f"latency_us<={bound}"], "study": "one", "race": False}
-    one = prepared("train.csv", **given(KNOWN, **constrained))
-    with Study.opened(one.store, "one") as study:
-        for number in range(3):
-            trial = study.set_trial(study.ask(Budget()).started())
-            measured = {"latency_us": 60.0 if number == 0 else 40.0}
-            study.tell(trial.completed(Evaluation(float(number), constraints=measured)))
-    two = {**TARGET, "space": "small", "start": "one"}
-    if n_begun is None:
-        with pytest.raises(BadInput, match="constraints"):
-            prepared("train.csv", **two)
-    else:
-        assert list(prepared("train.csv", **two).plan.start_configurations) == KNOWN[1:]
 
 
 def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> None:

@@ -95,25 +95,6 @@ def test_a_study_that_is_removed_as_another_process_enters_it_is_not_prepared(
         prepared("train.csv", target="target", study="one")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "is_raced"),
-    [
-        ({}, True),
-        ({"method": "random"}, False),
-        ({"method": "random", "race": True}, True),
-        ({"method": "hyperband", "option": {"fidelity": "folds"}}, False),
-        ({"option": {"variant": "paper"}}, False),
-        ({"holdout": 0.3}, False),
-        ({"no_cache": True}, False),
-    ],
-)
-def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
-    prepared, options, is_raced
-) -> None:
-    assert prepared("train.csv", **GIVEN, **options).plan.options.race is is_raced
-
-
 SPACE = """
 from prefect_tune import Space, Step
 from prefect_tune.tasks.catalogue.flash import CLASSIFY
