@@ -13,7 +13,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["MKL_NUM_THREADS"] = "1"
 
 import signal
-import sys
+import subprocess
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -36,8 +36,8 @@ settings.load_profile("here")
 
 SERVICES = {"server", "postgres", "bucket"}
 """Fixtures that start something outside of the test process."""
-STARTS = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system"}
-"""What Python calls the start of a process, in audit events."""
+STARTS = ((subprocess.Popen, "__init__"), (BaseProcess, "start"), (os, "fork"), (os, "system"))
+"""What starts a process."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,52 +50,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (item.path not in tools, item.path not in slow))
 
 
-class Quick:
-    """Holds quick tests to their promise: they start no process."""
+@pytest.fixture(autouse=True)
+def _quick_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold quick tests to their promise; what a refusal raises may be caught, so it is noted."""
+    if any(map(request.node.get_closest_marker, ("slow", "full", "tools"))):
+        yield
+        return
+    refused = []
 
-    running: str | None = None
-    broken: str | None = None
+    def refuse(*_: object, **__: object) -> None:
+        refused.append(1)
+        raise RuntimeError("a quick test starts a process; mark it with pytest.mark.slow")
 
-    @classmethod
-    def refuse_a_process(cls, event: str, _: tuple[object, ...]) -> None:
-        """An audit hook; what it raises may be caught, so it is noted too."""
-        if event in STARTS and cls.running:
-            cls.broken = f"{cls.running} starts a process; mark it with pytest.mark.slow"
-            raise RuntimeError(cls.broken)
-
-
-sys.addaudithook(Quick.refuse_a_process)
-_start = BaseProcess.start
-
-
-def _start_unless_quick(process: BaseProcess) -> None:
-    Quick.refuse_a_process("subprocess.Popen", ())  # multiprocessing raises no audit event
-    _start(process)
-
-
-BaseProcess.start = _start_unless_quick  # type: ignore[method-assign]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    may_start = any(map(item.get_closest_marker, ("slow", "full", "tools")))
-    Quick.running, Quick.broken = None if may_start else item.nodeid, None
-    try:
-        return (yield)
-    finally:
-        Quick.running = None
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Iterator[None]:
-    yield
-    if Quick.broken:
-        pytest.fail(Quick.broken)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_teardown() -> None:
-    Quick.running = None  # services that other tests used may end here
+    with pytest.MonkeyPatch.context() as patched:
+        for place, name in STARTS:
+            patched.setattr(place, name, refuse)
+        yield
+    assert not refused, "this test starts a process; mark it with pytest.mark.slow"
 
 
 @pytest.fixture(scope="session")
