@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import pandas as pd
 import pytest
 from flow_studies import changed, plan
 from hypothesis import given
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
+from prefect_tune import PipelineSearch
 from prefect_tune.deployments.cli.command import main
 from prefect_tune.deployments.cli.run import run
 from prefect_tune.flows.compare import compare
@@ -31,7 +34,7 @@ from prefect_tune.flows.tune import tune
 from prefect_tune.flows.wording.text import format_bytes, parse_bytes, parse_seconds
 from prefect_tune.optimizers import METHODS
 from prefect_tune.storage.ledger import StoredStudy
-from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.bad_input import BadInput, command_line, errors_for_caller, for_caller
 from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.data.formats.format import FORMATS
 from prefect_tune.tasks.objective.metric import Quantity, QuantityBound
@@ -314,3 +317,43 @@ def test_an_empty_text_is_an_option_and_an_empty_place_the_default_one() -> None
         assert getattr(options_from(**{name: ""}), name) == ""
     for name in ("study", "store", "dask", "database", "task_runs"):
         assert getattr(options_from(**{name: ""}), name) == OPTIONS[name].default
+
+
+@pytest.mark.parametrize(
+    ("written", "python"),
+    [
+        ("fewer --folds or another --test-size", "fewer folds or another test_size"),
+        ("name it, for instance --epochs 50, or", "name it, for instance epochs=50, or"),
+        ("drop it with --drop 'heart rate'", "drop it with drop='heart rate'"),
+        ("(override with --positive)", "(override with positive)"),
+        ("was started with --race, not --no-race", "was started with race, not race=False"),
+        ("see `prefect-tune show S --trial 4`", "see `prefect-tune show S --trial 4`"),
+    ],
+)
+def test_options_become_parameters_except_for_a_command(written, python) -> None:
+    assert for_caller(written) == python
+    with command_line():
+        assert for_caller(written) == written
+
+
+def test_an_error_names_its_option_with_its_whole_value() -> None:
+    with pytest.raises(BadInput) as raised, errors_for_caller():
+        raise BadInput("too much", option="constraint", value="a (b) <= 1", remedy="take --folds 2")
+    assert str(raised.value) == "constraint='a (b) <= 1': too much; take folds=2"
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [({"positive": "maybe"}, "positive='maybe'"), ({"budget": "soon"}, "budget='soon'")],
+)
+def test_calls_from_python_raise_errors_that_name_parameters(
+    given, named, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
+    X = pd.DataFrame({"a": np.arange(60.0)})
+    search = PipelineSearch(trials=1, verbose=0, **given)
+    target = X["a"] > 30  # named like a column
+    for call in (lambda: search.fit(X, target), lambda: tune(X, target=target, trials=1, **given)):
+        with pytest.raises(BadInput, match=named) as raised:
+            call()
+        assert "--" not in str(raised.value)

@@ -253,15 +253,6 @@ def test_a_file_that_cannot_be_read_stops_a_longer_study_and_no_killed_run(prepa
     assert any("read error" in str(note) for note in again.notes)
 
 
-def test_the_same_rows_in_another_file_are_no_change(prepared) -> None:
-    first = ended(prepared("train.csv", **TRIALS))
-    frame = pd.read_csv("train.csv", keep_default_na=False)
-    frame.to_csv("train.csv", index=False, quoting=1, lineterminator="\r\n")
-    again = prepared("train.csv", **TRIALS)
-    assert again.plan.problem == first.plan.problem
-    assert len(again.notes) == 1
-
-
 @pytest.mark.parametrize(
     ("state", "run"), [("running", None), ("interrupted", None), ("failed", "7")]
 )
@@ -278,8 +269,11 @@ def test_a_killed_or_retried_run_continues_on_its_copy_and_a_longer_one_does_not
             prepare_study({"data": "train.csv", **TRIALS, **longer}, flow_run_id="8")
 
 
-def test_a_study_whose_file_is_gone_continues_on_its_copy(prepared) -> None:
+def test_a_study_whose_file_is_gone_or_has_the_same_rows_continues(prepared) -> None:
     ended(prepared("train.csv", **TRIALS))
+    frame = pd.read_csv("train.csv", keep_default_na=False)
+    frame.to_csv("train.csv", index=False, quoting=1, lineterminator="\r\n")
+    assert len(prepared("train.csv", **TRIALS).notes) == 1
     Path("train.csv").rename("elsewhere.csv")
     again = ended(prepared("train.csv", **TRIALS | {"trials": 9}))
     assert any("train.csv cannot be" in str(note) for note in again.notes)
@@ -289,19 +283,16 @@ def test_a_study_whose_file_is_gone_continues_on_its_copy(prepared) -> None:
         prepared("train.csv", **TRIALS)
 
 
-def test_the_stored_copy_takes_no_other_options_and_needs_a_study(prepared) -> None:
+def test_the_stored_copy_is_used_if_it_is_there_whole_and_with_the_same_options(prepared) -> None:
+    stored = {**TRIALS, "input": "stored"}
     with pytest.raises(BadInput, check=lambda e: e.option == "input"):
-        prepared("train.csv", **TRIALS, input="stored")
-    ended(prepared("train.csv", **TRIALS))
-    with pytest.raises(CannotContinue, match="--target target"):
-        prepared("train.csv", **TRIALS | {"target": "colour"}, input="stored")
-    Path("train.csv").unlink()
-    assert prepared("other.csv", study="one", input="stored").plan.source.data == "train.csv"
-
-
-def test_a_damaged_copy_is_not_used_as_the_stored_one(prepared) -> None:
+        prepared("train.csv", **stored)
     made = ended(prepared("train.csv", **TRIALS))
+    with pytest.raises(CannotContinue, match="--target target"):
+        prepared("train.csv", **stored | {"target": "colour"})
     made.store.records.release("one", made.plan.problem.records[:1])
     with pytest.raises(BadInput, check=lambda e: e.option == "input"):
-        prepared("train.csv", **TRIALS, input="stored")
-    assert prepared("train.csv", **TRIALS).name == "one"
+        prepared("train.csv", **stored)
+    assert prepared("train.csv", **TRIALS).name == "one"  # imported once more
+    Path("train.csv").unlink()
+    assert prepared("other.csv", study="one", input="stored").plan.source.data == "train.csv"
