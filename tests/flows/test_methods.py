@@ -6,24 +6,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from finished.searched import searched
-from inputs import write_meds, write_table
+from inputs import write_table
 from sklearn.neural_network import MLPClassifier
 from user_spaces import PRELUDE
 
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers import METHODS, Budget, NotYet, Optimizer, Query, Trial
-from prefect_tune.optimizers.trials.history import best_frequencies
 from prefect_tune.storage.keys import model_record
 
 pytestmark = pytest.mark.slow
 
 DEFAULT = "flash"
 """The one that runs in the default tier."""
-N_TRIALS, EARLY, EPOCHS, N_HISTORIES, N_TRAINING = 12, 6, 10, 6, 120
+N_TRIALS, EARLY, EPOCHS, N_TRAINING = 12, 6, 10, 120
 SPACE = (
     PRELUDE
     + """
@@ -45,7 +43,6 @@ space = models(
 )
 OPTIONS: dict[str, dict[str, Any]] = {
     DEFAULT: {},
-    "esmbo": {"space": "svm", "option": {"n_histories": N_HISTORIES}},
     "bapi": {"space": "own", "epochs": EPOCHS, "seed": 2},
     "bohb": {"option": {"fidelity": "folds"}},
 }
@@ -139,17 +136,6 @@ def test_trainings_are_stopped_and_resumed_from_their_checkpoints(run) -> None:
     assert round(model.t_ / N_TRAINING) == best  # a partial fit is one iteration to it
 
 
-@pytest.mark.full
-def test_a_search_for_an_ensemble_has_a_risk_for_each_history_and_ends_in_one(run) -> None:
-    ran = run("esmbo")
-    risks = {n: t.evaluation.risks for n, t in ran.trials.items() if t.evaluation}
-    assert {len(of_trial) for of_trial in risks.values()} == {N_HISTORIES}
-    often = dict(zip(risks, best_frequencies(np.array(list(risks.values()))), strict=True))
-    assert ran.study().optimizer.weights == pytest.approx({n: w for n, w in often.items() if w})
-    assert ran.view.ensemble.kind == "agnostic"
-    assert sum(member.weight for member in ran.view.ensemble.members) == pytest.approx(1)
-
-
 def test_in_a_race_a_promoted_configuration_is_served_its_first_fold(tmp_path) -> None:
     data = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
     done = searched(tmp_path, trials=14, fit=False, race=True, **data)
@@ -160,12 +146,3 @@ def test_in_a_race_a_promoted_configuration_is_served_its_first_fold(tmp_path) -
         first = history.trials_of(whole.query.configuration)[0]
         assert whole.evaluation.fold_losses[0] == first.evaluation.loss
         assert all(step.hit for step in whole.evaluation.steps if step.fold == 0)
-
-
-@pytest.mark.full
-def test_events_are_searched_in_the_space_with_their_construction(tmp_path) -> None:
-    data = {"data": str(write_meds(tmp_path / "meds")), "labels": "labels/task"}
-    done = searched(tmp_path, trials=4, method="flash", **data)
-    view = read_study(done.store, done.name)
-    assert view.incumbent.loss < view.chance_loss
-    assert "construct features" in view.incumbent.configuration

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flow_studies import plan
 from observing import Heard
 from prefect.exceptions import Abort, Pause
 from worlds import mixed_space
@@ -15,9 +16,9 @@ from worlds import mixed_space
 from prefect_tune.flows.options.values import StopRule
 from prefect_tune.flows.running.run_requests import RunRequests
 from prefect_tune.flows.search import StudySearch
+from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.study.progress import Progress, RunningTrial
 from prefect_tune.flows.study.replayed import StudyTrials
-from prefect_tune.flows.wording.text import Whole
 from prefect_tune.flows.workers.dask_trials import Ended
 from prefect_tune.optimizers import (
     Budget,
@@ -55,17 +56,7 @@ class WrittenStudy:
     told: list[Trial] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
     name: str = "written"
-    trial_seconds: float | None = None
-
-    @property
-    def plan(self) -> Any:
-        limits = SimpleNamespace(seconds=self.trial_seconds or 900.0)
-        return SimpleNamespace(
-            options=SimpleNamespace(trial_timeout=self.trial_seconds),
-            trial_limits=lambda: limits,
-            whole=Whole(None, None),
-            metric="error",
-        )
+    plan: StudyPlan = field(default_factory=plan)
 
     @property
     def n_begun(self) -> int:
@@ -278,7 +269,7 @@ def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
 
 def test_if_no_trial_ends_in_time_the_cheapest_keeps_running_with_a_note() -> None:
     fates = {(n, 1): "times out" for n in range(30)}
-    study = WrittenStudy(trial_seconds=1.0)
+    study = WrittenStudy(plan=plan(trial_timeout=1.0))
     done = Searched(fates, study=study, trials=14)
     n = next(n for n, t in study.trials.items() if t.attempts == 2)
     assert study.trials[n].state == TrialState.COMPLETE

@@ -145,15 +145,6 @@ def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared, name, val
     assert refused.value.value in (value, repr(value))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("trials", "many"), ("task_runs", "x"), ("ensemble", "best"), ("race", "yes"),
-     ("drop", "column"), ("format", "xls")],
-)  # fmt: skip
-def test_nonsense_is_refused_before_there_is_a_run(name, value) -> None:
-    assert not accepts(name, value)
-
-
 def test_paths_become_texts_and_web_addresses_lose_their_signatures() -> None:
     url = "https://host/t.csv?X-Amz-Signature=geheim&v=1"
     given = {"data": url, "test": Path("a") / "test.csv", "store": Path("b")}

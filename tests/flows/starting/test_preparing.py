@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from finished.searched import searched
 from flow_studies import prepare_study
-from inputs import QUICK, write_meds, write_omop_log, write_synthea_log, write_table
+from inputs import QUICK, write_meds, write_table
 
 from prefect_tune.flows.options.declared import OPTIONS, StudyOptions
 from prefect_tune.flows.reading.opened_study import open_study
@@ -57,17 +57,9 @@ def test_many_rows_are_held_out_once_unless_the_user_says_how(prepared, monkeypa
         assert any(note.option == "holdout" for note in study.notes) is not bool(given)
 
 
-@pytest.mark.parametrize(
-    ("write", "labels", "said"),
-    [
-        (write_meds, "labels/task", "MEDS"),
-        (write_omop_log, "labels.csv", "OMOP"),
-        (write_synthea_log, "labels.csv", "Synthea"),
-    ],
-)
-def test_the_inferred_kind_of_data_is_noted(prepared, tmp_path, write, labels, said) -> None:
-    found = str(prepared(str(write(tmp_path / "data")), labels=labels).notes[0])
-    assert all(part in found for part in (said, "--format", "80 rows"))
+def test_the_inferred_kind_of_data_is_noted(prepared, tmp_path) -> None:
+    found = str(prepared(str(write_meds(tmp_path / "data")), labels="labels/task").notes[0])
+    assert all(part in found for part in ("MEDS", "--format", "80 rows"))
 
 
 def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path) -> None:
