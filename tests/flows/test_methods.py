@@ -138,7 +138,7 @@ def test_trainings_are_stopped_and_resumed_from_their_checkpoints(run) -> None:
 
 def test_in_a_race_a_promoted_configuration_is_served_its_first_fold(tmp_path) -> None:
     data = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
-    done = searched(tmp_path, trials=14, fit=False, race=True, **data)
+    done = searched(tmp_path, trials=10, fit=False, race=True, **data)
     history = Study(done.store, done.name).optimizer.history
     assert history.stopped
     assert len(history.complete) > 1

@@ -195,7 +195,7 @@ main(["study", "ls"])
 """
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_user_without_an_account_is_told_to_name_a_home(tmp_path) -> None:
     told = {**environment(tmp_path), "PREFECT_TUNE_HOME": str(tmp_path)}
     told.pop("HOME")

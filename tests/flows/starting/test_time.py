@@ -121,7 +121,7 @@ def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
     assert {r.prepared.plan.options.time for r in again.replicates} == {"visit"}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_class_so_late_that_not_all_folds_can_train_on_it_fails_no_trial(tmp_path) -> None:
     frame = visits(240).sort_values("visit", ignore_index=True)
     frame.loc[range(150, 240, 3), "target"] = "late"
