@@ -13,25 +13,27 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
+from processes import wait_for
+
 from prefect_tune.tasks.sandbox.child import StepBegun, StepDone, Waited, loading, report
 from prefect_tune.tasks.sandbox.sandbox import Call, CallProgress, Limits, Sandbox
+from prefect_tune.tasks.threads import THREAD_VARIABLES
 
 SLEEP = "import time; time.sleep(1000)"
 
 
 class Caller:
-    """Who waits for a call; `wants` of False cancels it."""
+    """Who waits for a call; `wants` of False cancels it, and `act` is called at each look."""
 
-    def __init__(self) -> None:
-        self.wants = True
-        self.seen: list[Any] = []
+    def __init__(self, act: Callable[[CallProgress], object] = lambda _: None) -> None:
+        self.wants, self._act = True, act
 
     def is_unwanted(self) -> bool:
         return not self.wants
 
     def observe(self, seen: Any) -> None:
-        is_at = isinstance(seen, CallProgress)
-        self.seen.append((seen.step, seen.fold) if is_at else seen)
+        if isinstance(seen, CallProgress):
+            self._act(seen)
 
 
 def begun(
@@ -65,15 +67,16 @@ def place() -> dict[str, Any]:
         "path": sys.path,
         "environment": dict(os.environ),
         "modules": {name.partition(".")[0] for name in sys.modules},
-        "temporary": os.environ["TMPDIR"],
+        "has_one_thread_each": THREAD_VARIABLES.items() <= os.environ.items(),
     }
 
 
-def pause(seconds: float, started: Path | None = None) -> str:
-    """Takes so many seconds."""
+def pause(started: Path | None = None, until: Path | None = None) -> str:
+    """Waits for a file, for ever without one."""
     if started is not None:
         started.touch()
-    sleep(seconds)
+    while until is None or not until.exists():
+        sleep(0.02)
     return "done"
 
 
@@ -85,20 +88,19 @@ def in_steps(names: list[str]) -> int:
     return len(names)
 
 
-def slow_start(load_seconds: float, wait_seconds: float, seconds: float) -> str:
-    """Loads data, waits for others and works."""
+def load_and_wait(folder: Path) -> None:
+    """Loads data, waits for others until both were seen, and works for ever."""
     with loading():
-        sleep(load_seconds)
+        pause(until=folder / "loading")
     report(Waited(0.0, monotonic()))
-    sleep(wait_seconds)
-    report(Waited(wait_seconds, None))
-    sleep(seconds)
-    return "done"
+    pause(until=folder / "waiting")
+    report(Waited(5_000.0, None))
+    pause()
 
 
-def hold_interpreter(seconds: int) -> None:
+def hold_interpreter() -> None:
     """Lets no other thread of Python run."""
-    ctypes.PyDLL(None).sleep(seconds)
+    ctypes.PyDLL(None).sleep(1000)
 
 
 class OwnError(Exception):
@@ -117,41 +119,26 @@ def unsendable() -> object:
 
 def end(number: int) -> None:
     """The process ends by a signal, or by itself with a negative code."""
+    print("last words")
     if number < 0:
         os._exit(-number)
     os.kill(os.getpid(), number)
-    sleep(10)
+    pause()
 
 
-def end_once(context: object, folder: Path, times: int) -> str:  # noqa: ARG001 - as of trials
-    """The process is killed so many times."""
-    (folder / str(os.getpid())).touch()
-    print("attempt", len(list(folder.iterdir())))
-    if len(list(folder.iterdir())) <= times:
-        sys.stdout.flush()
-        end(signal.SIGKILL)
-    return "alive"
-
-
-def take_memory(n_bytes: int, in_child: bool, keep: bool = False) -> str:
-    """Takes memory for a while, little by little."""
+def take_memory(n_bytes: int, in_child: bool = False, keep: bool = False) -> str:
+    """Takes memory for ever, or keeps it beyond the call."""
     if in_child and os.fork():
         os.wait()
-        return "done"
-    held = KEPT if keep else []
-    for _ in range(n_bytes // 10**7):
-        held.append(os.urandom(10**4) * 10**3)
-        sleep(0.02)
-    if not keep:
-        sleep(1000)
-    return "done"
+    KEPT.append(os.urandom(10**4) * (n_bytes // 10**4))
+    return "done" if keep else pause()
 
 
 KEPT: list[bytes] = []
 
 
-def start_processes(folder: Path, end_by: int = 0) -> None:
-    """Starts processes in all ways, and goes on for long, or ends by a signal."""
+def start_processes(folder: Path) -> None:
+    """Starts processes in all ways, and waits."""
     for new_session in (False, True):
         child = subprocess.Popen([sys.executable, "-c", SLEEP], start_new_session=new_session)
         (folder / str(child.pid)).touch()
@@ -162,27 +149,14 @@ def start_processes(folder: Path, end_by: int = 0) -> None:
             os.setsid()
             (folder / f"{os.getpid()}{'.orphan' * is_left}").touch()
             sleep(1000)
-    while len(started_in(folder)) < 4:
-        sleep(0.01)
+    wait_for(lambda: len(started_in(folder)) == 4)
     (folder / "all").touch()
-    sleep(0.5)  # time to be seen
-    if end_by:
-        end(end_by)
     sleep(1000)
 
 
 def started_in(folder: Path) -> dict[str, int]:
     """The ids of processes that `start_processes` has started."""
     return {p.suffix or p.name: int(p.stem) for p in folder.iterdir() if p.stem.isdigit()}
-
-
-def fork_often(n: int, folder: Path) -> int:
-    """Forks so many processes that stay."""
-    for _ in range(n):
-        if (pid := os.fork()) == 0:
-            sleep(1000)
-        (folder / str(pid)).touch()
-    return n
 
 
 def return_twice() -> str:
@@ -211,10 +185,6 @@ def damage(what: str) -> str:
     return what
 
 
-def _nothing(*_: object) -> None:
-    sleep(1000)
-
-
 def _open(n: int) -> None:
     OPEN.extend(os.fdopen(os.open(os.devnull, os.O_WRONLY), "w") for _ in range(n))
 
@@ -225,14 +195,14 @@ DAMAGES: dict[str, Callable[[], Any]] = {
     "folder": lambda: os.chdir("/usr"),
     "environment": lambda: os.environ.update(OTHER="1"),
     "import path": lambda: sys.path.append("/usr"),
-    "signals": lambda: signal.signal(signal.SIGTERM, _nothing),
+    "signals": lambda: signal.signal(signal.SIGTERM, pause),
     "limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)),
     "recursion": lambda: sys.setrecursionlimit(5_000),
     "closed": lambda: os.close(1),
     "closed in Python": sys.__stdout__.close,
     "replaced": lambda: (_open(1), setattr(sys, "stdout", OPEN[-1])),
     "files": lambda: _open(150),
-    "thread": lambda: threading.Thread(target=_nothing, daemon=True).start(),
+    "thread": lambda: threading.Thread(target=pause, daemon=True).start(),
     "process": lambda: OPEN.append(subprocess.Popen([sys.executable, "-c", SLEEP])),
 }
 
@@ -248,9 +218,8 @@ def print_by_all_ways(words: str) -> None:
     warnings.warn("a warning", stacklevel=1)
 
 
-def print_much(n_bytes: int) -> None:
-    """Prints lines, and `end`."""
-    block = b"".join(b"line %06d\n" % i for i in range(100_000))
-    for _ in range(n_bytes // len(block)):
-        os.write(1, block)
+def print_until_cut() -> None:
+    """Prints many lines, waits until they are cut, and prints `end`."""
+    os.write(1, b"".join(b"line %06d\n" % i for i in range(800_000)))
+    wait_for(lambda: os.fstat(1).st_size == 0)
     print("end")

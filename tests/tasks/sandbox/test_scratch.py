@@ -12,8 +12,6 @@ from processes import kill
 
 from prefect_tune.storage.local_files import make_own
 
-pytestmark = pytest.mark.slow
-
 PROGRAM = (
     "from prefect_tune.tasks.sandbox.zygote import scratch_folder\n"
     "print(scratch_folder(), flush=True)\n"
@@ -32,36 +30,29 @@ def start(tmp: Path, rest: str = "input()") -> tuple[subprocess.Popen[str], Path
     return process, Path(process.stdout.readline().strip())
 
 
-def test_it_goes_with_its_process_and_what_a_killed_one_left_is_swept(tmp_path) -> None:
+@pytest.mark.slow
+def test_it_is_private_goes_with_its_process_and_what_a_killed_one_left_is_swept(tmp_path) -> None:
     killed, left = start(tmp_path)
     running, used = start(tmp_path)
-    assert left.is_dir()
-    assert used.is_dir()
+    assert {p.stat().st_mode & 0o777 for p in (left, left.parent, used)} == {0o700}
     kill(killed.pid)
     killed.communicate()
     assert left.is_dir()
     other, its = start(tmp_path, "")
     other.communicate()
-    assert not left.exists()
-    assert not its.exists()
-    assert used.is_dir()
+    assert [folder.exists() for folder in (left, its, used)] == [False, False, True]
     running.communicate("\n")
     assert not used.exists()
 
 
-def test_others_cannot_enter_it(tmp_path) -> None:
-    process, folder = start(tmp_path)
-    assert [p.stat().st_mode & 0o777 for p in (folder, folder.parent)] == [0o700, 0o700]
-    process.communicate("\n")
-
-
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
 def test_a_folder_that_another_user_made_first_is_refused() -> None:
     with tempfile.TemporaryDirectory() as everyone:
         Path(everyone).chmod(0o777)
         folder, link = Path(everyone, "folder"), Path(everyone, "link")
-        run_as_other_user("import sys, os", "os.mkdir(sys.argv[1])", folder)
-        run_as_other_user("import sys, os", "os.symlink(*sys.argv[1:])", "/root", link)
+        body = "os.mkdir(sys.argv[1]); os.symlink('/root', sys.argv[2])"
+        run_as_other_user("import sys, os", body, folder, link)
         assert folder.stat().st_uid == NOBODY
         for path in (folder, link):
             with pytest.raises(PermissionError, match="another user"):
