@@ -115,11 +115,13 @@ def read_user_code(argument: str, option: str = "space") -> str:
     """Read the text of the file in `FILE.py:NAME`; BadInput if unreadable or without a name."""
     file, _, name = argument.partition(":")
     if not name.isidentifier():
-        raise BadInput(f"--{option} {argument}: write {file}:NAME, with a name defined in the file")
+        text = f"write {file}:NAME, with a name defined in the file"
+        raise BadInput(text, option=option, value=argument)
     try:
         return Path(file).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"--{option} {argument}: {file} cannot be read: {error}") from error
+        text = f"{file} cannot be read: {error}"
+        raise BadInput(text, option=option, value=argument) from error
 
 
 def changed_files(file: str, code: str, behind: CodeBehind) -> Iterator[str]:

@@ -117,7 +117,8 @@ def _declared(code: str, argument: str, behind: CodeBehind) -> Space:
         spaces = [n for n, value in vars(module).items() if isinstance(value, Space)]
         raise UnknownName(f"space in {file}:", name, spaces)
     if not isinstance(found, Space):
-        raise BadInput(f"--space {argument} is a {type(found).__name__}, not a Space")
+        kind = type(found).__name__
+        raise BadInput(f"{name} is a {kind}, not a Space", option="space", value=argument)
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from processes import wait_for
 
-__all__ = ["ExternalCluster", "cluster", "external_cluster"]
+__all__ = ["ExternalCluster", "external_cluster"]
 
 OPTIONS = ("--nanny", "--nthreads", "1")
 """Those that workers of ours need."""
@@ -78,17 +78,6 @@ def external_cluster(folder: Path, **variables: str) -> Iterator[ExternalCluster
         yield external
     finally:
         external.stop()
-
-
-@contextmanager
-def cluster(
-    folder: Path, *worker_options: str, n_workers: int = 2, **variables: str
-) -> Iterator[str]:
-    """A scheduler with workers in an environment with these variables; their address."""
-    with external_cluster(folder) as external:
-        for _ in range(n_workers):
-            external.start_worker(*worker_options, **variables)
-        yield external.address
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -1,11 +1,9 @@
 """Trials, jobs and plain functions on the workers of a pool, inside and outside of flow runs."""
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from time import sleep
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,7 +14,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect_dask.task_runners import PrefectDaskFuture
-from processes import wait_for
+from processes import kill, wait_for
 from studies import draw, with_space
 from user_spaces import PRELUDE
 
@@ -53,18 +51,14 @@ class Gate:
 
     def before(self, context: StudyContext) -> StudyContext:
         """The study with models that wait."""
-        return with_space(context, self.code)
-
-    @property
-    def code(self) -> str:
-        return GATED.format(folder=str(self._folder))
+        return with_space(context, GATED.format(folder=str(self._folder)))
 
     def open(self) -> None:
         (self._folder / "open").touch()
 
     def arrived(self, n: int = 1, *, without: Sequence[int] = ()) -> list[int]:
         """Sandboxes that wait here, once there are so many besides some."""
-        return wait_for(lambda: (at := self._at(without)) and len(at) >= n and at, 60)
+        return wait_for(lambda: (at := self._at(without)) and len(at) >= n and at)
 
     def _at(self, without: Sequence[int]) -> list[int]:
         at = {int(path.name.split()[1]) for path in self._folder.glob("at *")}
@@ -119,13 +113,6 @@ def collected(trials: DaskTrials, n: int) -> list[Ended]:
 
 
 @contextmanager
-def client_of(n_slots: int) -> Iterator[distributed.Client]:
-    """A client of a cluster on this machine with so many slots."""
-    with local_pool(n_slots) as pool:
-        yield pool.client
-
-
-@contextmanager
 def local_pool(n_slots: int) -> Iterator[WorkerPool]:
     """A pool of plain functions on a cluster on this machine."""
     with (
@@ -163,14 +150,15 @@ def listening(pids: Sequence[int] = ()) -> set[int]:
     }
 
 
-def pause(seconds: float) -> None:
-    """Takes so many seconds."""
-    sleep(seconds)
+def wait_for_file(path: Path) -> State[str]:
+    """Ends when a file is there."""
+    wait_for(path.exists)
+    return Completed(data="opened")
 
 
 def die() -> None:
     """The end of the process that calls it."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    kill(os.getpid())
 
 
 def noted_death(folder: Path) -> None:

@@ -12,22 +12,20 @@ from prefect_tune.tasks.final.figures import code_coverage
 TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents": [[]]})
 
 
-def rows() -> tuple[EventRows, np.ndarray]:
+@pytest.mark.parametrize("at_a_time", [10**6, 8])
+def test_patients_count_once_with_their_latest_row_and_its_class(monkeypatch, at_a_time) -> None:
+    monkeypatch.setattr(module, "_PATIENTS_AT_ONCE", at_a_time)
     data, labels = events()
     data = data.rename(columns={"numeric_value": "value"}).assign(value=1.0)
     extra = pd.DataFrame({"subject_id": [100], "time": pd.Timestamp(2020, 3, 1), "code": "MARCH"})
     data = pd.concat([data, extra.assign(value=np.nan)], ignore_index=True)
     data["time"] = data["time"].astype("datetime64[us]")
     X = EventRows.build(data, labels[["subject_id", "prediction_time"]], TABLE)
-    return X, labels["boolean_value"].to_numpy().astype(np.int32)
-
-
-@pytest.mark.parametrize("at_a_time", [10**6, 8])
-def test_patients_count_once_with_their_latest_row_and_its_class(monkeypatch, at_a_time) -> None:
-    monkeypatch.setattr(module, "_PATIENTS_AT_ONCE", at_a_time)
-    X, label = rows()
+    label = labels["boolean_value"].to_numpy().astype(np.int32)
     training = np.arange(60)  # of 30 patients, two each
-    found = {of.code: of for of in code_coverage(X, training, label)}
+    covered = code_coverage(X, training, label)
+    assert [of.patients for of in covered] == sorted((of.patients for of in covered), reverse=True)
+    found = {of.code: of for of in covered}
     latest = training[1::2]
     seen = [X.events["code"][X.start[i] : X.stop[i]].tolist() for i in latest]
     assert set(found) == {code for codes in seen for code in codes}
@@ -40,11 +38,4 @@ def test_patients_count_once_with_their_latest_row_and_its_class(monkeypatch, at
         assert of.by_class == pytest.approx(sides)
     assert found["MARCH"].patients == pytest.approx(1 / 30)
     assert (found["A"].description, found["B"].description) == ("A first code", "")
-
-
-def test_codes_of_most_patients_come_first_and_other_targets_have_no_classes() -> None:
-    X, _ = rows()
-    found = code_coverage(X, np.arange(40))
-    assert found[0].code == "B"
-    assert [of.patients for of in found] == sorted((of.patients for of in found), reverse=True)
-    assert {of.by_class for of in found} == {()}
+    assert {of.by_class for of in code_coverage(X, training)} == {()}  # of other targets

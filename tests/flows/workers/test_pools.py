@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pools import die, die_unless, local_pool, meet, pause
-from prefect.client.schemas.objects import State
-from prefect.states import Completed
+from pools import die, die_unless, local_pool, meet, wait_for_file
 from processes import wait_for
 
 from prefect_tune.flows.workers.dask_trials import DaskTrials, Job
@@ -25,28 +23,32 @@ def run_jobs(pool: WorkerPool, jobs: list[Job], **options: Any) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[WorkerPool]:
+def a_pool() -> Iterator[WorkerPool]:
     with local_pool(6) as pool:
         yield pool
 
 
-@pytest.fixture(autouse=True)
-def all_slots(pool: WorkerPool) -> None:
-    wait_for(lambda: pool.workers.update() or pool.n_slots == 6, 60)
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A file that jobs wait for."""
+    return tmp_path / "gate"
 
 
-def touched(path: Path) -> State[str]:
-    path.touch()
-    return Completed(data=path.name)
-
-
-def slow() -> State[str]:
-    pause(2)
-    return Completed(data="slow")
+@pytest.fixture
+def pool(a_pool: WorkerPool, gate: Path) -> Iterator[WorkerPool]:
+    """With all slots and nothing to do; at the end, nothing waits for the gate."""
+    wait_for(lambda: a_pool.workers.update() or a_pool.n_slots == 6)
+    yield a_pool
+    gate.touch()
+    wait_for(lambda: not any(a_pool.client.processing().values()))
 
 
 def fail() -> None:
     raise ValueError("no such model")
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_jobs_run_at_once_and_their_results_are_in_order(pool, tmp_path) -> None:
@@ -61,37 +63,36 @@ def test_a_job_of_a_dead_worker_is_repeated_once(pool, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "limit_seconds", "error"),
-    [(fail, inf, "no such model"), (pause, 0.5, "takes long")],
+    ("first", "options", "error", "named"),
+    [
+        (fail, {}, ValueError, "no such model"),
+        (None, {"limit_seconds": 0.0}, TimeoutError, "takes long"),
+        (None, {"check": interrupt}, KeyboardInterrupt, ""),
+    ],
 )
-def test_the_first_failure_ends_the_other_jobs(pool, tmp_path, first, limit_seconds, error) -> None:
-    of_first = Job(first, {} if first is fail else {"seconds": 3}, "takes long")
-    others = [Job(pause, {"seconds": 3})] * 5
-    late = Job(touched, {"path": tmp_path / "late"})
-    with pytest.raises((RuntimeError, TimeoutError), match=error):
-        run_jobs(pool, [of_first, *others, late], limit_seconds=limit_seconds)
-    wait_for(lambda: not any(pool.client.processing().values()), 20)
-    assert not (tmp_path / "late").exists()
+def test_the_first_failure_ends_the_other_jobs(  # noqa: PLR0917
+    pool, gate, first, options, error, named
+) -> None:
+    waits = Job(wait_for_file, {"path": gate}, "takes long")
+    late = Job(Path.touch, {"self": gate.with_name("late")})
+    jobs = [Job(first, {}) if first else waits, *[waits] * 5, late]
+    with pytest.raises(error, match=named):
+        run_jobs(pool, jobs, **{"limit_seconds": inf, **options})
+    gate.touch()
+    wait_for(lambda: not any(pool.client.processing().values()))
+    assert not gate.with_name("late").exists()
 
 
-def test_an_error_of_a_check_ends_all_jobs(pool) -> None:
-    def check() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_jobs(pool, [Job(pause, {"seconds": 3})] * 3, check=check)
-    wait_for(lambda: not any(pool.client.processing().values()), 20)
-
-
-def test_a_worker_that_is_refused_keeps_its_running_tasks(pool) -> None:
+def test_a_worker_that_is_refused_keeps_its_running_tasks(pool, gate) -> None:
     tasks: RunningTasks[int] = RunningTasks(pool)
     for number in range(6):
-        tasks.submit(number, slow, {})
+        tasks.submit(number, wait_for_file, {"path": gate})
     refused = next(iter(tasks)).worker
     assert pool.workers.refuse(refused) == 1
+    gate.touch()
     ended = []
-    wait_for(lambda: ended.extend(tasks.collect(0.2)) or len(ended) == 6, 30)
+    wait_for(lambda: ended.extend(tasks.collect(0.2)) or len(ended) == 6)
     assert all(e.state is not None for e in ended)
-    assert {pool.address_of(pool.submit(pause, {"seconds": 0})) for _ in range(6)} == {
-        *pool.workers.threads
-    }
+    for number in range(6):
+        tasks.submit(number, wait_for_file, {"path": gate})
+    assert {task.worker for task in tasks} == {*pool.workers.threads}

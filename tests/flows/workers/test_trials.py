@@ -1,7 +1,6 @@
 """Trials of a study on slots in the flow's process: how they end, run again, and are cut."""
 
 from pathlib import Path
-from time import monotonic
 from uuid import UUID
 
 import pytest
@@ -14,7 +13,6 @@ from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.usefixtures("server")
-TWO = {"n_workers": 2}
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +36,22 @@ def states_of_trials(flow_run_id: UUID) -> dict[str, str | None]:
     return {run.name: run.state_name for run in runs if run.name.startswith("trial")}
 
 
-def test_trials_come_back_with_their_outcomes_and_are_counted(quick) -> None:
+def test_trials_tell_where_they_stand_come_back_with_outcomes_and_are_counted(
+    quick, slow, gate
+) -> None:
     def body(trials: DaskTrials) -> None:
-        assert trials.n_slots == 2
-        start(trials, quick, 0, 1, report="trial")
-        assert (trials.n_running, trials.has_room()) == (2, False)
+        start(trials, slow, 7, report="trial")
+        (before,) = trials.running_trials
+        assert (before.number, before.step) == (7, "")
+        gate.arrived()
+        at = wait_for(lambda: [t for t in trials.running_trials if t.step == "fit model"])[0]
+        assert at.fold == 0
+        assert 0 <= at.seconds < at.limit_seconds == slow.trial_seconds
+        start(trials, slow, 1, report="trial")
+        assert (trials.n_slots, trials.n_running, trials.has_room()) == (2, 2, False)
+        gate.open()
         ended = collected(trials, 2)
-        assert {e.trial.number for e in ended} == {0, 1}
+        assert {e.trial.number for e in ended} == {7, 1}
         assert all(e.outcome and e.outcome.evaluation for e in ended)
         assert (trials.n_running, trials.n_task_runs) == (0, 2)
         assert trials.collect(0.01) == []
@@ -52,64 +59,39 @@ def test_trials_come_back_with_their_outcomes_and_are_counted(quick) -> None:
         collected(trials, 1)
         assert trials.n_task_runs == 2 + 7  # it and its six steps
 
-    _, flow_run_id = in_flow(quick, body, **TWO)
-    assert wait_for(lambda: len(task_runs(flow_run_id)) == 9, 20)
+    _, flow_run_id = in_flow(slow, body, n_workers=2)
+    assert wait_for(lambda: len(task_runs(flow_run_id)) == 9)
 
 
-def test_where_a_trial_stands_is_known_while_it_runs(slow) -> None:
-    def body(trials: DaskTrials) -> None:
-        start(trials, slow, 7)
-        (before,) = trials.running_trials
-        assert (before.number, before.step) == (7, "")
-        at = wait_for(lambda: trials.running_trials[0].step and trials.running_trials[0])
-        assert at.step in [step.name for step in slow.problem.find_space().steps]
-        assert at.fold in (0, 1, 2)
-        assert 0 <= at.seconds < at.limit_seconds == slow.trial_seconds
-
-    in_flow(slow, body, **TWO)
-
-
-def test_trials_that_are_cut_end_as_cancelled_and_leave_their_slots_at_once(slow, gate) -> None:
-    def body(trials: DaskTrials) -> None:
-        start(trials, slow, 0, 1)
-        cut = gate.arrived(2)
-        since = monotonic()
-        assert {trial.number for trial in trials.cut()} == {0, 1}
-        assert (trials.n_running, trials.running_trials, trials.cut()) == (0, (), [])
-        wait_for(lambda: not any(map(is_alive, cut)), 20)
-        print("cut took", monotonic() - since)
-        start(trials, slow, 2, 3)
-        gate.arrived(2, without=cut)
-        gate.open()
-        assert {ended.trial.number for ended in collected(trials, 2)} == {2, 3}
-
-    _, flow_run_id = in_flow(slow, body, **TWO)
-    ended = {"trial 0": "Cancelled", "trial 1": "Cancelled", "trial 2": "Completed"}
-    wait_for(lambda: ended.items() <= states_of_trials(flow_run_id).items(), 20)
-    of_models = [r for r in task_runs(flow_run_id) if r.name.startswith("fit model")]
-    assert states(of_models) == {"Cancelled": 2, "Completed": 2}
-
-
-def test_trials_that_run_at_the_end_of_a_flow_are_cancelled_and_leave_nothing(slow, gate) -> None:
+def test_trials_that_are_cut_or_run_at_the_end_of_the_flow_are_cancelled_and_leave_nothing(
+    slow, gate
+) -> None:
     def body(trials: DaskTrials) -> list[int]:
         start(trials, slow, 0, 1)
-        return gate.arrived(2)
+        cut = gate.arrived(2)
+        assert {trial.number for trial in trials.cut()} == {0, 1}
+        assert (trials.n_running, trials.running_trials, trials.cut()) == (0, (), [])
+        wait_for(lambda: not any(map(is_alive, cut)))
+        start(trials, slow, 2, 3)  # in their slots
+        return gate.arrived(2, without=cut)
 
-    pids, flow_run_id = in_flow(slow, body, **TWO)
+    pids, flow_run_id = in_flow(slow, body, n_workers=2)
     assert not any(map(is_alive, pids))
-    ended = {"trial 0": "Cancelled", "trial 1": "Cancelled"}
-    wait_for(lambda: states_of_trials(flow_run_id) == ended, 20)
+    ended = {f"trial {number}": "Cancelled" for number in range(4)}
+    wait_for(lambda: states_of_trials(flow_run_id) == ended)
+    of_models = [r for r in task_runs(flow_run_id) if r.name.startswith("fit model")]
+    assert states(of_models) == {"Cancelled": 4}
 
 
 def test_a_trial_whose_sandbox_is_killed_runs_again_and_twice_fails(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 0, 1)
         first = gate.arrived(2)
-        kill(first[0])
-        kill(first[1])
-        second = gate.arrived(2, without=first)
-        kill(second[0])
-        wait_for(lambda: not is_alive(second[0]), 20)
+        for pid in first:
+            kill(pid)
+        again = gate.arrived(2, without=first)[0]
+        kill(again)
+        wait_for(lambda: not is_alive(again))
         gate.open()
         ended = collected(trials, 2)
         (failed,) = [e.outcome for e in ended if e.outcome and e.outcome.failure]
@@ -117,5 +99,6 @@ def test_a_trial_whose_sandbox_is_killed_runs_again_and_twice_fails(slow, gate) 
         assert (failed.failure.kind, failed.failure.step) == ("crashed", "fit model")
         assert failed.failure.cost_seconds > 0
 
-    _, flow_run_id = in_flow(slow, body, **TWO)
-    wait_for(lambda: sorted(states_of_trials(flow_run_id).values()) == ["Completed", "Failed"], 20)
+    _, flow_run_id = in_flow(slow, body, n_workers=2)
+    ended = ["Completed", "Failed"]
+    wait_for(lambda: sorted(states_of_trials(flow_run_id).values()) == ended)

@@ -2,50 +2,44 @@
 
 import logging
 import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from studies import (
-    ITERATIVE_SPACES,
     configured,
     context_of,
     draw,
+    epoch_context,
     evaluate,
     outcome,
     run_all,
     store_of,
 )
 
-import prefect_tune.tasks
 from prefect_tune.optimizers import Evaluation, Failure, Query
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.storage import waiting as outage
 from prefect_tune.storage.artifacts import MemoryTier
-from prefect_tune.storage.index import ArtifactIndex
 from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import PREDICTIONS, predictions_record, quantity_record
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.records import Records
 from prefect_tune.storage.waiting import StoreLost
 from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
-from prefect_tune.tasks.data.split import REFIT, import_split, load_split
+from prefect_tune.tasks.data.split import REFIT, load_split
 from prefect_tune.tasks.objective import metric
 from prefect_tune.tasks.objective.metric import Quantity
-from prefect_tune.tasks.problem import Problem, StudyContext
+from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import node
-from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial, study_resampling
-from prefect_tune.tasks.trial.path_run import PathRun
-from prefect_tune.tasks.user_space import load_user_space
+from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
 
 pytestmark = pytest.mark.slow
 
@@ -115,18 +109,13 @@ def test_cache_on_off_hit_and_missed_give_the_same_evaluation_to_the_last_bit(
 
 
 def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
-    first = path(context)
-    second = path(context, fit_model="gaussian_nb")
-    evaluate(context, first)
-    steps = evaluate(context, second).steps
+    evaluate(context, path(context))
+    steps = evaluate(context, path(context, fit_model="gaussian_nb")).steps
     assert [s.step for s in steps if not s.hit] == ["fit model"] * 3
     assert {s.step for s in steps} == {"impute", "encode", "rescale", "preprocess", "fit model"}
     assert store_of(context).index.totals().hits == 12
-
-
-def test_steps_that_hand_on_what_they_got_make_no_artifact(context) -> None:
-    query = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
-    assert {s.step for s in evaluate(context, query).steps} == {"impute", "encode", "fit model"}
+    handed_on = path(context, fit_model="gaussian_nb", rescale="none", preprocess="none")
+    assert {s.step for s in evaluate(context, handed_on).steps} == {"impute", "encode", "fit model"}
 
 
 def test_balancing_enters_the_keys_of_those_that_use_weights_and_of_no_others(context) -> None:
@@ -197,16 +186,6 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, step, pa
         assert all(s.hit for s in evaluate(context, first).steps)  # it was put back
 
 
-def test_lost_predictions_are_made_again(context) -> None:
-    query = draw(context, 3)
-    first = evaluate(context, query)
-    key = first.predictions[0]
-    folder = Path(store_of(context).files.path("records", "predictions", key[:2], key))
-    shutil.rmtree(folder)
-    assert results(evaluate(context, query)) == results(first)
-    assert verify(store_of(context)).is_sound
-
-
 def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     query = draw(context, 1)
     missed, hit = evaluate(context, query), evaluate(context, query)
@@ -216,15 +195,11 @@ def test_costs_say_what_was_spent_and_what_it_would_have_been(context) -> None:
     assert [s.seconds for s in hit.steps] == [s.seconds for s in missed.steps]
 
 
-def piloted(context: StudyContext, query: Query, limit_seconds: float) -> Evaluation | Failure:
-    return evaluate_query(context, query, pilot_seconds=limit_seconds)
-
-
 @pytest.mark.parametrize("events", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_a_pilot_shows_what_each_step_takes_and_changes_nothing(tmp_path, events) -> None:
     context = context_of(tmp_path, events=events)
     query = draw(context, 1)
-    came = piloted(context, query, inf)
+    came = evaluate_query(context, query, pilot_seconds=inf)
     assert came.pilot is not None
     assert [cost.step for cost in came.pilot.steps] == list(
         dict.fromkeys(s.step for s in came.steps)
@@ -237,7 +212,7 @@ def test_a_pilot_shows_what_each_step_takes_and_changes_nothing(tmp_path, events
 
 
 def test_what_would_take_too_long_is_not_started_and_leaves_nothing(context) -> None:
-    failure = piloted(context, draw(context, 1), 0.0)
+    failure = evaluate_query(context, draw(context, 1), pilot_seconds=0.0)
     assert failure.is_unstarted
     assert (failure.kind, failure.steps) == ("timeout", ())
     assert failure.cost_seconds > 0
@@ -250,8 +225,7 @@ def test_a_pilot_that_fails_is_no_failure_of_its_trial(context, monkeypatch) -> 
         raise ValueError("few rows")
 
     monkeypatch.setattr(evaluate_module, "_fitted", fail)
-    came = piloted(context, draw(context, 1), inf)
-    assert came.pilot is None
+    assert evaluate_query(context, draw(context, 1), pilot_seconds=inf).pilot is None
 
 
 def test_a_model_is_judged_on_the_share_of_held_out_rows_that_is_asked_for(context) -> None:
@@ -279,52 +253,32 @@ def test_loading_the_data_is_no_cost_of_a_trial(context, monkeypatch) -> None:
     assert evaluation.cost_seconds < 3600.0
 
 
+@pytest.mark.parametrize(
+    ("fit", "step", "fold"), [("fit_transformer", "rescale", 0), ("fit_model", "fit model", 1)]
+)
 def test_a_failure_says_what_failed_where_and_keeps_what_was_made_before(
-    context, monkeypatch
+    context, monkeypatch, fit, step, fold
 ) -> None:
-    made = node.fit_transformer
+    made, fitted = getattr(node, fit), []
 
-    def fit_transformer(how, seed, data):
-        if how.algorithm == "standardize":
-            raise ValueError("standardize fails")
+    def fit_or_fail(how, seed, data):
+        fitted.append(how.algorithm)
+        if fitted.count(fitted[-1]) > fold and fitted[-1] in ("standardize", TREE[0]):
+            raise ValueError("no more")
         return made(how, seed, data)
 
-    monkeypatch.setattr(node, "fit_transformer", fit_transformer)
-    query = path(context)
-    came = outcome(context, query)
-    assert (came.kind, came.step, came.fold) == ("error", "rescale", 0)
-    assert came.message.startswith("ValueError: standardize")
-    assert "fit_transformer" in came.traceback
-    assert came.cost_seconds > 0
-    assert store_of(context).index.totals().count == 6
-    ended = [("impute", f, False) for f in range(3)] + [("encode", f, False) for f in range(3)]
-    assert [(s.step, s.fold, s.hit) for s in came.steps] == ended
-    again = outcome(context, query)
-    assert [(s.step, s.fold, s.hit) for s in again.steps] == [(*e[:2], True) for e in ended]
-    assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
-
-
-def test_a_failure_in_a_later_fold_keeps_what_the_step_took_in_those_before(
-    context, monkeypatch
-) -> None:
-    made = node.fit_model
-
-    def fit_model(how, seed, data):
-        if data.train.shape[0] != made_of:
-            raise ValueError("not these rows")
-        return made(how, seed, data)
-
-    query = draw(context, 1)
-    made_of = len(PathRun(context, query).split.training(0, np.zeros(150, dtype=np.int32)))
-    monkeypatch.setattr(node, "fit_model", fit_model)
-    split = PathRun(context, query).split
-    uneven = split.fold.copy()
-    uneven[np.flatnonzero(uneven == 1)[0]] = 2
-    other = import_split(replace(split, fold=uneven), store_of(context))
-    came = outcome(replace(context, problem=replace(context.problem, split=other)), query)
-    assert (came.step, came.fold) == ("fit model", 1)
-    assert [s.fold for s in came.steps if s.step == "fit model"] == [0]
+    monkeypatch.setattr(node, fit, fit_or_fail)
+    came = outcome(context, path(context))
+    assert (came.kind, came.step, came.fold) == ("error", step, fold)
+    assert came.message.startswith("ValueError: no more")
+    assert "fit_or_fail" in came.traceback
     assert came.cost_seconds >= sum(s.seconds for s in came.steps)
+    names = ["impute", "encode", "rescale", "preprocess", "fit model"]
+    whole = [(name, f) for name in names[: names.index(step)] for f in range(3)]
+    assert [(s.step, s.fold) for s in came.steps] == whole + [(step, f) for f in range(fold)]
+    again = outcome(context, path(context))
+    assert all(s.hit for s in again.steps)
+    assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
 
 
 def test_the_first_folds_are_served_when_all_are_asked_for(context) -> None:
@@ -391,32 +345,30 @@ def test_data_that_is_gone_ends_the_run_with_the_reason(context) -> None:
         outcome(lost, draw(context, 0))
 
 
-def drop_predictions(context: StudyContext, evaluation: Evaluation) -> None:
-    """Drop them as a study does that does not need them any more."""
+def predictions_of(context: StudyContext, evaluation: Evaluation) -> list[dict[str, list]]:
+    """As they are kept, by fold."""
     records = store_of(context).records
-    records.release(context.study, [predictions_record(key) for key in evaluation.predictions])
-    assert not records.exists(predictions_record(evaluation.predictions[0]))
+    kept = [records.get(predictions_record(key)) for key in evaluation.predictions]
+    return [{name: part.tolist() for name, part in parts.items()} for parts in kept]
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(3, marks=pytest.mark.full)])
-def test_predictions_that_were_dropped_are_made_again_by_the_same_model(context, seed) -> None:
-    query = draw(context, seed)
-    first = evaluate(context, query)
-    kept = [node_predictions(context, key) for key in first.predictions]
-    drop_predictions(context, first)
-    again = evaluate(context, query)
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_predictions_that_were_dropped_or_lost_are_made_again_by_the_same_model(
+    context, is_lost
+) -> None:
+    first, store = evaluate(context, draw(context, 1)), store_of(context)
+    kept = predictions_of(context, first)
+    names = [predictions_record(key) for key in first.predictions]
+    if is_lost:
+        shutil.rmtree(store.files.path("records", names[0]))
+    else:
+        store.records.release(context.study, names)
+        assert not store.records.exists(names[0])
+    again = evaluate(context, draw(context, 1))
     assert results(again) == results(first)
     assert all(step.hit for step in again.steps)  # nothing was fitted
-    for key, (label, score) in zip(first.predictions, kept, strict=True):
-        same_label, same_score = node_predictions(context, key)
-        assert (same_label == label).all()
-        assert (same_score is None and score is None) or (same_score == score).all()
-    assert verify(store_of(context)).is_sound
-
-
-def node_predictions(context: StudyContext, key: str) -> tuple:
-    parts = store_of(context).records.get(predictions_record(key))
-    return parts["label"], parts.get("score")
+    assert predictions_of(context, again) == kept
+    assert verify(store).is_sound
 
 
 FOREST = (
@@ -466,23 +418,17 @@ def test_a_model_of_a_subset_is_held_against_all_held_out_rows(context) -> None:
 
 JUDGED = {"quantities": (Quantity("false_positive_rate"),), "bootstraps": Bootstraps(3, 0.5)}
 """All that reads predictions besides the loss."""
-EPOCHS = 6
 
 
 def judged_context(folder: Path, *, trains_in_epochs: bool = False, **changes) -> StudyContext:
-    context = replace(context_of(folder), **JUDGED, **changes)
-    if not trains_in_epochs:
-        return context
-    space = load_user_space(ITERATIVE_SPACES, "own.py:classes")
-    own = {"space": "own.py:classes", "space_code": ITERATIVE_SPACES, "algorithms": ()}
-    problem = replace(context.problem, **own, space_digest=space.digest)
-    return replace(context, problem=problem, epochs=EPOCHS)
+    context = epoch_context(folder, epochs=6) if trains_in_epochs else context_of(folder)
+    return replace(context, **JUDGED, **changes)
 
 
-def judged_query(context: StudyContext, model: str | tuple = "gaussian_nb") -> Query:
+def judged_query(context: StudyContext) -> Query:
     if context.epochs:
         return configured(context, rescale="standardize", fit_model="sgd")
-    return path(context, fit_model=model, preprocess="none")
+    return path(context, fit_model="gaussian_nb", preprocess="none")
 
 
 def counted(monkeypatch, owner: type, name: str, keys: Callable[..., Iterable]) -> Counter:
@@ -499,15 +445,6 @@ def counted(monkeypatch, owner: type, name: str, keys: Callable[..., Iterable]) 
 
 
 @pytest.fixture
-def looked_up(monkeypatch) -> list[Counter]:
-    """How often each key was looked up in the index, to be planned and to be made."""
-    return [
-        counted(monkeypatch, ArtifactIndex, "entries", lambda keys: keys),
-        counted(monkeypatch, ArtifactIndex, "look_up_to_make", lambda _, key, **__: [key]),
-    ]
-
-
-@pytest.fixture
 def records_read(monkeypatch) -> Counter:
     """How often the predictions of each model were read."""
 
@@ -521,21 +458,6 @@ def records_read(monkeypatch) -> Counter:
 def linked(monkeypatch) -> Counter:
     """How often each record was linked to a study."""
     return counted(monkeypatch, Records, "link", lambda ids, study: [(i, study) for i in ids])
-
-
-def test_a_missed_key_is_looked_up_when_it_is_planned_and_under_its_lease(
-    context, looked_up
-) -> None:
-    evaluation = evaluate(context, judged_query(context))
-    assert not any(step.hit for step in evaluation.steps)
-    for count in looked_up:
-        assert {count[step.key] for step in evaluation.steps} == {1}
-        count.clear()
-    served = evaluate(context, judged_query(context))
-    assert all(step.hit for step in served.steps)
-    planned, to_make = looked_up
-    assert {planned[step.key] for step in served.steps} == {1}
-    assert not to_make
 
 
 @pytest.mark.parametrize(
@@ -560,25 +482,6 @@ def test_predictions_of_a_model_that_was_fitted_are_not_read_back(
     assert records_read == (kept if use_cache else {})
 
 
-def test_predictions_written_in_passing_are_neither_read_nor_written_again(
-    tmp_path, monkeypatch, records_read
-) -> None:
-    monkeypatch.setattr(node, "CHECKPOINT_SECONDS", 0.0)
-    context = judged_context(tmp_path, trains_in_epochs=True)
-    written: Counter[str] = Counter()
-    put = Records.put
-
-    def count_put(records, record, *given, **named):
-        written[record] += 1
-        put(records, record, *given, **named)
-
-    monkeypatch.setattr(Records, "put", count_put)
-    evaluation = evaluate(context, judged_query(context))
-    assert evaluation.best_epoch < EPOCHS  # it was written in passing, and is the best at the end
-    assert [written[predictions_record(key)] for key in evaluation.predictions] == [1, 1, 1]
-    assert sum(records_read.values()) == 0
-
-
 def test_predictions_at_hand_are_those_that_a_reader_gets(context) -> None:
     path_run = run_all(context, judged_query(context))
     for fold in path_run.folds:
@@ -587,7 +490,6 @@ def test_predictions_at_hand_are_those_that_a_reader_gets(context) -> None:
         for name, array in (("label", held.label), ("score", held.score)):
             assert array.dtype == kept[name].dtype
             assert array.tobytes() == kept[name].tobytes()
-            assert not array.flags.writeable
 
 
 def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatch) -> None:
@@ -603,19 +505,6 @@ def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("trains_in_epochs", [True, False])
-def test_space_and_metric_are_resolved_once(tmp_path, monkeypatch, trains_in_epochs) -> None:
-    context = judged_context(tmp_path, trains_in_epochs=trains_in_epochs)
-    query = judged_query(context).to_json()
-    study_resampling.cache_clear()
-    counts = [
-        counted(monkeypatch, Problem, name, lambda: ["all"])
-        for name in ("find_space", "find_metric")
-    ]
-    assert run_trial(context, query).evaluation is not None
-    assert counts == [{"all": 1}] * 2
-
-
-@pytest.mark.parametrize("trains_in_epochs", [True, False])
 def test_a_record_is_linked_once_whether_it_is_written_or_served(
     tmp_path, linked, trains_in_epochs
 ) -> None:
@@ -627,32 +516,3 @@ def test_a_record_is_linked_once_whether_it_is_written_or_served(
         served = records if study == "second" else []  # a written record is linked as it is put
         assert linked == dict.fromkeys(((record, study) for record in served), 1)
         assert store_of(context).records.used_by(study) == sorted(records)
-
-
-@pytest.mark.parametrize(
-    ("serves_prefix", "most"), [pytest.param(True, 33, marks=pytest.mark.full), (False, 31)]
-)
-def test_a_missed_step_passes_through_few_files_before_it_is_fitted(
-    context, serves_prefix, most
-) -> None:
-    evaluate(context, judged_query(context, KNN))  # now data and prefix are there
-    if not serves_prefix:
-        context = replace(context, cache_area="another")
-    query, passed, before_fit = judged_query(context).to_json(), set(), []
-    ours = str(Path(prefect_tune.tasks.__file__).parents[1])
-
-    def note(frame: FrameType, event: str, _: object) -> None:
-        file = frame.f_code.co_filename
-        if event == "call" and file.startswith(ours):
-            passed.add(file)
-        elif event == "call" and "/sklearn/" in file and frame.f_code.co_name == "fit":
-            before_fit.append(len(passed))
-
-    former = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        outcome = run_trial(context, query)
-    finally:
-        sys.setprofile(former)
-    assert outcome.evaluation is not None
-    assert 20 < before_fit[0] <= most
