@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
 from inputs import write_table
 from processes import COMMAND, environment, run, run_json, run_python
 from user_spaces import PRELUDE
@@ -73,25 +72,20 @@ shouting = models(shouts)
 """
 )
 
-
 pytestmark = pytest.mark.slow
 
 
 class Studied:
-    """A finished study of the space, of which `--json` and `--json-lines` were printed."""
+    """A finished study of the space, of which `--json` was printed."""
 
-    def __init__(self, folder: Path, server: str, *options: object) -> None:
+    def __init__(self, folder: Path, server: str, space: str, *options: object) -> None:
         self.home, self.server = folder / "home", server
         (folder / "shouting.py").write_text(SPACE)
         self.data = write_table(folder)
-        common = (
-            self.data, "--target", "target", "--space", f"{folder / 'shouting.py'}:space",
-            "--method", "random", "--seed", 5, "--trial-timeout", "8s", "--study", "s", *options,
+        self.whole = self.run(
+            "run", self.data, "--target", "target", "--space", f"{folder / 'shouting.py'}:{space}",
+            "--method", "random", "--study", "s", "--json", *options,
         )  # fmt: skip
-        self.lines = run(
-            "run", *common, "--trials", 8, "--json-lines", home=self.home, server=server
-        )
-        self.whole = run("run", *common, "--trials", 14, "--json", home=self.home, server=server)
         self.trials: dict[str, Any] = {
             row["query"]["configuration"]["fit model"]["algorithm"]: row
             for row in self.json("trials", "s")
@@ -112,71 +106,44 @@ class Studied:
 
 @pytest.fixture(scope="module")
 def studied(server, tmp_path_factory) -> Studied:
-    return Studied(tmp_path_factory.mktemp("shouting"), server, "--workers", 2)
+    options = ("--workers", 2, "--trials", 14, "--seed", 5, "--trial-timeout", "10s")
+    return Studied(tmp_path_factory.mktemp("shouting"), server, "space", *options)
 
 
 def test_of_a_run_standard_output_is_the_result_and_nothing_else(server, tmp_path) -> None:
-    (tmp_path / "shouting.py").write_text(SPACE)
-    options = ("--target", "target", "--space", f"{tmp_path / 'shouting.py'}:shouting")
-    command = ("run", write_table(tmp_path), *options, "--method", "random", "--study", "s")
-    done = run(
-        *command, "--trials", 2, "--workers", 1, "--json", home=tmp_path / "home", server=server
-    )
-    assert json.loads(done.stdout)["study"] == "s"
-    assert "IMPORTED" in done.stderr  # by the command itself, as is said to who wrote the space
-    assert not {"FITTING", "PREDICTING"} & set(done.stderr.split())
-    shown = CommandLine(tmp_path / "home")("show", "s", "--trial", 0, "--output").stdout
+    studied = Studied(tmp_path, server, "shouting", "--trials", 1, "--workers", 1)
+    assert json.loads(studied.whole.stdout)["study"] == "s"
+    assert "IMPORTED" in studied.whole.stderr  # by the command itself, to who wrote the space
+    assert not {"FITTING", "PREDICTING"} & set(studied.whole.stderr.split())
+    shown = studied.output("shouts")
     for text in ("FITTING", "PREDICTING"):
         assert {text, f"{text} in C", f"{text} in a child"} <= set(shown.splitlines())
     assert "postgresql://me:***@host/db \\x1b[31m" in shown
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("show", "s", "--json"),
-        ("trials", "s", "--json"),
-        ("predict", "s", "DATA", "--out", "OUT.csv", "--json"),
-        ("export", "s", "OUT.pkl", "--json"),
-        ("show", "s", "--trial", "0", "--json"),
-        ("report", "s", "--out", "OUT.html", "--json"),
-        ("artifacts", "ls", "--json"),
-        ("study", "ls", "--json"),
-    ],
-)
-def test_other_commands_do_too(studied, tmp_path, command) -> None:
-    out = {"DATA": str(studied.data)}
-    words = [out.get(w, str(tmp_path / w) if w.startswith("OUT") else w) for w in command]
-    done = studied.run(*words)
-    assert done.returncode == 0, done.stderr
-    json.loads(done.stdout)
+def test_other_commands_do_too(studied, tmp_path) -> None:
+    for command in (
+        ("predict", "s", studied.data, "--out", tmp_path / "out.csv"),
+        ("export", "s", tmp_path / "out.pkl"),
+        ("report", "s", "--out", tmp_path / "out.html"),
+    ):
+        studied.json(*command)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("algorithm", "last"), [("fails", "step 999"), ("dies", "LAST WORDS"), ("hangs", "HANGING")]
-)
-def test_a_failure_quotes_the_last_lines(studied, algorithm, last) -> None:
-    failure = studied.trials[algorithm]["failure"]
-    assert failure["output"].splitlines()[-1] == last
-    assert len(failure["output"].splitlines()) < 20
-    assert studied.output(algorithm).splitlines()[-1] == last
-    number = studied.trials[algorithm]["number"]
-    assert last in studied.run("show", "s", "--trial", number).stdout
-    assert last in studied.run("trials", "s", "--failed").stdout
-
-
-@pytest.mark.full
-def test_without_an_output_the_reason_is_told(studied) -> None:
+def test_a_failure_quotes_the_last_lines(studied) -> None:
+    listed = studied.run("trials", "s", "--failed").stdout
+    for algorithm, last in (("fails", "step 999"), ("dies", "LAST WORDS"), ("hangs", "HANGING")):
+        failure = studied.trials[algorithm]["failure"]
+        assert failure["output"].splitlines()[-1] == last
+        assert len(failure["output"].splitlines()) < 20
+        assert studied.output(algorithm).splitlines()[-1] == last
+        assert last in listed
     number = studied.trials["silent"]["number"]
-    done = studied.run("show", "s", "--trial", number, "--output")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert "printed nothing" in done.stderr
-    assert studied.json("show", "s", "--trial", number, "--output")["output"] == ""
-    refused = studied.run("show", "s", "--output")
-    assert refused.returncode == 2
-    assert "--trial" in refused.stderr
+    silent = studied.run("show", "s", "--trial", number, "--output")
+    assert (silent.returncode, silent.stdout) == (0, "")
+    assert "printed nothing" in silent.stderr
 
 
 @pytest.mark.full
@@ -208,7 +175,6 @@ os.write(1, b"mine")
     assert end == "mine"
 
 
-@pytest.mark.slow
 def test_a_closed_standard_output_stops_no_command(tmp_path) -> None:
     command = 'exec "$0" "$1" "$2" study ls --store "$3" >&-'
     done = subprocess.run(

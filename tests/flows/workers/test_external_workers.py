@@ -102,7 +102,7 @@ def test_a_scheduler_without_workers_or_with_one_that_is_unfit_is_refused(
     (tmp_path / "sitecustomize.py").write_text(OTHER_LIBRARY)
     external.start_worker("--no-nanny", PYTHONPATH=os.pathsep.join([str(tmp_path), TESTS]))
     monkeypatch.setattr(clusters, "_WORKER_SECONDS", 120)
-    with pytest.raises(BadInput, match="scikit-learn 0.1"):
+    with pytest.raises(BadInput, match="scikit-learn"):
         tune(**given)
 
 
@@ -192,7 +192,7 @@ def test_tasks_and_results_of_a_dead_worker_are_given_back_and_not_restarted_by_
 ) -> None:
     external.start_worker("--nanny", "--nthreads", "1")
     with joined(external, quick) as (pool, notes):
-        tasks: RunningTasks[str] = RunningTasks(pool)
+        tasks: module.RunningTasks[str] = module.RunningTasks(pool)
         tasks.submit("dies", noted_death, {"folder": tmp_path / "starts"})
         (ended,) = wait_for(lambda: list(tasks.collect(0.1)))
         assert (ended.state, ended.fault) == (None, "")
