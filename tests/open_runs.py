@@ -7,17 +7,16 @@ from prefect import flow, task
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import TaskRunResult
 from prefect.states import Completed, Running
-from prefect_api import task_runs
 
 
 @flow
 def study() -> None:
-    """Only its runs are needed."""
+    """A flow of which only runs are needed."""
 
 
 @task
 def step() -> None:
-    """Likewise."""
+    """A task of which only runs are needed."""
 
 
 class OpenRuns:
@@ -44,6 +43,3 @@ class OpenRuns:
                     task_inputs={"__parents__": [TaskRunResult(id=parent)]} if parent else None,
                 )
         return run.id
-
-    def states(self) -> dict[str, str | None]:
-        return {run.name: run.state_name for run in task_runs(self.flow_run_id)}

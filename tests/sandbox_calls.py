@@ -107,14 +107,11 @@ class OwnError(Exception):
     """Of a module that the worker may not have."""
 
 
-def raise_error(kind: type[BaseException]) -> None:
-    """Fails."""
+def raise_error(kind: type[BaseException] | None) -> object:
+    """Fails, or returns what cannot be pickled."""
+    if kind is None:
+        return threading.Lock()
     raise kind("wrong")
-
-
-def unsendable() -> object:
-    """A value that cannot be pickled."""
-    return threading.Lock()
 
 
 def end(number: int) -> None:
@@ -132,6 +129,14 @@ def take_memory(n_bytes: int, in_child: bool = False, keep: bool = False) -> str
         os.wait()
     KEPT.append(os.urandom(10**4) * (n_bytes // 10**4))
     return "done" if keep else pause()
+
+
+def share_memory(n_bytes: int, shared: Path) -> None:
+    """Takes memory, and shares it with three other processes."""
+    KEPT.append(os.urandom(10**4) * (n_bytes // 10**4))
+    if os.fork() and os.fork() and os.fork():
+        shared.touch()
+    pause()
 
 
 KEPT: list[bytes] = []
@@ -199,7 +204,6 @@ DAMAGES: dict[str, Callable[[], Any]] = {
     "limit": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200)),
     "recursion": lambda: sys.setrecursionlimit(5_000),
     "closed": lambda: os.close(1),
-    "closed in Python": sys.__stdout__.close,
     "replaced": lambda: (_open(1), setattr(sys, "stdout", OPEN[-1])),
     "files": lambda: _open(150),
     "thread": lambda: threading.Thread(target=pause, daemon=True).start(),

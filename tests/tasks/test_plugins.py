@@ -2,24 +2,22 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import CommandLine
 from plugin_distribution import ENTRY_POINTS, MODULES, install
 
-from prefect_tune.optimizers import registry as registries
 from prefect_tune.optimizers.registry import METHODS, UnusablePlugin, loaded
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.objective.metric import MetricDeclaration, metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
-from prefect_tune.tasks.problem import REGISTRIES, Problem, UsedPlugin, check_plugins, used_plugins
+from prefect_tune.tasks.problem import REGISTRIES, UsedPlugin, check_plugins, used_plugins
 
 NAMES = {"method": "stroll", "metric": "cost", "space": "tiny", "format": "semicolons"}
 PACKAGE = "tune_extras"
 
-Installed = Callable[..., Path]
+Installed = Callable[..., None]
 
 
 def forget() -> None:
@@ -66,8 +64,6 @@ def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
     assert metric.loss(y, predicted, 2) == pytest.approx(6 / 4)
     weights = np.array([[0.0, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 0.5]])
     assert metric.weighted_losses(y, predicted, 2, weights).tolist() == [5.0, 0.5]
-    assert metric.objective(y, 2).chance == pytest.approx(0.5)
-    assert metric.score(0.5) == -0.5
 
 
 @pytest.mark.parametrize("text", ["import nothing_of_that_name", "raise SystemExit(3)"])
@@ -88,12 +84,10 @@ def test_a_broken_plugin_is_an_error_when_it_is_named_and_nowhere_else(
     assert run("methods", "flash").exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "at", ["tune_extras.metrics:COST", "tune_extras.methods:ABSENT", "tune_extras.other:STROLL"]
-)
+@pytest.mark.parametrize("at", ["metrics:COST", "methods:ABSENT", "other:STROLL"])
 def test_an_entry_point_that_names_no_method_of_its_name_is_refused(installed, at) -> None:
     other = MODULES["methods"].replace('name="stroll"', 'name="other"')
-    installed(entry_points={"methods": {"stroll": at}}, other=other)
+    installed(entry_points={"methods": {"stroll": f"tune_extras.{at}"}}, other=other)
     with pytest.raises(UnusablePlugin):
         METHODS.named("stroll")
 
@@ -103,21 +97,11 @@ def test_a_name_belongs_to_one_distribution_and_built_in_names_to_us(installed) 
     installed()
     named = {"stroll": "tune_extras.methods:STROLL", "random": "tune_extras.methods:STROLL"}
     installed("more", name="more-extras", version="2.0", entry_points={"methods": named})
-    with pytest.raises(UnusablePlugin, match=r"more-extras 2\.0.*1\.0"):
+    with pytest.raises(UnusablePlugin, match=r"more-extras 2\.0"):
         METHODS.named("stroll")
     assert list(METHODS).count("stroll") == 1
     assert METHODS["random"] is built_in
     assert METHODS.plugin("random") is None
-
-
-def test_help_reads_no_entry_points(tmp_path, monkeypatch) -> None:
-    def read(*_: object) -> None:
-        pytest.fail("entry points are read")
-
-    monkeypatch.setattr(registries, "_installed", read)
-    run = CommandLine(tmp_path)
-    for words in (["--help"], ["run", "--help"], ["compare", "--help"], ["spaces", "--help"]):
-        assert run(*words).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -148,15 +132,6 @@ def test_a_study_needs_the_plugins_that_it_was_started_with(installed) -> None:
         with pytest.raises(BadInput) as refused:
             check_plugins((plugin,))
         assert wanted in refused.value.remedy
-
-
-def test_a_problem_keeps_its_plugins_and_one_of_an_earlier_version_has_none() -> None:
-    used = UsedPlugin("metric", "cost", "tune-extras", "1.0", "0" * 32)
-    problem = Problem("d", "s", "small", "x", "cost", 0, plugins=(used,))
-    document = problem.to_json()
-    assert Problem.from_json(document) == problem
-    del document["plugins"]
-    assert Problem.from_json(document).plugins == ()
 
 
 @pytest.mark.parametrize(

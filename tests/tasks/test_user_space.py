@@ -1,21 +1,16 @@
 """A space of a user's own: its file travels as text, and its steps may change places."""
 
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-from command_line import CommandLine
-from flow_studies import enter
-from studies import configured, context_of, evaluate, store_of, with_space
+from studies import configured, context_of, evaluate, with_space
 
 from prefect_tune.optimizers import Algorithm, Choice, UnknownName
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.catalogue.spaces import SPACES
 from prefect_tune.tasks.fitting.recipe import MatrixSummary, build, recipe
 from prefect_tune.tasks.user_code import load_user_code
-from prefect_tune.tasks.user_space import find_space, load_user_space
+from prefect_tune.tasks.user_space import find_space
 
 SPACE = """
 import numpy as np
@@ -99,65 +94,31 @@ def test_what_is_random_inside_an_estimator_is_seeded_too(tmp_path) -> None:
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-@pytest.mark.parametrize(
-    ("code", "packages"),
-    [
-        ("class Mine(LogisticRegression):\n    pass", ["sklearn"]),
-        ("def Mine():\n    return BaggingClassifier(LGBMClassifier())", ["lightgbm", "sklearn"]),
-    ],
-)
-def test_versions_of_what_the_users_code_builds_on_are_in_its_key(code, packages) -> None:
-    imports = (
+def test_versions_of_what_the_users_code_builds_on_are_in_its_key() -> None:
+    code = (
         "from lightgbm import LGBMClassifier\n"
         "from sklearn.ensemble import BaggingClassifier\n"
-        "from sklearn.linear_model import LogisticRegression\n"
+        "def Mine():\n    return BaggingClassifier(LGBMClassifier())"
     )
-    module = load_user_code(imports + code, "mine.py")
+    module = load_user_code(code, "mine.py")
     algorithm = Algorithm(id="mine", estimator=module.Mine)
     how = recipe(algorithm, Choice("mine"), MatrixSummary(10, 2, "dense"), balanced=False)
     of_text, *others = how.to_json(0)["library"].split(", ")
     assert of_text == module.__name__
-    expected = sorted({"numpy", "scipy", *packages})
-    assert others == [f"{p} {import_module(p).__version__}" for p in expected]
-
-
-@pytest.mark.slow
-def test_an_artifact_of_the_users_code_is_shown_and_exported_where_it_was_never_loaded(
-    tmp_path, monkeypatch
-) -> None:
-    made = with_space(context_of(tmp_path), SPACE)
-    enter(made, "test")
-    key = next(s.key for s in evaluate(made, query(made)).steps if s.step == "bend")
-    store_of(made).index.usage.flush()
-    algorithm = made.problem.find_space().step("bend").algorithms[0]
-    monkeypatch.delitem(sys.modules, algorithm.import_path.rpartition(".")[0])
-    load_user_space.cache_clear()
-    load_user_code.cache_clear()
-    command = CommandLine(tmp_path)
-    contents = command.json("artifacts", "show", key)["contents"]
-    assert "unreadable" not in contents["estimator"]
-    file = tmp_path / "power.pkl"
-    assert command("artifacts", "export", key, file, "--part", "estimator").exit_code == 0
-    script = "import pickle, sys; print(pickle.load(open(sys.argv[1], 'rb')).exponent)"
-    said = subprocess.run(
-        [sys.executable, "-c", script, str(file)], capture_output=True, text=True, check=True
-    )
-    assert said.stdout == "1.5\n"
+    packages = ("lightgbm", "numpy", "scipy", "sklearn")
+    assert others == [f"{p} {import_module(p).__version__}" for p in packages]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "named"),
     [
-        ("estimator=Power", "estimator=lambda: Power()", "lambda"),
         ("estimator=Power", "estimator=made_here()", "by its name"),
         ("estimator=Power", "estimator='__main__.Model'", "running program"),
         ("def transform", "def change", "no method transform"),
         ("lightgbm.LGBMClassifier", "sklearn.preprocessing.Normalizer", "cannot be constructed"),
-        ("lightgbm.LGBMClassifier", "lightgbm.LGBMClasifier", "LGBMClasifier"),
         ("stochastic=True", "stochastic=False", "stochastic=True"),
         ('"exponent", (', '"expo", (', "'expo'"),
         ("estimator=Power", "estimator=unseeded", "estimator__random_state"),
-        ("import numpy as np", "import sys; sys.exit(3)", "SystemExit: 3"),
         ("self.exponent = exponent", "raise SystemExit('no')", "SystemExit: no"),
         ("import numpy", "import numpi", "named 'numpi'"),
         ("class Power(", "class Power", r"line \d+: SyntaxError"),
@@ -178,21 +139,7 @@ def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_pat
             find_space(wrong)
 
 
-@pytest.mark.slow
-def test_every_algorithm_of_the_catalogue_may_be_in_a_space_of_ones_own(tmp_path) -> None:
-    (tmp_path / "own.py").write_text(
-        "from dataclasses import replace\n"
-        "from prefect_tune.tasks.catalogue.spaces import SPACES\n"
-        "spaces = [replace(space, name='own ' + name) for name, space in SPACES.items()]\n"
-        + "".join(f"space_{i} = spaces[{i}]\n" for i in range(len(SPACES)))
-    )
-    for i, space in enumerate(SPACES.values()):
-        found, _ = find_space(f"{tmp_path / 'own.py'}:space_{i}")
-        assert found.n_paths == space.n_paths
-
-
 KINDS = """
-from sklearn.cluster import KMeans
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import IsolationForest
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -223,7 +170,6 @@ def targets(): return TransformedTargetRegressor(LinearRegression())
 def rest(): return OneVsRestClassifier(LinearRegression())
 def logistic(): return make_pipeline(LogisticRegression(random_state=0))
 def forest(): return IsolationForest(random_state=0)
-def means(): return KMeans(random_state=0)
 """
 
 
@@ -239,8 +185,7 @@ def kind_space(folder: Path, estimator: str, target: str) -> str:
         (("LinearRegression", "wrapped", "searched", "targets", "OldDuck"), False, True),
         (("logistic", "rest"), True, False),
         (("Duck",), True, True),  # of no known kind
-        (("means", "forest"), False, False),
-        (("StandardScaler",), False, False),
+        (("forest", "StandardScaler"), False, False),
     ],
 )
 def test_a_model_that_predicts_something_else_is_refused(

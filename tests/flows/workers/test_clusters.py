@@ -3,7 +3,7 @@
 import os
 import socket
 import ssl
-from contextlib import ExitStack
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -37,14 +37,14 @@ def ports():
 def meanwhile(tuned, seen):
     while not tuned.is_set():
         seen.append((dask.config.config == settings, ports()))
-        with distributed.LocalCluster(1, processes=False, dashboard_address=None) as other:
+        with distributed.LocalCluster(1, processes=False, dashboard_address=":0") as other:
             with distributed.Client(other, set_as_default=False) as theirs:
                 assert works(theirs) == 3
         tuned.wait(0.2)
 
 if __name__ == "__main__":
     dask.config.set({"distributed.scheduler.allowed-failures": 7})
-    with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(1, threads_per_worker=1, dashboard_address=":0") as cluster:
         client, tuned, seen = distributed.Client(cluster), threading.Event(), []
         assert works(client) == 3
         before, ports_before = state(), ports()
@@ -91,15 +91,12 @@ def answer(port: int, *, tls: bool) -> bytes:
     """What comes back for a request, with a certificate of no use if need be."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with ExitStack() as opened:
-        connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), 120))
-        try:
-            if tls:
-                connection = opened.enter_context(context.wrap_socket(connection))
-            connection.sendall(b"GET /info/main/workers.html HTTP/1.1\r\nHost: x\r\n\r\n")
-            return connection.recv(1_000)
-        except (ssl.SSLError, ConnectionError):
-            return b""
+    with socket.create_connection(("127.0.0.1", port), 120) as connection, suppress(OSError):
+        if tls:
+            connection = context.wrap_socket(connection)  # noqa: PLW2901
+        connection.sendall(b"GET /info/main/workers.html HTTP/1.1\r\nHost: x\r\n\r\n")
+        return connection.recv(1_000)
+    return b""
 
 
 def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:

@@ -21,7 +21,6 @@ from prefect_tune.flows.workers import pool as module
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.flows.workers.pool import (
     NoWorkers,
-    RunningTasks,
     WorkerCheck,
     WorkerPool,
     Workers,

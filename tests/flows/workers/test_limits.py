@@ -17,6 +17,7 @@ SPACE = (
     + """
 class Hangs(GaussianNB):
     def fit(self, X, y):
+        print("HANGING")
         ctypes.PyDLL(None).sleep(1000)  # holds the interpreter's lock
 
 
@@ -28,6 +29,8 @@ class Eats(Hangs):
 
 class Dies(Hangs):
     def fit(self, X, y):
+        for step in range(1000):
+            print("step", step)
         os.kill(os.getpid(), signal.SIGSEGV)
 
 
@@ -64,17 +67,19 @@ def trials(server: str, tmp_path_factory: pytest.TempPathFactory) -> Trials:  # 
 def test_trials_fail_with_their_kind_step_fold_and_cost_and_others_do_not_notice(trials) -> None:
     assert {(t["state"], t["attempts"]) for t in trials["works"]} == {("complete", 1)}
     kinds = {
-        "hangs": ("timeout", "--trial-timeout"),
-        "eats": ("memory", "--trial-memory"),
-        "dies": ("crashed", "SIGSEGV"),
+        "hangs": ("timeout", "--trial-timeout", "HANGING"),
+        "eats": ("memory", "--trial-memory", "HANGING"),
+        "dies": ("crashed", "SIGSEGV", "step 999"),
     }
     made = []
-    for algorithm, (kind, message) in kinds.items():
+    for algorithm, (kind, message, last) in kinds.items():
         for trial in trials[algorithm]:
             failure = trial["failure"]
             assert (failure["kind"], failure["step"], failure["fold"]) == (kind, "fit model", 0)
             assert (trial["attempts"], trial["state"]) == (1, "failed")
             assert message in failure["message"]
+            assert failure["output"].splitlines()[-1] == last
+            assert len(failure["output"].splitlines()) < 20
             assert failure["cost_seconds"] > (12 if kind == "timeout" else 0)
             before = [(step, fold) for step in ("encode", "impute") for fold in range(3)]
             assert sorted((s["step"], s["fold"]) for s in failure["steps"]) == before

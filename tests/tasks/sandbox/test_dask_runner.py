@@ -3,7 +3,6 @@
 from pathlib import Path
 from uuid import UUID
 
-import distributed
 import pytest
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
@@ -64,21 +63,3 @@ def test_every_task_run_is_recorded_with_its_times(way, monkeypatch, tmp_path) -
     for run in task_runs(flow_run_id):
         assert run.expected_start_time
         assert run.end_time >= run.start_time
-
-
-def test_events_are_sent_as_they_are_where_prefect_has_no_such_sender(monkeypatch) -> None:
-    monkeypatch.setattr(dask_runner, "_SENDER", "a_name_that_is_not_there")
-    assert not dask_runner.hold_events_of_short_runs()
-
-
-def test_the_default_client_of_a_program_is_not_used() -> None:
-    @flow
-    def study() -> tuple[str, str]:
-        with local_cluster(1) as (cluster, _), LeanDaskTaskRunner(cluster=cluster) as runner:
-            return runner.client.scheduler.address, cluster.scheduler_address
-
-    options = {"processes": False, "dashboard_address": None}
-    with distributed.LocalCluster(1, **options) as theirs, distributed.Client(theirs) as client:
-        used, ours = study()
-        assert distributed.default_client() is client
-    assert used == ours != theirs.scheduler_address

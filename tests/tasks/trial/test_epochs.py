@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from studies import (
@@ -25,13 +24,9 @@ from prefect_tune.storage.inspection import verify
 from prefect_tune.storage.keys import predictions_record
 from prefect_tune.tasks.data.split import REFIT
 from prefect_tune.tasks.fitting import epochs as training
-from prefect_tune.tasks.objective.metric import Quantity
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import StudyContext
-from prefect_tune.tasks.sandbox.child import FoldReached, reporting_to
-from prefect_tune.tasks.trial import evaluate as evaluate_module
 from prefect_tune.tasks.trial import node as node_module
-from prefect_tune.tasks.trial.evaluate import measure
 from prefect_tune.tasks.trial.node import IterativeNode
 from prefect_tune.tasks.trial.path_run import PathRun
 
@@ -83,11 +78,6 @@ def checkpoints(context: StudyContext) -> list:
     return store_of(context).index.select(step="fit model")
 
 
-def costs_of(context: StudyContext) -> dict[str, float]:
-    """Of the checkpoints that are there, by their keys."""
-    return {e.key: e.cost_seconds for e in checkpoints(context) if e.is_present}
-
-
 def lose_predictions(context: StudyContext, evaluation: Evaluation) -> None:
     for key in evaluation.predictions:
         shutil.rmtree(store_of(context).files.path("records", "predictions", key[:2], key))
@@ -130,25 +120,6 @@ def test_a_trial_resumes_from_checkpoints_of_another_and_predicts_with_its_best_
     assert verify(store_of(context)).is_sound
 
 
-def test_without_a_cache_each_stretch_trains_from_the_start(tmp_path) -> None:
-    context = epoch_context(tmp_path, use_cache=False)
-    train(context, "sgd", 4)
-    ended = train(context, "sgd")
-    assert results(ended) == results(straight(tmp_path, "sgd"))
-    assert ended.resumed_from == 0
-    assert checkpoints(context) == []
-
-
-def test_one_evicted_fold_is_trained_again_and_the_others_wait(tmp_path, context) -> None:
-    for epochs in (3, 6):
-        train(context, "sgd", epochs)
-    gone = next(e for e in checkpoints(context) if e.fold == 1)  # the newest
-    store_of(context).forget(gone)
-    ended = train(context, "sgd")
-    assert results(ended) == results(straight(tmp_path, "sgd"))
-    assert ended.resumed_from == 3
-
-
 def test_a_checkpoint_costs_the_sum_of_its_stretches_though_predictions_were_made_again(
     context, monkeypatch
 ) -> None:
@@ -157,7 +128,7 @@ def test_a_checkpoint_costs_the_sum_of_its_stretches_though_predictions_were_mad
     lose_predictions(context, begun)
     ended = train(context, "mlp", 6)
     assert ended.best_epoch == begun.best_epoch  # so they are made again
-    costs = costs_of(context)
+    costs = {e.key: e.cost_seconds for e in checkpoints(context)}
     for first, second in zip(models_of(begun), models_of(ended), strict=True):
         assert costs[first.key] == first.seconds == 1 + 5
         assert costs[second.key] == costs[first.key] + 1 + 1
@@ -168,41 +139,18 @@ def test_a_checkpoint_costs_the_sum_of_its_stretches_though_predictions_were_mad
     assert [s.seconds for s in served] == [costs[s.key] for s in served]
 
 
-def test_a_checkpoint_that_was_evicted_after_the_plan_is_trained_again_and_told_as_such(
-    context, monkeypatch
-) -> None:
-    first = train(context, "sgd")
-
-    def evict_and_measure(path_run: PathRun, quantities) -> dict[str, float]:
-        for entry in checkpoints(context):
-            store_of(context).forget(entry)
-        return measure(path_run, quantities)
-
-    monkeypatch.setattr(evaluate_module, "measure", evict_and_measure)
-    again = train(replace(context, quantities=(Quantity("model_size_bytes"),)), "sgd")
-    assert results(again) == results(first)
-    assert again.resumed_from == 0
-    costs = costs_of(context)
-    for step in models_of(again):
-        assert not step.hit
-        assert step.seconds == costs[step.key]
-
-
-def test_a_trial_reports_the_fold_that_is_trained(context) -> None:
-    reports: list[Any] = []
-    with reporting_to(reports.append):
-        train(context, "sgd", 2)
-    reached = [r.fold for r in reports if isinstance(r, FoldReached) and r.step == "fit model"]
-    assert reached[-6:] == [0, 1, 2] * 2
-
-
-def test_a_damaged_checkpoint_is_passed_over(tmp_path, context) -> None:
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_a_damaged_checkpoint_is_passed_over_as_if_evicted(tmp_path, context, is_damaged) -> None:
     train(context, "sgd", 3)
     later = train(context, "sgd", 6)
-    store_of(context).memory = MemoryTier(0)
-    for key in (step.key for step in models_of(later)):
-        path = next(Path(store_of(context).files.path("cache", key[:2], key)).rglob("*.pkl"))
+    store = store_of(context)
+    store.memory = MemoryTier(0)
+    step = next(step for step in models_of(later) if step.fold == 1)  # the other folds wait for it
+    if is_damaged:
+        path = next(Path(store.files.path("cache", step.key[:2], step.key)).rglob("*.pkl"))
         path.write_bytes(path.read_bytes()[:-4] + b"oops")
+    else:
+        store.forget(store.index.entries([step.key])[step.key])
     ended = train(context, "sgd")
     assert results(ended) == results(straight(tmp_path, "sgd"))
     assert ended.resumed_from == 3
@@ -248,30 +196,16 @@ def test_numbers_that_are_not_finite_end_a_training_with_its_best_epoch(tmp_path
     assert {step.step for step in failed.steps} == {"impute", "encode", "rescale"}
 
 
-def test_quantities_are_measured_of_the_model_at_hand(tmp_path) -> None:
-    context = epoch_context(tmp_path, quantities=(Quantity("model_size_bytes"),))
-    sizes = []
-    for epochs in (3, 3, None):
-        sizes += train(context, "boosting", epochs).constraints.values()
-    assert sizes[0] == sizes[1] < sizes[2] / 1.5
-
-
-def test_a_model_without_epochs_is_fitted_at_once_whatever_is_asked(context) -> None:
+def test_without_epochs_a_model_is_fitted_at_once_with_the_keys_it_always_had(context) -> None:
     part, whole = train(context, "lbfgs", 3), train(context, "lbfgs")
     assert results(part) == results(whole)
     assert (part.curve, part.best_epoch) == ((), None)
     assert all(step.hit for step in whole.steps)
-    plain = train(replace(context, epochs=None), "lbfgs")
-    assert plain.predictions == whole.predictions
-
-
-def test_without_epochs_keys_and_models_are_as_ever(tmp_path) -> None:
-    context = epoch_context(tmp_path, epochs=None)
-    fitted = train(context, "sgd")
+    without_epochs = replace(context, epochs=None)
+    assert train(without_epochs, "lbfgs").predictions == whole.predictions
+    fitted, trained = train(without_epochs, "sgd"), train(context, "sgd")
     assert fitted.predictions == tuple(step.key for step in models_of(fitted))
-    trained = train(replace(context, epochs=EPOCHS), "sgd")
     assert not set(trained.predictions) & set(fitted.predictions)
-    assert not any(step.hit for step in models_of(trained))
 
 
 @pytest.mark.parametrize("model", ITERATIVE)

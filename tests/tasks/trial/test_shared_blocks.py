@@ -3,12 +3,13 @@
 import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from threading import Barrier, Thread
+from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hammering import run_in_threads
 from inputs import event_rows
 from studies import context_of, store_of
 
@@ -25,18 +26,18 @@ from prefect_tune.tasks.trial.shared_blocks import STEP, SharedBlocks
 
 CODES = ("A", "B//1", "B//2", "B//2/x", "LAB//k")
 END = pd.Timestamp(2020, 6, 1)
-PARENTS = pd.DataFrame(
-    {
-        "code": ["B//1", "B//2", "all", "group"],
-        "description": ["", "", "", ""],
-        "parents": [["all", "group"], ["all", "group"], [], ["all"]],
-    }
-)
+PARENTS = pd.DataFrame({"code": ["B//1", "B//2", "all", "group"], "description": [""] * 4})
+PARENTS["parents"] = [["all", "group"], ["all", "group"], [], ["all"]]
 
 
 @pytest.fixture
 def context(tmp_path) -> StudyContext:
     return context_of(tmp_path)
+
+
+@pytest.fixture(scope="module", name="X")
+def of_sixty_patients() -> EventRows:
+    return histories(range(60))
 
 
 def histories(patients: Sequence[int]) -> EventRows:
@@ -100,9 +101,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
 
 @pytest.mark.parametrize("levels", LEVELS)
 def test_shared_blocks_give_the_columns_that_a_fold_makes_alone(
-    context, monkeypatch, levels
+    context, X, monkeypatch, levels
 ) -> None:
-    X = histories(range(60))
     rows = most_rows(X)
     arguments = {"aggregations": "every", "levels": levels, "windows": "30_365"}
     train, held_out, _ = fold_of(context, X, rows)
@@ -114,8 +114,7 @@ def test_shared_blocks_give_the_columns_that_a_fold_makes_alone(
         train, held_out, _ = fold_of(context, X, rows)
 
 
-def test_another_fold_and_configuration_make_only_what_is_new(context) -> None:
-    X = histories(range(60))
+def test_another_fold_and_configuration_make_only_what_is_new(context, X) -> None:
     train, _, _ = fold_of(context, X, most_rows(X))
     construct(train, aggregations="count_sum_mean")
     before = entries(context)
@@ -127,12 +126,10 @@ def test_another_fold_and_configuration_make_only_what_is_new(context) -> None:
     assert sorted(entry.algorithm for entry in new) == [
         "recency", "recency, prefixes 1", "recency, prefixes 2",
     ]  # fmt: skip
-    lineage = store_of(context).provenance(new[0])
-    assert set(lineage["block"]) == {"aggregation", "window", "level"}
 
 
-def test_another_data_set_has_its_own_blocks(context) -> None:
-    X, other = histories(range(60)), histories([*range(59), 1000])
+def test_another_data_set_has_its_own_blocks(context, X) -> None:
+    other = histories([*range(59), 1000])
     construct(fold_of(context, X, most_rows(X))[0])
     before = entries(context)
     found = construct(fold_of(context, other, most_rows(other))[0])
@@ -140,8 +137,7 @@ def test_another_data_set_has_its_own_blocks(context) -> None:
     assert len(entries(context)) == 2 * len(before)
 
 
-def test_few_rows_make_their_own_blocks_unless_all_are_there(context) -> None:
-    X = histories(range(60))
+def test_few_rows_make_their_own_blocks_unless_all_are_there(context, X) -> None:
     few, _, _ = fold_of(context, X, np.arange(20))
     alone = construct(X.take(np.arange(20)))
     assert np.array_equal(construct(few)[0], alone[0])
@@ -150,18 +146,12 @@ def test_few_rows_make_their_own_blocks_unless_all_are_there(context) -> None:
     few, _, shared = fold_of(context, X, np.arange(20))
     assert np.array_equal(construct(few)[0], alone[0])
     assert shared._entries
-
-
-def test_a_twelfth_of_the_training_rows_takes_shared_blocks_and_fewer_do_not(context) -> None:
-    X = histories(range(60))
-    construct(fold_of(context, X, most_rows(X))[0])
     for n_rows, is_shared in ((8, True), (7, False)):  # of 90 training rows
         few, _, shared = fold_of(context, X, np.arange(n_rows))
         assert (shared.blocks(few, [Block("count")]) is not None) == is_shared
 
 
-def test_a_cache_that_is_too_small_makes_no_block_twice(context, made) -> None:
-    X = histories(range(60))
+def test_a_cache_that_is_too_small_makes_no_block_twice(context, X, made) -> None:
     rows, store = most_rows(X), store_of(context)
     alone = construct(X.take(rows))[0]
     train, _, shared = fold_of(context, X, rows)
@@ -180,24 +170,7 @@ def test_a_cache_that_is_too_small_makes_no_block_twice(context, made) -> None:
         assert not set(connection.execute(pinned_keys()).scalars())
 
 
-def test_damaged_blocks_are_made_again(context, caplog) -> None:
-    X = histories(range(60))
-    rows = most_rows(X)
-    construct(fold_of(context, X, rows)[0])
-    store = store_of(context)
-    entry = next(e for e in entries(context).values() if e.algorithm == "count")
-    folder = store.files.path("cache")
-    for path in store.files.filesystem.find(folder):
-        if entry.place in path and path.endswith(".arrow"):
-            store.files.filesystem.pipe_file(path, b"no block")
-    store.memory.drop(entry.place)
-    found = construct(fold_of(context, X, rows)[0])
-    assert "will be recomputed" in caplog.text
-    assert np.array_equal(found[0], construct(X.take(rows))[0])
-
-
-def test_rows_that_a_step_has_changed_make_their_own_blocks(context) -> None:
-    X = histories(range(60))
+def test_rows_that_a_step_has_changed_make_their_own_blocks(context, X) -> None:
     train, _, _ = fold_of(context, X, most_rows(X))
     construct(train)
     cut = replace(train, stop=train.start + 1)
@@ -206,8 +179,7 @@ def test_rows_that_a_step_has_changed_make_their_own_blocks(context) -> None:
     assert pickle.loads(pickle.dumps(train)).shared is None
 
 
-def test_workers_that_need_the_same_blocks_make_them_once(context, made) -> None:
-    X = histories(range(60))
+def test_workers_that_need_the_same_blocks_make_them_once(context, X, made) -> None:
     together = Barrier(2)
 
     def work() -> None:
@@ -215,11 +187,7 @@ def test_workers_that_need_the_same_blocks_make_them_once(context, made) -> None
         together.wait()
         construct(train)
 
-    threads = [Thread(target=work) for _ in "12"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, work)
     assert len(made) == len(set(made)) == len(entries(context))
 
 
