@@ -1,10 +1,8 @@
 """Signals, kills and closed terminals end a command and leave a study that can be resumed."""
 
 import os
-import pty
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +14,6 @@ import pytest
 from inputs import write_table
 from prefect_api import flow_runs, states, task_runs
 from processes import (
-    COMMAND,
-    environment,
     kill,
     run,
     run_python,
@@ -87,12 +83,23 @@ class Scene:
         assert "running" not in {t["state"] for t in self.trials()}
 
 
-def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene) -> None:
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.full) for n in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
+def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene, number) -> None:
+    """Those of a terminal reach all processes of its session at once."""
     with started(*scene.command(), home=scene.home) as process:
-        family = scene.family(process.pid)
-        process.terminate()
+        family, session = scene.family(process.pid), os.getsid(process.pid)
+        for member in family:
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getsid(member.pid) == session:
+                    member.send_signal(number)
         _, said = process.communicate(timeout=240)
-    assert process.returncode == 143
+    assert process.returncode == 128 + number
     assert "--study s" in said
     assert said.endswith("interrupted\n")
     assert "Traceback" not in said
@@ -122,49 +129,6 @@ def test_after_a_kill_all_ends_by_itself_and_the_next_command_sweeps_and_resumes
         assert not {"Running", "Pending"} & set(states(task_runs(flow_run.id, url)))
     stop_server(scene.home)
     scene.assert_nothing_left([])
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("how", ["closed", "ctrl-c"])
-def test_a_terminal_ends_it(scene, how) -> None:
-    """A real terminal, whose signals reach all processes of the command at once."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        command = [*COMMAND, *map(str, scene.command())]
-        os.execve(sys.executable, command, environment(scene.home))  # noqa: S606 - our own
-    os.set_blocking(terminal, False)
-    said = b""
-
-    def has_told() -> bool:
-        nonlocal said
-        with suppress(OSError):  # nothing now
-            said += os.read(terminal, 100_000)
-        return scene.n_told() >= 1
-
-    wait_for(has_told)
-    family = scene.family(pid)
-    if how == "closed":
-        os.close(terminal)
-    else:
-        os.write(terminal, b"\x03")
-    status: list[int] = []
-
-    def has_ended() -> bool:
-        if how != "closed":
-            has_told()
-        done, code = os.waitpid(pid, os.WNOHANG)
-        status.append(code)
-        return done == pid
-
-    wait_for(has_ended)
-    assert os.waitstatus_to_exitcode(status[-1]) == (129 if how == "closed" else 130)
-    if how != "closed":
-        has_told()
-        os.close(terminal)
-        assert b"--study s" in said
-    assert b"Traceback" not in said
-    scene.assert_nothing_left(family)
-    scene.assert_can_go_on()
 
 
 @pytest.mark.full

@@ -65,9 +65,9 @@ def test_a_job_of_a_dead_worker_is_repeated_once(pool, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("first", "options", "error", "named"),
     [
-        (fail, {}, ValueError, "no such model"),
+        (fail, {}, RuntimeError, "no such model"),
         (None, {"limit_seconds": 0.0}, TimeoutError, "takes long"),
-        (None, {"check": interrupt}, KeyboardInterrupt, ""),
+        (None, {"check": interrupt}, KeyboardInterrupt, None),
     ],
 )
 def test_the_first_failure_ends_the_other_jobs(  # noqa: PLR0917

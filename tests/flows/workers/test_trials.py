@@ -15,20 +15,15 @@ from prefect_tune.tasks.problem import StudyContext
 pytestmark = pytest.mark.usefixtures("server")
 
 
-@pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> StudyContext:
-    return context_of(tmp_path_factory.mktemp("quick"))
-
-
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path / "gate")
 
 
 @pytest.fixture
-def slow(quick: StudyContext, gate: Gate) -> StudyContext:
-    """The study with models that wait for the gate."""
-    return gate.before(quick)
+def slow(tmp_path: Path, gate: Gate) -> StudyContext:
+    """A study with models that wait for the gate."""
+    return gate.before(context_of(tmp_path))
 
 
 def states_of_trials(flow_run_id: UUID) -> dict[str, str | None]:
@@ -36,9 +31,7 @@ def states_of_trials(flow_run_id: UUID) -> dict[str, str | None]:
     return {run.name: run.state_name for run in runs if run.name.startswith("trial")}
 
 
-def test_trials_tell_where_they_stand_come_back_with_outcomes_and_are_counted(
-    quick, slow, gate
-) -> None:
+def test_trials_tell_where_they_stand_come_back_with_outcomes_and_are_counted(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 7, report="trial")
         (before,) = trials.running_trials
@@ -55,12 +48,12 @@ def test_trials_tell_where_they_stand_come_back_with_outcomes_and_are_counted(
         assert all(e.outcome and e.outcome.evaluation for e in ended)
         assert (trials.n_running, trials.n_task_runs) == (0, 2)
         assert trials.collect(0.01) == []
-        start(trials, quick, 2)
+        start(trials, slow, 2)
         collected(trials, 1)
-        assert trials.n_task_runs == 2 + 7  # it and its six steps
+        assert trials.n_task_runs == 2 + 4  # it and its three steps
 
     _, flow_run_id = in_flow(slow, body, n_workers=2)
-    assert wait_for(lambda: len(task_runs(flow_run_id)) == 9)
+    assert wait_for(lambda: len(task_runs(flow_run_id)) == 6)
 
 
 def test_trials_that_are_cut_or_run_at_the_end_of_the_flow_are_cancelled_and_leave_nothing(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 
 import pytest
 import sandbox_calls as calls
-from processes import run_python
 from sandbox_calls import Caller, called
 
 from prefect_tune.tasks.sandbox import output as output_module
@@ -59,26 +58,3 @@ def test_what_is_printed_between_cuts_is_kept_in_order(monkeypatch, tmp_path) ->
     data = output.printed([]).data
     assert data == b"".join(b"%05d\n" % n * 50_000 for n in range(40))[-1_000_000:][-len(data) :]
     assert len(data) > 990_000
-
-
-CLOSED = """
-import os, sys
-from prefect_tune.tasks.sandbox.output import buffer_lines, flush_streams, open_streams
-for number in (0, 1, 2):
-    os.close(number)
-sys.stdout.close()
-sys.stderr = None
-open_streams()
-file = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY)
-buffer_lines()
-print("nowhere", flush=True)
-print("nowhere", file=sys.stderr, flush=True)
-flush_streams()
-os.write(file, str(os.fstat(file).st_size).encode())
-"""
-
-
-@pytest.mark.slow
-def test_prints_to_closed_streams_go_to_no_other_file(tmp_path) -> None:
-    run_python(CLOSED, tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "0"
