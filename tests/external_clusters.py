@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,35 +27,37 @@ class ExternalCluster:
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
-    def address(self) -> str:
-        """That of the scheduler."""
-        return str(json.loads(self._note.read_text())["address"])
+    def note(self) -> Path:
+        """The file in which the scheduler notes its address."""
+        return self.folder / "scheduler.json"
 
     @property
-    def _note(self) -> Path:
-        return self.folder / "scheduler.json"
+    def address(self) -> str:
+        """That of the scheduler."""
+        return str(json.loads(self.note.read_text())["address"])
 
     def start_scheduler(self) -> None:
         """Start it, and wait until it answers."""
         self._start("scheduler", "--port", "0")
-        wait_for(lambda: self._note.exists() and self._note.read_text().endswith("}"))
+        wait_for(lambda: self.note.exists() and self.note.read_text().endswith("}"))
 
     def start_worker(self, *options: str, **variables: str) -> subprocess.Popen[bytes]:
         """Start a worker with options in an environment with these variables."""
         return self._start("worker", *(options or OPTIONS), **variables)
 
-    def stop_worker(self, process: subprocess.Popen[bytes]) -> None:
-        """Kill the command of a worker with all that it has started."""
-        self.processes.remove(process)
-        _kill(process)
-
-    def stop(self) -> None:
-        """Kill all."""
-        for process in self.processes:
-            _kill(process)
+    def stop(self, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Kill some of the processes with all that they have started."""
+        for process in processes:
+            self.processes.remove(process)
+            with suppress(psutil.NoSuchProcess):
+                for member in psutil.Process(process.pid).children(recursive=True):
+                    with suppress(psutil.NoSuchProcess):
+                        member.kill()
+            process.kill()
+            process.wait()
 
     def _start(self, what: str, *options: str, **variables: str) -> subprocess.Popen[bytes]:
-        command = ["dask", what, "--scheduler-file", str(self._note), "--no-dashboard", *options]
+        command = ["dask", what, "--scheduler-file", str(self.note), "--no-dashboard", *options]
         with (self.folder / f"{what}-{len(self.processes)}.log").open("wb") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command],
@@ -77,13 +79,4 @@ def external_cluster(folder: Path, **variables: str) -> Iterator[ExternalCluster
         external.start_scheduler()
         yield external
     finally:
-        external.stop()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with suppress(psutil.NoSuchProcess):
-        for member in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                member.kill()
-    process.kill()
-    process.wait()
+        external.stop([*external.processes])

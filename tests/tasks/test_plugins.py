@@ -10,7 +10,7 @@ from plugin_distribution import ENTRY_POINTS, MODULES, install
 
 from prefect_tune.optimizers.registry import METHODS, UnusablePlugin, loaded
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.objective.metric import MetricDeclaration, metric_named
+from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import REGISTRIES, UsedPlugin, check_plugins, used_plugins
 
@@ -132,12 +132,3 @@ def test_a_study_needs_the_plugins_that_it_was_started_with(installed) -> None:
         with pytest.raises(BadInput) as refused:
             check_plugins((plugin,))
         assert wanted in refused.value.remedy
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"name": "Mean cost"}, {"target": "words"}, {"row_losses": ""}, {"loss": "f"}, {"upper": 0.0}],
-)
-def test_a_metric_that_is_declared_wrongly_is_refused(wrong) -> None:
-    with pytest.raises(ValueError, match="metric"):
-        MetricDeclaration(**{"name": "m", "row_losses": "a:b", **wrong})

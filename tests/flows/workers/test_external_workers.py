@@ -59,8 +59,7 @@ def scheduler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ExternalClus
 def external(scheduler: ExternalCluster) -> Iterator[ExternalCluster]:
     """The scheduler, without workers."""
     yield scheduler
-    for process in scheduler.processes[1:]:
-        scheduler.stop_worker(process)
+    scheduler.stop(scheduler.processes[1:])
     with distributed.Client(scheduler.address, set_as_default=False) as client:
         wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"])
 
@@ -76,7 +75,7 @@ def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, qui
         sandboxes = gate.arrived(2)
         external.start_worker("--nanny", "--nthreads", "2")
         wait_for(lambda: trials.has_room() and trials.n_slots == 4)
-        external.stop_worker(first)
+        external.stop([first])
         lost = collected(trials, 2)
         assert all(e.outcome is None for e in lost)
         wait_for(lambda: not any(map(is_alive, sandboxes)))
@@ -206,7 +205,7 @@ def test_tasks_and_results_of_a_dead_worker_are_given_back_and_not_restarted_by_
         (ended,) = wait_for(lambda: list(tasks.collect(0.1)))
         assert (ended.state, ended.fault) == (None, "")
         monkeypatch.setattr(module, "_WAIT_SECONDS", 0.0)
-        external.stop_worker(external.processes[1])
+        external.stop(external.processes[1:])
         with pytest.raises(NoWorkers, match="no worker"):
             wait_for(lambda: looked(pool) < 0)
         assert "1 worker gone; 0 workers remaining" in notes

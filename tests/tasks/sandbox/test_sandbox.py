@@ -229,19 +229,6 @@ def test_the_end_of_a_process_is_told_with_what_it_printed_and_the_next_call_run
     assert next_pid(sandboxes) != sandbox.tree.pid
 
 
-@pytest.mark.parametrize(
-    ("number", "seconds", "kind"),
-    [(signal.SIGKILL, 1000, FailureKind.CRASHED), (signal.SIGSTOP, 0.2, FailureKind.TIMEOUT)],
-)
-def test_a_process_that_is_killed_or_stopped_as_it_starts_ends_its_call(
-    sandbox, number, seconds, kind
-) -> None:
-    call = begun(sandbox, calls.pause, Limits(seconds))
-    os.kill(sandbox.tree.pid, number)
-    how = ended(call)
-    assert (how.kind, how.may_repeat) == (kind, number == signal.SIGKILL)
-
-
 def test_an_idle_process_that_was_killed_is_replaced(sandboxes) -> None:
     before = next_pid(sandboxes)
     kill(before)
