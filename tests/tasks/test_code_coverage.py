@@ -12,7 +12,7 @@ from prefect_tune.tasks.final.figures import code_coverage
 TABLE = pd.DataFrame({"code": ["A"], "description": ["A first code"], "parents": [[]]})
 
 
-@pytest.mark.parametrize("at_a_time", [10**6, 8])
+@pytest.mark.parametrize("at_a_time", [10**6, 7])
 def test_patients_count_once_with_their_latest_row_and_its_class(monkeypatch, at_a_time) -> None:
     monkeypatch.setattr(module, "_PATIENTS_AT_ONCE", at_a_time)
     data, labels = events()
