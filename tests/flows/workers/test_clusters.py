@@ -5,15 +5,12 @@ import socket
 import ssl
 from contextlib import suppress
 
-import psutil
 import pytest
 from other_user import run_as_other_user
-from pools import Gate, collected, family, in_flow, listening, local_pool, start
-from processes import environment, is_alive, kill, run_python, wait_for
-from studies import context_of
+from pools import family, listening, local_pool
+from processes import environment, run_python
 
 from prefect_tune.flows.workers.clusters import local_cluster
-from prefect_tune.flows.workers.dask_trials import DaskTrials
 
 pytestmark = pytest.mark.slow
 
@@ -95,28 +92,3 @@ def test_a_cluster_in_the_process_listens_nowhere_and_is_gone_afterwards() -> No
         assert cluster.scheduler_address.startswith("inproc://")
         assert (listening(), family()) == (before, family_before)
         assert cluster.scheduler.worker_ttl is None  # or a clock that is set would end workers
-
-
-@pytest.mark.usefixtures("server")
-def test_trials_of_a_killed_worker_process_are_lost_once_and_it_is_replaced(tmp_path) -> None:
-    gate = Gate(tmp_path / "gate")
-    context = gate.before(context_of(tmp_path))
-    before = family()
-
-    def body(trials: DaskTrials) -> None:
-        start(trials, context, *range(6), report="trial")
-        worker = psutil.Process(gate.arrived(6)[0]).parent().parent()  # above the zygote
-        below = {p.pid for p in worker.children(recursive=True)}
-        kill(worker.pid)
-        lost = collected(trials, 3)
-        assert all(e.outcome is None for e in lost)
-        wait_for(lambda: not any(map(is_alive, below)))
-        start(trials, context, *(e.trial.number for e in lost))
-        gate.arrived(6, without=[*below])
-        gate.open()
-        done = collected(trials, 6)
-        assert sorted(e.trial.number for e in done) == list(range(6))
-        assert all(e.outcome and e.outcome.evaluation for e in done)
-
-    in_flow(context, body, n_workers=6)
-    assert not family() - before

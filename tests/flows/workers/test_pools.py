@@ -56,10 +56,11 @@ def test_jobs_run_at_once_and_their_results_are_in_order(pool, tmp_path) -> None
     assert run_jobs(pool, jobs) == list(range(6))
 
 
-def test_a_job_of_a_dead_worker_is_repeated_once(pool, tmp_path) -> None:
+def test_a_job_of_a_dead_worker_is_repeated_once_and_the_worker_replaced(pool, tmp_path) -> None:
     assert run_jobs(pool, [Job(die_unless, {"path": tmp_path / "died"})]) == ["alive"]
     with pytest.raises(RuntimeError, match="refit"):
         run_jobs(pool, [Job(die, {}, "refit")])
+    wait_for(lambda: pool.workers.update() or pool.n_slots == 6)
 
 
 @pytest.mark.parametrize(
