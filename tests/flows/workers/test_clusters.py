@@ -3,7 +3,7 @@
 import os
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack
 
 import pytest
 from other_user import run_as_other_user
@@ -61,12 +61,15 @@ def answer(port: int, *, tls: bool) -> bytes:
     """What comes back for a request, with a certificate of no use if need be."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", port), 120) as connection, suppress(OSError):
-        if tls:
-            connection = context.wrap_socket(connection)  # noqa: PLW2901
-        connection.sendall(b"GET /info/main/workers.html HTTP/1.1\r\nHost: x\r\n\r\n")
-        return connection.recv(1_000)
-    return b""
+    with ExitStack() as opened:
+        connection = opened.enter_context(socket.create_connection(("127.0.0.1", port), 120))
+        try:
+            if tls:
+                connection = opened.enter_context(context.wrap_socket(connection))
+            connection.sendall(b"GET /info/main/workers.html HTTP/1.1\r\nHost: x\r\n\r\n")
+            return connection.recv(1_000)
+        except OSError:
+            return b""
 
 
 def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:
