@@ -123,6 +123,8 @@ class Workers:
     """Time and reason of each worker's last failed check."""
     _checks: dict[str, Future[list[str]]] = field(default_factory=dict)
     _checking: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(4))
+    _threads: dict[str, int] = field(default_factory=dict)
+    """Threads of all workers at the last look."""
     _updated: float = -_LOOK_SECONDS
     _alone_since: float | None = None
 
@@ -216,9 +218,11 @@ class Workers:
     def _threads_here(self) -> dict[str, int]:
         if self.client.status == "closed":
             raise NoWorkers("the Dask scheduler no longer answers; rerun the command to resume")
-        workers = self.client.scheduler_info(n_workers=-1).get("workers", {})  # it may be away
-        self.present = frozenset(workers)
-        return {address: worker["nthreads"] for address, worker in workers.items()}
+        with suppress(OSError):  # the scheduler may be away for a moment
+            # `scheduler_info` may answer without workers, as the client's own look has none.
+            self._threads = dict(self.client.nthreads())
+        self.present = frozenset(self._threads)
+        return self._threads
 
 
 class WorkerPool:

@@ -75,7 +75,7 @@ def answer(port: int, *, tls: bool) -> bytes:
 def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:
     before, family_before = listening(), family()
     with local_pool(6) as pool:
-        addresses = pool.client.scheduler_info(n_workers=-1)["workers"]
+        addresses = pool.client.nthreads()
         pids = pool.client.run(os.getpid).values()
         assert len(addresses) == 2
         for address in (pool.client.scheduler.address, *addresses):

@@ -61,7 +61,7 @@ def external(scheduler: ExternalCluster) -> Iterator[ExternalCluster]:
     yield scheduler
     scheduler.stop(scheduler.processes[1:])
     with distributed.Client(scheduler.address, set_as_default=False) as client:
-        wait_for(lambda: not client.scheduler_info(n_workers=-1)["workers"])
+        wait_for(lambda: not client.nthreads())
 
 
 def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, quick, gate) -> None:
@@ -201,7 +201,7 @@ def test_tasks_and_results_of_a_dead_worker_are_given_back_and_not_restarted_by_
         wait_for(task.future.wrapped_future.done)
         (pid,) = pool.client.run(os.getpid).values()
         kill(pid)
-        wait_for(lambda: task.worker not in pool.client.scheduler_info(n_workers=-1)["workers"])
+        wait_for(lambda: task.worker not in pool.client.nthreads())
         (ended,) = wait_for(lambda: list(tasks.collect(0.1)))
         assert (ended.state, ended.fault) == (None, "")
         monkeypatch.setattr(module, "_WAIT_SECONDS", 0.0)

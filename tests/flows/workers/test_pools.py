@@ -5,6 +5,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import distributed
 import pytest
 from pools import die, die_unless, local_pool, meet, wait_for_file
 from processes import wait_for
@@ -82,6 +83,13 @@ def test_the_first_failure_ends_the_other_jobs(  # noqa: PLR0917
     gate.touch()
     wait_for(lambda: not any(pool.client.processing().values()))
     assert not gate.with_name("late").exists()
+
+
+def test_a_look_of_the_client_between_two_of_ours_hides_no_worker(pool, monkeypatch) -> None:
+    look = distributed.Client._update_scheduler_info  # which asks for no workers by itself
+    monkeypatch.setattr(distributed.Client, look.__name__, lambda client, **_: look(client))
+    pool.workers.update(at_once=True)
+    assert pool.n_slots == 6
 
 
 def test_a_worker_that_is_refused_keeps_its_running_tasks(pool, gate) -> None:

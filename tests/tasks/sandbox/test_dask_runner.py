@@ -37,7 +37,7 @@ def run_trials(gate: Path) -> UUID:
     def study():
         flow_run_id = UUID(str(flow_run.id))
         with local_cluster(1) as (cluster, _), LeanDaskTaskRunner(cluster=cluster) as runner:
-            (at,) = runner.client.scheduler_info(n_workers=-1)["workers"]
+            (at,) = runner.client.nthreads()
             first = runner.submit_lean(trial, {"number": 0}, at)
             assert first.wrapped_future.result().result() == 0
             second = runner.submit_lean(trial, {"number": 1}, at)
