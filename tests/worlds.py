@@ -1,8 +1,10 @@
-"""Small exact spaces, and trials in them."""
+"""Small exact spaces of paths, losses planted in them, and trials."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
+import numpy as np
 from ConfigSpace import (
     Categorical,
     ConfigurationSpace,
@@ -16,18 +18,40 @@ from ConfigSpace.hyperparameters import Hyperparameter
 
 from prefect_tune.optimizers import (
     Algorithm,
+    Asked,
+    Budget,
+    Configuration,
     Constraint,
+    Encoding,
     Evaluation,
     Failure,
     FailureKind,
     Flags,
     History,
+    Objective,
+    Optimizer,
     Query,
     Space,
     Step,
+    StepCost,
+    Told,
     Trial,
     order_step,
 )
+from prefect_tune.optimizers.space.configuration import default_configuration
+
+TOY = (2, 3)
+BENCHMARK = (4, 2, 13, 14)
+"""Algorithms per step of FLASH's benchmark: 1,456 paths."""
+FIRST_THIRTY = [
+    *(0, 561, 758, 1319, 242, 439, 1000, 1197, 120, 681, 878, 1439, 362, 461, 993),
+    *(1115, 1219, 781, 885, 426, 536, 918, 1034, 966, 1013, 402, 474, 16, 17, 1),
+]
+"""D-optimal picks on it from path 0, ties to the lowest index."""
+
+FAMILIES = ("binary", "count", "sum", "average")
+KINDS = ("linear", "trees")
+"""Kinds of models that values of `events_space` are planted for."""
 
 
 def algorithm(name: str, *values: Hyperparameter[Any, Any], **more: Any) -> Algorithm:
@@ -126,6 +150,108 @@ def sparse_space() -> Space:
     )
 
 
+def counted_space(counts: tuple[int, ...], n_hyperparameters: int = 1) -> Space:
+    """A space of so many algorithms per step, each with so many numbers in [0, 1]."""
+
+    def of(j: int) -> Algorithm:
+        numbers = (Float(f"h{i}", (0.0, 1.0), default=0.5) for i in range(n_hyperparameters))
+        return algorithm(f"a{j}", *numbers, estimator="x.Y")
+
+    steps = (Step(f"step{k}", tuple(map(of, range(n)))) for k, n in enumerate(counts))
+    return Space("counted", tuple(steps))
+
+
+def one_hot_paths(counts: tuple[int, ...]) -> np.ndarray:
+    """All paths, the first step most significant."""
+    blocks = [np.eye(n) for n in counts]
+    return np.array([np.concatenate(rows) for rows in product(*blocks)])
+
+
+def planted_loss(counts: tuple[int, ...], seed: int) -> Callable[[Query], float | None]:
+    """Percent: 10 + a weight per algorithm + a parabola per hyperparameter; some paths fail.
+
+    The parabolas have their least within (0.2, 0.8), so defaults of 0.5 are fair and not best.
+    """
+    rng = np.random.default_rng([seed, *counts])
+    weights = [np.abs(rng.normal(0, 8, n)) for n in counts]
+    best = [rng.uniform(0.2, 0.8, n) for n in counts]
+    scales = [rng.exponential(30, n) for n in counts]
+    failing = {(int(rng.integers(counts[0])), int(rng.integers(counts[1])))}
+
+    def loss(query: Query) -> float | None:
+        total = 10.0
+        chosen = []
+        for k, (_, choice) in enumerate(query.configuration.choices):
+            j = int(choice.algorithm[1:])
+            chosen.append(j)
+            total += weights[k][j] - weights[k].min()
+            total += sum(scales[k][j] * (float(v) - best[k][j]) ** 2 for _, v in choice.values)
+        return None if tuple(chosen[:2]) in failing else min(total, 100.0)
+
+    return loss
+
+
+def events_space(*more: Algorithm) -> Space:
+    """One construction of features, or more of them, on all of 3 x 2 x 6 = 36 paths."""
+    aggregation = Categorical("aggregation", FAMILIES, default="count")
+    frequency = Integer("min_frequency", (2, 5), default=3)
+    depth = Integer("depth", (1, 50), log=True, default=5)
+    strength = Float("C", (1e-3, 1e3), log=True, default=1.0)
+    models = (
+        algorithm("bayes"),
+        algorithm("ridge", strength, kind="linear"),
+        algorithm("svm", strength, kind="linear"),
+        algorithm("forest", depth, kind="trees"),
+        algorithm("boosting", depth, kind="boosted_trees"),
+        algorithm("neighbours", Integer("n", (1, 50), log=True, default=7)),
+    )
+    return Space(
+        "events",
+        (
+            Step("construct", (algorithm("aggregate", aggregation, frequency), *more)),
+            Step("scale", (NONE, UNIT, POWER)),
+            Step("select", (NONE, algorithm("some", Float("share", (0.1, 1.0), default=0.5)))),
+            Step("model", models),
+        ),
+    )
+
+
+def kind_of(configuration: Configuration) -> str:
+    """The kind of the model of a configuration, of those that values are planted for."""
+    known = {"ridge": "linear", "svm": "linear", "forest": "trees", "boosting": "trees"}
+    return known.get(configuration.path[-1], "other")
+
+
+def planted(
+    space: Space, family: str, kind: str, seed: int, noise: float = 0.3
+) -> Callable[[Query], float]:
+    """Losses that one aggregation lowers by 6 with one kind of model, and raises with others.
+
+    That kind is worse by 2 with any other aggregation, so it seems not worth a look.
+    """
+    rng = np.random.default_rng([seed, FAMILIES.index(family), KINDS.index(kind)])
+    weights = {(s.name, a.id): rng.exponential(1.5) for s in space.searched for a in s.algorithms}
+    effects = {(k, v): rng.uniform(0, 2) for k in (*KINDS, "other") for v in FAMILIES}
+    effects |= {(k, family): rng.uniform(3, 4) for k in (*KINDS, "other")}
+    effects[kind, family] = -6.0
+    encoding = Encoding(space)
+    best = rng.uniform(0.2, 0.8, len(encoding.columns))
+    scales = rng.uniform(0, 4, len(encoding.columns))
+
+    def loss(query: Query) -> float:
+        configuration = query.configuration
+        own, values = kind_of(configuration), dict(configuration["construct"].values)
+        total = 20.0 + 2.0 * (own in (kind, "other"))
+        total += effects.get((own, str(values.get("aggregation"))), 0.0)
+        total += sum(weights[step, choice.algorithm] for step, choice in configuration.choices)
+        units, active = encoding.to_cube(configuration)
+        is_free = active & np.array([name != "aggregation" for *_, name in encoding.columns])
+        total += float((scales * (units - best) ** 2)[is_free].sum())
+        return total + noise * float(rng.normal())
+
+    return loss
+
+
 def told_history(results: Iterable[tuple[Query, float | None]]) -> History:
     """A history of trials that have ended with such losses."""
     return recorded(*(told(number, *result) for number, result in enumerate(results)))
@@ -144,9 +270,64 @@ def evaluation(loss: float, cost_seconds: float = 1.0) -> Evaluation:
     return Evaluation(loss, (loss, loss, loss), cost_seconds, cost_seconds)
 
 
-def told(number: int, query: Query, loss: float | None) -> Trial:
-    """A trial that has ended: failed without a loss."""
+def told(number: int, query: Query, loss: float | None, seconds: float = 1.0) -> Trial:
+    """A trial that has ended: failed without a loss, in half of the time."""
     started = Trial(number, query).started()
     if loss is None:
-        return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=0.5))
-    return started.completed(evaluation(loss))
+        return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds / 2))
+    return started.completed(evaluation(loss, seconds))
+
+
+def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Evaluation:
+    """An evaluation with one fold, its steps served from a cache that never evicts."""
+    costs, key = [], ""
+    for step, choice in query.configuration.choices:
+        key += f"/{choice.to_json()}"
+        hit = key in seen
+        seen.add(key)
+        took = seconds.get(f"{step}.{choice.algorithm}", 0.1)
+        costs.append(StepCost(step, 0, took, 0.01 if hit else 0.0, hit, key))
+    spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
+    total = sum(c.seconds for c in costs)
+    return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
+
+
+def run_steps(
+    queries: Iterable[Query], seconds: Mapping[str, float], *, is_cached: bool = True
+) -> History:
+    """A history of these queries in turn, by the seconds that steps take."""
+    history, seen = History(), set[str]()
+    for number, query in enumerate(queries):
+        outcome = steps_of(query, seen if is_cached else set(), seconds)
+        history.record(Trial(number, query).started().completed(outcome))
+    return history
+
+
+def defaults_of(space: Space, *numbers: int) -> list[Query]:
+    """The defaults of the paths of these numbers; of all paths if there are none."""
+    paths = list(space.paths())
+    return [Query(default_configuration(space, paths[i])) for i in numbers or range(len(paths))]
+
+
+def run_planted(
+    optimizer: Optimizer, loss_of: Callable[[Query], float], n: int, n_all: int | None = None
+) -> Sequence[Asked | Told]:
+    """Ask and tell one by one, in a budget of `n_all` trials, `n` by default."""
+    events: list[Asked | Told] = []
+    for number in range(n):
+        budget = Budget(trials_left=(n_all or n) - number)
+        query = optimizer.ask(budget)
+        trial = Trial(number, query).started().completed(evaluation(loss_of(query)))
+        optimizer.tell(trial)
+        events += [Asked(number, query, budget, optimizer.memo), Told(trial)]
+    return events
+
+
+def has_found(method: type[Optimizer], family: str, kind: str, seed: int, n: int) -> bool:
+    """Whether the incumbent after `n` trials has the planted aggregation and kind of model."""
+    optimizer = method(events_space(), seed, Objective())
+    run_planted(optimizer, planted(optimizer.space, family, kind, seed), n)
+    incumbent = optimizer.incumbent
+    assert incumbent is not None
+    found = incumbent.query.configuration
+    return kind_of(found) == kind and dict(found["construct"].values)["aggregation"] == family

@@ -1,4 +1,4 @@
-"""What every optimizer promises: all of it a method, and what options can break each variant."""
+"""What every optimizer promises: in brief, and in all."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -7,19 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 from unittest.mock import patch
 
-import numpy as np
 import pytest
-from flash_worlds import counted_space, planted_loss
 from simulation import Outcome, Simulation, blurred, share_of, share_to_do
-from worlds import (
-    evaluation,
-    finite_space,
-    ignoring_space,
-    mixed_space,
-    ordered_space,
-    sparse_space,
-    told,
-)
+from worlds import evaluation, finite_space, ignoring_space, mixed_space, sparse_space, told
 
 from prefect_tune.optimizers import (
     METHODS,
@@ -29,16 +19,11 @@ from prefect_tune.optimizers import (
     NotYet,
     Objective,
     Optimizer,
-    Prior,
-    PriorTrial,
     Query,
-    Racing,
-    RandomSearch,
     Space,
     SpaceExhausted,
     Told,
     Trial,
-    best_and_diverse,
     make_optimizer,
     replay,
 )
@@ -54,10 +39,6 @@ OBJECTIVE = Objective(
     epochs=9,
     iterative=frozenset({"svm", "tree"}),
 )
-_SPACES = [mixed_space(), sparse_space(), ordered_space(), ignoring_space()]
-_N_ASKS = {"sparse": 3, "ignoring": 15}
-_UNRENDERED = {"admm"}
-"""Methods whose decisions are for programs alone."""
 _FITS = (
     "models.gaussian_process.GaussianProcess.fit",
     "models.forest.RandomForestRegressor",
@@ -66,59 +47,23 @@ _FITS = (
 
 
 @dataclass(frozen=True)
-class Planted:
-    """What is promised in worlds of 12 paths, whose losses are percent, 10 at best.
-
-    Attributes:
-        worlds: How many there are.
-        work: Full evaluations, or as much work in parts of them, in each.
-        margin: Percent points by which the mean best loss must be below that of random search.
-        share: Share of the worlds in which it must be below.
-    """
-
-    worlds: int = 6
-    work: float = 40.0
-    margin: float = 0.2
-    share: float = 0.6
-
-
-@dataclass(frozen=True)
 class Case:
-    """A method with options.
+    """A method that keeps the contract.
 
     Attributes:
         method: Its name.
-        options: Those given.
-        objective: What it is told of the study.
-        planted: Its promise in planted worlds, None for none.
-        is_raced: Whether its configurations race.
-        has_prior: Whether it begins after an earlier run.
-        tier: The mark of its tests, where they take more than a second.
+        options: Options that make it quick.
+        objective: The objective that it is told of.
+        tier: Mark of its tests, if they take more than a second.
     """
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
     objective: Objective = OBJECTIVE
-    planted: Planted | None = Planted()
-    is_raced: bool = False
-    has_prior: bool = False
     tier: Literal["", "slow", "full"] = ""
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:
-        made = make_optimizer(self.method, space, seed, self.objective, self.options)
-        optimizer = Racing(made) if self.is_raced else made
-        if self.has_prior:
-            optimizer.begin_after(earlier_run(space))
-        return optimizer
-
-
-def earlier_run(space: Space, n_start: int = 4) -> Prior:
-    """The prior of a random search of this space, by `loss_of`."""
-    drawn = RandomSearch(space, 99)
-    configurations = [drawn.ask(Budget()).configuration for _ in range(30)]
-    losses = [loss_of(Query(configuration)) for configuration in configurations]
-    trials = [PriorTrial(c, y) for c, y in zip(configurations, losses, strict=True) if y]
-    return Prior(tuple(trials), best_and_diverse(trials, n_start), "last night")
+        return make_optimizer(self.method, space, seed, self.objective, self.options)
 
 
 def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
@@ -126,11 +71,6 @@ def each(cases: Mapping[str, Case]) -> pytest.MarkDecorator:
     marks = {"": (), "slow": pytest.mark.slow, "full": pytest.mark.full}
     values = [pytest.param(case, id=name, marks=marks[case.tier]) for name, case in cases.items()]
     return pytest.mark.parametrize("case", values)
-
-
-def heedless_of_cost(cases: Mapping[str, Case]) -> dict[str, Case]:
-    """Those whose methods declare that what trials take changes no ask."""
-    return {n: case for n, case in cases.items() if not METHODS[case.method].draws_on_cost}
 
 
 def loss_of(query: Query) -> float | None:
@@ -179,7 +119,23 @@ def _refuse(*_: Any, **__: Any) -> Any:
 
 
 class BriefContract:
-    """What takes a method a second."""
+    """What every method promises."""
+
+    def test_queries_lie_in_the_space_and_in_its_fidelities(self, case: Case) -> None:
+        declared = METHODS[case.method].fidelities
+        for event in run(case.make(mixed_space()), 12):
+            if isinstance(event, Asked):
+                query = event.query
+                assert (
+                    Query.from_json(json.loads(json.dumps(query.to_json())), mixed_space()) == query
+                )
+                assert "subset" in declared or query.subset == 1
+                assert "epochs" in declared or query.epochs is None
+                assert "folds" in declared or query.folds is None
+
+    def test_the_same_seed_asks_the_same_and_another_seed_does_not(self, case: Case) -> None:
+        asked = [run(case.make(mixed_space(), seed), 12) for seed in (1, 1, 2)]
+        assert asked[0] == asked[1] != asked[2]
 
     def test_replay_equals_never_having_stopped(self, case: Case) -> None:
         """With two queries pending, the memo of the last ask alone, and nothing fitted anew."""
@@ -194,52 +150,33 @@ class BriefContract:
         assert len(resumed.history.pending) == 2
         assert run(resumed, 6, first=9) == run(unbroken, 6, first=9)
 
-    def test_it_says_why_it_asks_and_what_it_decided_at_every_stage(self, case: Case) -> None:
+    def test_pending_queries_differ_from_one_another(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
-        assert optimizer.reason is None
-        for number in range(18):
-            self._render(optimizer)
-            query = optimizer.ask(Budget(number, 18 - number))
-            reason = optimizer.reason
-            assert reason is not None
-            assert reason.phase
-            assert reason.text
-            assert "\n" not in reason.phase + reason.text
-            self._render(optimizer)
-            optimizer.tell(told(number, query, loss_of(query)))
-        of_method = optimizer.decisions.keys() - {"race", "prior"}
-        has_lines = bool(of_method) and case.method not in _UNRENDERED
-        assert bool(self._render(optimizer)) == has_lines
+        run(optimizer, 6)
+        asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
+        assert len(set(asked)) == 6
 
-    def _render(self, optimizer: Optimizer) -> list[str]:
-        """The lines about decisions, once they and all notes are found to be lines."""
-        decisions = json.loads(json.dumps(optimizer.decisions))
-        assert decisions == optimizer.decisions
-        lines = list(optimizer.method.render_decisions(decisions))
-        assert all(line.strip() and "\n" not in line for line in [*lines, *optimizer.notes])
-        return lines
-
-    def test_a_space_of_failures_raises_nothing(self, case: Case) -> None:
+    def test_after_failures_alone_it_asks_on_and_says_why(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
         for number in range(20):
-            optimizer.tell(told(number, optimizer.ask(Budget()), None))
+            query = optimizer.ask(Budget(number, 20 - number))
+            assert optimizer.reason is not None
+            assert optimizer.reason.text
+            optimizer.tell(told(number, query, None))
         assert optimizer.incumbent is None
 
 
-class VariantContract(BriefContract):
-    """What a variant or an option of a method can break."""
+class OptimizerContract(BriefContract):
+    """What a method promises besides."""
 
-    @pytest.mark.parametrize("space", _SPACES, ids=lambda s: s.name)
-    def test_queries_lie_in_the_space(self, case: Case, space: Space) -> None:
-        for event in run(case.make(space), _N_ASKS.get(space.name, 12)):
+    @pytest.mark.parametrize("space", [sparse_space(), ignoring_space()], ids=lambda s: s.name)
+    def test_paths_are_canonical_where_steps_depend_on_others(
+        self, case: Case, space: Space
+    ) -> None:
+        for event in run(case.make(space), 3 if space.name == "sparse" else 15):
             if isinstance(event, Asked):
                 path = event.query.configuration.path
                 assert space.canonical_path(path, settle=False) == path
-                document = json.loads(json.dumps(event.query.to_json()))
-                assert Query.from_json(document, space) == event.query
-
-    def test_same_seed_and_same_told_losses_give_the_same_queries(self, case: Case) -> None:
-        assert run(case.make(mixed_space()), 15) == run(case.make(mixed_space()), 15)
 
     def test_an_exhausted_space_says_so_and_was_searched_without_repeats(self, case: Case) -> None:
         optimizer = case.make(finite_space())
@@ -254,15 +191,16 @@ class VariantContract(BriefContract):
                 break
         assert len({q.configuration for q in queries}) == 5
         assert len(set(queries)) == len(queries) < 50
-        with pytest.raises(SpaceExhausted, match="finite"):
-            optimizer.ask(Budget())
 
-
-class OptimizerContract(VariantContract):
-    """What a method promises besides."""
-
-    def test_another_seed_gives_other_queries(self, case: Case) -> None:
-        assert run(case.make(mixed_space(), 1), 12) != run(case.make(mixed_space(), 2), 12)
+    def test_decisions_are_rendered_as_lines_at_every_stage(self, case: Case) -> None:
+        optimizer = case.make(mixed_space())
+        for number in range(18):
+            lines = list(optimizer.method.render_decisions(optimizer.decisions))
+            query = optimizer.ask(Budget(number, 18 - number))
+            lines += optimizer.method.render_decisions(json.loads(json.dumps(optimizer.decisions)))
+            lines += optimizer.notes
+            assert all(line.strip() and "\n" not in line for line in lines)
+            optimizer.tell(told(number, query, loss_of(query)))
 
     def test_a_retried_trial_is_pending_again_and_can_be_told(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
@@ -275,29 +213,12 @@ class OptimizerContract(VariantContract):
         assert optimizer.history[0].loss == 3.0
         optimizer.ask(Budget())
 
-    def test_it_asks_for_less_than_everything_only_in_its_fidelities(self, case: Case) -> None:
-        declared = METHODS[case.method].fidelities
-        for event in run(case.make(mixed_space()), 12):
-            if isinstance(event, Asked):
-                assert "subset" in declared or event.query.subset == 1
-                assert "epochs" in declared or event.query.epochs is None
-                assert "folds" in declared or event.query.folds is None
-
-    def test_pending_queries_differ_from_one_another(self, case: Case) -> None:
-        optimizer = case.make(mixed_space())
-        run(optimizer, 6)
-        asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
-        assert len(set(asked)) == 6
-
-    def test_equal_losses_raise_nothing(self, case: Case) -> None:
+    def test_with_equal_losses_it_asks_on(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
         for number in range(20):
             optimizer.tell(told(number, optimizer.ask(Budget()), 7.0))
         assert optimizer.incumbent is not None
         assert optimizer.incumbent.loss == 7.0
-        if "subset" not in METHODS[case.method].fidelities:
-            first = optimizer.history[0].query.configuration
-            assert optimizer.incumbent.query.configuration == first
 
     def test_each_configuration_climbs_rungs_and_the_answer_has_a_loss(self, case: Case) -> None:
         """With no more than the trials begun, and some evaluated in full."""
@@ -349,7 +270,6 @@ class OptimizerContract(VariantContract):
         for _ in range(3):
             with pytest.raises(NotYet):
                 asked.ask(Budget(trials_left=0))
-        assert asked.reason == twin.reason
         for optimizer in (asked, twin):
             for number, query in enumerate(queries):
                 optimizer.tell(told(number, query, 4.0 - number))
@@ -357,27 +277,22 @@ class OptimizerContract(VariantContract):
             with pytest.raises(SpaceExhausted):
                 asked.ask(Budget(trials_left=0))
             return
-        gone_on = asked.ask(Budget(trials_left=0))
-        assert gone_on == twin.ask(Budget(trials_left=0))
-        assert gone_on.configuration in {q.configuration for q in queries}
-        assert asked.history[4].query == gone_on
+        resumed = asked.ask(Budget(trials_left=0))
+        assert resumed == twin.ask(Budget(trials_left=0))
+        assert resumed.configuration in {q.configuration for q in queries}
+        assert asked.history[4].query == resumed
 
-
-class HeedlessContract:
-    """What a method promises that does not draw on cost."""
-
-    def test_it_asks_the_same_whatever_trials_take(self, case: Case) -> None:
-        asked = []
-        for seconds in (1.0, 50.0):
+    def test_only_a_method_that_draws_on_cost_asks_otherwise_if_trials_take_longer(
+        self, case: Case
+    ) -> None:
+        asked: list[list[Query]] = [[], []]
+        for seconds, queries in zip((1.0, 50.0), asked, strict=True):
             optimizer = case.make(mixed_space())
-            queries = []
             for number in range(15):
                 queries.append(query := optimizer.ask(Budget(number, 15 - number)))
-                loss = loss_of(query) or 3.0
-                outcome = evaluation(loss, seconds if number % 2 else 1.0)
+                outcome = evaluation(loss_of(query) or 3.0, seconds if number % 2 else 1.0)
                 optimizer.tell(Trial(number, query).started().completed(outcome))
-            asked.append(queries)
-        assert asked[0] == asked[1]
+        assert asked[0] == asked[1] or METHODS[case.method].draws_on_cost
 
 
 def simulation(case: Case, optimizer: Optimizer, *, trials: int) -> Simulation:
@@ -388,30 +303,3 @@ def simulation(case: Case, optimizer: Optimizer, *, trials: int) -> Simulation:
         return blurred(loss_of(query), query, share_of(query, case.objective)), seconds
 
     return Simulation(optimizer, outcome, 3, trials)
-
-
-def margins_over_random(case: Case) -> np.ndarray:
-    """In each planted world, by how much its best loss is below that of random search."""
-    assert case.planted is not None
-    found = []
-    for world in range(case.planted.worlds):
-        space = counted_space((3, 4))
-        of_random, of_case = (
-            _best_of_planted(optimizer, world, case.planted.work)
-            for optimizer in (RandomSearch(space, world), case.make(space, world))
-        )
-        found.append(of_random - of_case)
-    return np.array(found)
-
-
-def _best_of_planted(optimizer: Optimizer, world: int, left: float) -> float:
-    """Loss of the incumbent after the work of that many full evaluations."""
-    loss_of_planted, number = planted_loss((3, 4), world), 0
-    while left > 1e-9:
-        query = optimizer.ask(Budget(trials_spent=number, trials_left=int(np.ceil(left))))
-        share = share_of(query, optimizer.objective)
-        left -= share_to_do(query, optimizer)
-        optimizer.tell(told(number, query, blurred(loss_of_planted(query), query, share)))
-        number += 1
-    best = loss_of_planted(optimizer.incumbent.query) if optimizer.incumbent else None
-    return 100.0 if best is None else best

@@ -2,22 +2,22 @@
 
 import numpy as np
 import pytest
-from flash_worlds import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+from worlds import (
     BENCHMARK,
     FIRST_THIRTY,
     TOY,
     counted_space,
     defaults_of,
+    mixed_space,
     one_hot_paths,
+    ordered_space,
     run_steps,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.linear_model import Ridge
-from worlds import mixed_space, ordered_space
 
 from prefect_tune.optimizers import (
-    Configuration,
     Evaluation,
     History,
     Objective,
@@ -39,12 +39,8 @@ SEEN = [5, 0, 1, 2]
 LOSSES = np.array([30.0, 22.0, 18.0, 26.0])
 
 
-def toy_model() -> PathLinear:
-    return PathLinear.fit(PATHS[SEEN], LOSSES)
-
-
 def test_the_worked_example_of_the_ridge_with_intercept() -> None:
-    model = toy_model()
+    model = PathLinear.fit(PATHS[SEEN], LOSSES)
     assert model.coefficients * 11 == pytest.approx([-18, 18, -3, -25, 28])
     assert model.intercept == pytest.approx(266 / 11)
     assert model.residual_variance == pytest.approx(2.185950, abs=5e-7)
@@ -138,14 +134,6 @@ def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant(se
     assert paths[order[:14]].any(axis=0).all()
 
 
-@pytest.mark.parametrize("counts", [(1,), (3,), (1, 1), (2, 1, 2)])
-def test_small_graphs_are_filled_without_a_warning(counts) -> None:
-    paths = one_hot_paths(counts)
-    order = design_order(paths, 7, np.random.default_rng(0))
-    assert len(order) == 7
-    assert set(order) == set(range(len(paths))) or len(paths) > 3
-
-
 LOAD = 0.01
 
 
@@ -220,31 +208,3 @@ def test_seconds_are_predicted_with_the_values_of_candidates() -> None:
     seconds = PathCost(candidates, costs).after(None)(encoded, candidates.features(encoded))
     assert seconds == pytest.approx([costs.seconds(Query(c)) for c in drawn])
     assert max(seconds) > 2 * min(seconds)
-
-
-def by_hand(space: Space, configuration: Configuration) -> dict[str, tuple[object, ...]]:
-    """By step, all that ran up to it and did something, in order, with its values."""
-    ran: tuple[object, ...] = ()
-    prefixes = {}
-    for step, algorithm in space.pipeline(configuration.path):
-        if not algorithm.is_idle:
-            ran = (*ran, (step.name, configuration[step.name]))
-        prefixes[step.name] = ran
-    return prefixes
-
-
-@pytest.mark.parametrize("space", [mixed_space(), ordered_space(2), ordered_space(3)])
-def test_codes_of_prefixes_are_equal_where_the_same_steps_ran_in_the_same_order(space) -> None:
-    rng, candidates = np.random.default_rng(0), CandidateSpace(space)
-    some = [sample_configuration(space, rng) for _ in range(40)]
-    some += [default_configuration(space, c.path) for c in some]
-    encoded = candidates.encode(some)
-    cost = PathCost(candidates, Costs(space, Objective()))
-    codes = cost.codes(encoded, candidates.features(encoded))
-    expected = [by_hand(space, c) for c in some]
-    for k, step in enumerate(space.searched):
-        if step.orders:
-            continue
-        for i, code in enumerate(codes[:, k]):
-            wanted = [expected[i][step.name] == other[step.name] for other in expected]
-            assert (codes[:, k] == code).tolist() == wanted

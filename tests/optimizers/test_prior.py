@@ -5,45 +5,48 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from contracts.methods import METHODS_OF_PATHS, METHODS_OF_PROCESSES, RACED, WITH_PRIOR
-from contracts.optimizer import BriefContract, Case, each, earlier_run, loss_of, run, through_json
-from flash_worlds import counted_space
-from worlds import finite_space, mixed_space, told
+from contracts.methods import ALL
+from contracts.optimizer import Case, each, loss_of, run, through_json
+from worlds import counted_space, finite_space, mixed_space, told
 
 from prefect_tune.optimizers import (
-    Asked,
     Budget,
     Configuration,
     Optimizer,
     Prior,
     PriorGiven,
     PriorTrial,
+    Query,
+    Racing,
+    RandomSearch,
+    Space,
     SpaceExhausted,
     best_and_diverse,
     replay,
 )
-from prefect_tune.optimizers.events import event_of
 from prefect_tune.optimizers.trials.earlier import OlderTrials, Transfer
 
 SPACE = mixed_space()
+
+
+def earlier_run(space: Space, n_start: int = 4) -> Prior:
+    """The prior of a random search of this space."""
+    drawn = RandomSearch(space, 99)
+    configurations = [drawn.ask(Budget()).configuration for _ in range(30)]
+    losses = [loss_of(Query(configuration)) for configuration in configurations]
+    trials = [PriorTrial(c, y) for c, y in zip(configurations, losses, strict=True) if y]
+    return Prior(tuple(trials), best_and_diverse(trials, n_start), "last night")
+
+
 PRIOR = earlier_run(SPACE)
-LEARNING = {
-    **{n: METHODS_OF_PATHS[n] for n in ("smac", "tpe", "flash", "admm", "bohb")},
-    **{n: METHODS_OF_PROCESSES[n] for n in ("jopt", "esmbo", "ei", "fabolas")},
-}
 
 
-def tree(depth: int, scale: str = "unit") -> Configuration:
-    document = {
-        "scale": {"algorithm": scale},
-        "model": {"algorithm": "tree", "hyperparameters": {"depth": depth}},
-    }
-    return Configuration.from_json(document, SPACE)
+def tree(depth: int) -> Configuration:
+    return Configuration.of(SPACE, ("unit", "tree"), [{}, {"depth": depth}])
 
 
 def bayes(scale: str) -> Configuration:
-    document = {"scale": {"algorithm": scale}, "model": {"algorithm": "bayes"}}
-    return Configuration.from_json(document, SPACE)
+    return Configuration.of(SPACE, (scale, "bayes"), [{}, {}])
 
 
 def reversed_losses(prior: Prior) -> Prior:
@@ -51,7 +54,13 @@ def reversed_losses(prior: Prior) -> Prior:
     return Prior(tuple(trials), prior.start, prior.name)
 
 
-def answer(optimizer: Optimizer, n: int) -> list[Configuration]:
+def after(prior: Prior, method: str = "random") -> Optimizer:
+    optimizer = ALL[method].make(SPACE)
+    optimizer.begin_after(prior)
+    return optimizer
+
+
+def asked_by(optimizer: Optimizer, n: int) -> list[Configuration]:
     """Ask and tell in turn; return what was asked."""
     asked = []
     for number in range(n):
@@ -61,38 +70,21 @@ def answer(optimizer: Optimizer, n: int) -> list[Configuration]:
     return asked
 
 
-@each(WITH_PRIOR)
-class TestMethodsAfterAnEarlierRun(BriefContract):
-    def test_a_study_replayed_from_its_events_asks_the_same(self, case: Case) -> None:
-        unbroken, resumed = case.make(SPACE), replace(case, has_prior=False).make(SPACE)
-        events = [PriorGiven(PRIOR), *run(unbroken, 7, leaves=1)]
-        replay(resumed, [through_json(e, SPACE) for e in events], unbroken.memo)
-        assert resumed.decisions == unbroken.decisions
-        assert run(resumed, 4, first=7) == run(unbroken, 4, first=7)
-
-    def test_configurations_of_the_earlier_run_come_first_with_its_name(self, case: Case) -> None:
-        optimizer = case.make(SPACE)
-        asked = []
-        for _ in PRIOR.start:
-            asked.append(optimizer.ask(Budget()).configuration)
-            assert optimizer.reason is not None
-            named = f"{optimizer.reason.phase} {optimizer.reason.text}"
-            assert case.method == "bapi" or "last night" in named or "earlier run" in named
-        assert asked == list(PRIOR.start)
-
-    def test_a_prior_without_observations_changes_nothing(self, case: Case) -> None:
-        cold, empty = (replace(case, has_prior=False).make(SPACE) for _ in range(2))
-        empty.begin_after(Prior())
-        assert run(empty, 8) == run(cold, 8)
-
-    def test_it_is_too_late_after_the_first_ask(self, case: Case) -> None:
-        optimizer = replace(case, has_prior=False).make(SPACE)
-        optimizer.ask(Budget())
-        with pytest.raises(ValueError, match="already"):
-            optimizer.begin_after(PRIOR)
+@each(ALL)
+def test_the_earlier_run_comes_first_and_a_replayed_study_asks_the_same(case: Case) -> None:
+    unbroken, resumed = case.make(SPACE), case.make(SPACE)
+    unbroken.begin_after(PRIOR)
+    events = [PriorGiven(PRIOR), *run(unbroken, 7, leaves=1)]
+    replay(resumed, [through_json(e, SPACE) for e in events], unbroken.memo)
+    assert [t.query.configuration for t in unbroken.history][:4] == list(PRIOR.start)
+    assert resumed.decisions == unbroken.decisions
+    assert run(resumed, 4, first=7) == run(unbroken, 4, first=7)
 
 
-@each(LEARNING)
+LEARNING = ("smac", "tpe", "flash", "admm", "bohb", "jopt", "esmbo", "ei", "fabolas")
+
+
+@each({name: ALL[name] for name in LEARNING})
 def test_models_learn_from_older_trials(case: Case) -> None:
     """Otherwise they would ask the same with configurations to repeat alone."""
     space = counted_space((2, 3))
@@ -100,7 +92,14 @@ def test_models_learn_from_older_trials(case: Case) -> None:
     many = earlier_run(space, 14)
     learns.begin_after(many)
     repeats.begin_after(Prior((), many.start))
-    assert answer(learns, 30)[14:] != answer(repeats, 30)[14:]
+    assert asked_by(learns, 30)[14:] != asked_by(repeats, 30)[14:]
+
+
+def test_an_empty_prior_changes_nothing_and_one_after_the_first_ask_is_refused() -> None:
+    cold, empty = ALL["flash"].make(SPACE), after(Prior(), "flash")
+    assert run(empty, 8) == run(cold, 8)
+    with pytest.raises(ValueError, match="already"):
+        cold.begin_after(PRIOR)
 
 
 def test_weights_of_pairs_on_a_line_follow_from_their_spread() -> None:
@@ -137,23 +136,18 @@ def test_before_there_are_four_pairs_older_trials_count_a_little() -> None:
     few = Transfer.of([(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], np.arange(9.0))
     assert few.correlation is None
     assert 0 < few.weight < 0.5
-    assert Transfer().weight == few.weight
     equal = Transfer.of([(x, 7.0) for x in range(6)], np.arange(9.0))
-    assert equal.weight == few.weight
+    assert equal.weight == Transfer().weight == few.weight
 
 
-def test_each_run_in_between_discounts_again_and_the_newest_loss_counts() -> None:
+def test_older_runs_count_less_the_newest_loss_counts_and_a_share_is_spread_evenly() -> None:
     trials = (PriorTrial(tree(1), 9.0, 3), PriorTrial(tree(1), 4.0, 2), PriorTrial(tree(2), 5.0))
     older = OlderTrials.of(Prior(trials), Transfer(weight=0.5))
     assert older.raw.tolist() == [4.0, 5.0]
     assert older.weights.tolist() == [0.25, 0.5]
-
-
-def test_a_share_of_the_older_trials_is_spread_over_their_losses() -> None:
     trials = tuple(PriorTrial(tree(depth), float(depth)) for depth in range(1, 21))
     share = OlderTrials.of(Prior(trials), Transfer(weight=0.25)).subsample()
     assert [trial.loss for trial in share] == [2.0, 6.0, 10.0, 14.0, 18.0]
-    assert len(OlderTrials.of(Prior(trials), Transfer(weight=1.0)).subsample()) == 20
 
 
 def test_repeated_are_the_best_and_in_turn_the_most_different_good_ones() -> None:
@@ -173,58 +167,34 @@ def test_a_prior_comes_back_from_json_without_what_is_outside_the_space() -> Non
     document["trials"][1]["configuration"] = {"other": {"algorithm": "unit"}}
     document["start"][0]["scale"]["algorithm"] = "gone"
     inside = Prior.from_json(document, SPACE)
-    assert inside.trials == PRIOR.trials[2:]
-    assert inside.start == PRIOR.start[1:]
+    assert (inside.trials, inside.start) == (PRIOR.trials[2:], PRIOR.start[1:])
     assert inside.n_skipped == 2
-    event = event_of("prior", json.loads(json.dumps(inside.to_json())), SPACE)
-    assert event == PriorGiven(inside)
 
 
-def test_only_told_full_evaluations_of_both_runs_are_pairs() -> None:
-    optimizer = METHODS_OF_PATHS["smac"].make(SPACE)
-    optimizer.begin_after(PRIOR)
-    assert optimizer.decisions["prior"]["pairs"] == 0
-    answer(optimizer, 3)
-    optimizer.ask(Budget())
-    found = optimizer.decisions["prior"]
-    assert (found["pairs"], found["repeated"], found["trials"]) == (3, 3, len(PRIOR.trials))
-    assert found["weight"] == optimizer.history.older.transfer.weight
+def test_its_use_is_a_line_of_every_method_and_one_that_misleads_is_dropped() -> None:
+    for prior, is_dropped in ((PRIOR, False), (reversed_losses(PRIOR), True)):
+        optimizer = after(prior)
+        assert optimizer.decisions["prior"]["pairs"] == 0
+        asked_by(optimizer, 5)
+        found = optimizer.decisions["prior"]
+        assert (found["pairs"], found["trials"]) == (4, len(PRIOR.trials))
+        (line,) = optimizer.method.decision_lines(optimizer.decisions)
+        assert "last night" in line
+        assert ("dropped" in line) == is_dropped
 
 
-def test_the_use_of_the_earlier_run_is_a_line_of_every_method() -> None:
-    optimizer = METHODS_OF_PATHS["random"].make(SPACE)
-    optimizer.begin_after(PRIOR)
-    answer(optimizer, 5)
-    (line,) = optimizer.method.decision_lines(optimizer.decisions)
-    assert "last night" in line
-    assert "dropped" not in line
-    optimizer = METHODS_OF_PATHS["random"].make(SPACE)
-    optimizer.begin_after(reversed_losses(PRIOR))
-    answer(optimizer, 5)
-    (line,) = optimizer.method.decision_lines(optimizer.decisions)
-    assert "dropped" in line
-
-
-def test_a_race_evaluates_repeated_configurations_on_all_folds() -> None:
-    optimizer = replace(RACED["random"], has_prior=True).make(SPACE)
-    events = run(optimizer, 12)
-    asked = [event.query for event in events if isinstance(event, Asked)]
-    assert all(query.is_full for query in asked[:4])
-    assert not all(query.is_full for query in asked[4:])
-    assert optimizer.decisions["prior"]["weight"] > 0
-    assert optimizer.decisions["prior"]["pairs"] >= 4
-
-
-def test_estimates_of_a_race_are_not_pairs() -> None:
-    optimizer = RACED["random"].make(finite_space())
-    drawn = METHODS_OF_PATHS["random"].make(finite_space())
+def test_estimates_of_a_race_are_not_pairs_and_what_is_repeated_is_evaluated_in_full() -> None:
+    optimizer = Racing(ALL["random"].make(finite_space()))
+    drawn = ALL["random"].make(finite_space())
     everything = [drawn.ask(Budget()).configuration for _ in range(5)]
-    optimizer.begin_after(Prior(tuple(PriorTrial(c, 1.0) for c in everything)))
+    trials = tuple(PriorTrial(c, 1.0) for c in everything)
+    optimizer.begin_after(Prior(trials, tuple(everything[:2])))
     for number in range(20):
         try:
             query = optimizer.ask(Budget())
         except SpaceExhausted:
             break
+        assert query.is_full or number > 1
         optimizer.tell(told(number, query, 5.0 if number == 0 else 80.0 + number))
     stopped = optimizer.decisions["race"]["stopped"]
     assert stopped > 0
@@ -232,20 +202,19 @@ def test_estimates_of_a_race_are_not_pairs() -> None:
 
 
 def test_a_misleading_prior_is_left_for_the_portfolio() -> None:
-    misled, known = METHODS_OF_PATHS["flash"].make(SPACE), [bayes("unit"), tree(7), tree(9)]
+    misled, known = ALL["flash"].make(SPACE), [bayes("unit"), tree(7), tree(9)]
     prior = reversed_losses(earlier_run(SPACE, 8))
     misled.begin_with(known)
     misled.begin_after(prior)
-    asked = answer(misled, 7)
-    assert asked == [*prior.start[:4], *known]
+    assert asked_by(misled, 7) == [*prior.start[:4], *known]
     assert misled.decisions["prior"]["weight"] == 0
 
 
 def test_an_ample_prior_replaces_the_portfolio_and_a_small_one_does_not() -> None:
     for trials, replaces in ((PRIOR.trials, True), (PRIOR.trials[:5], False)):
-        optimizer, known = METHODS_OF_PATHS["flash"].make(SPACE), [bayes("unit"), tree(7)]
+        optimizer, known = ALL["flash"].make(SPACE), [bayes("unit"), tree(7)]
         optimizer.begin_with(known)
         optimizer.begin_after(Prior(trials, PRIOR.start[:2]))
-        asked = answer(optimizer, 4)
+        asked = asked_by(optimizer, 4)
         assert asked[:2] == list(PRIOR.start[:2])
         assert (asked[2:] != known) == replaces

@@ -1,6 +1,5 @@
 """Learning curves, the points learned from, and what is learned."""
 
-import json
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -21,119 +20,106 @@ from curve_worlds import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from worlds import recorded
 
-from prefect_tune.optimizers import Constraint, History, Objective, Query, StepCost, Trial
+from prefect_tune.optimizers import Constraint, Objective, Query, StepCost, Trial
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner, Scores
 from prefect_tune.optimizers.methods.bapi.curves import (
     LearningCurve,
     chosen_epochs,
     curves_of,
-    trains_in_epochs,
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.models.curve_kernel import Decay
 from prefect_tune.optimizers.models.monotone import MonotoneProcess
 
 A, B = net(0.1), net(0.2)
+FAST = {"latency_us": 40.0}
 
 
-def model(seconds: float, load_seconds: float = 0.0, *, hit: bool = False) -> StepCost:
-    return StepCost("model", 0, seconds, load_seconds, hit, "key")
+def model(seconds: float, *, hit: bool = False) -> StepCost:
+    return StepCost("model", 0, seconds, 0.0, hit, "key")
 
 
-def scaling(seconds: float, *, hit: bool = False) -> StepCost:
-    return StepCost("scale", 0, seconds, 0.0, hit, "key")
+def scaling(seconds: float) -> StepCost:
+    return StepCost("scale", 0, seconds, 0.0, hit=False, key="key")
 
 
-def test_stretches_are_joined_by_configuration_in_the_order_of_beginning() -> None:
+def test_stretches_are_joined_with_the_least_loss_so_far() -> None:
     curves = curves_from(
-        stretch(0, B, [9.0, 8.0]), stretch(1, A, [7.0]), stretch(2, B, [9.0, 8.0, 6.0])
+        stretch(0, B, [9.0, 8.0]),
+        stretch(1, A, [5.0, 7.0, 4.0, 6.0]),
+        stretch(2, B, [9.0, 8.0, 6.0]),
     )
     assert list(curves) == [B, A]
-    assert curves[B].epochs == (1, 2, 3)
-    assert curves[B].losses == (9.0, 8.0, 6.0)
-    assert [t.number for t in curves[B].trials] == [0, 2]
-    assert (curves[B].done, curves[A].done) == (3, 1)
-
-
-def test_losses_are_the_least_so_far_at_the_epochs_asked_for() -> None:
-    one = curve(stretch(0, A, [5.0, 7.0, 4.0, 6.0]))
-    assert one.losses == (5.0, 5.0, 4.0, 4.0)
-    assert one.loss == 4.0
-    assert [one.loss_at(e) for e in (1, 2, 3, 4, 9)] == [5.0, 5.0, 4.0, 4.0, 4.0]
+    assert (curves[B].epochs, curves[B].losses) == ((1, 2, 3), (9.0, 8.0, 6.0))
+    assert curves[A].losses == (5.0, 5.0, 4.0, 4.0)
+    assert [curves[A].loss_at(e) for e in (1, 3, 9)] == [5.0, 4.0, 4.0]
     one = curve(stretch(0, A, 9.0, 2), stretch(1, A, 7.0, 6), stretch(2, A, 8.0))
-    assert one.epochs == (2, 6, T_MAX)
-    assert one.losses == (9.0, 7.0, 7.0)
+    assert (one.epochs, one.losses) == ((2, 6, T_MAX), (9.0, 7.0, 7.0))
     assert one.loss_at(1) == 9.0  # nothing is known before
-    assert one.is_closed
+    infinite = curve(stretch(0, A, [9.0, 8.0, float("nan"), 1.0]))
+    assert (infinite.epochs, infinite.losses) == ((1, 2), (9.0, 8.0))
 
 
 def test_a_stretch_under_way_is_pending_and_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, A, [9.0, 8.0]), Trial(1, Query(A, epochs=6)))
-    assert one.is_pending
-    assert (one.done, one.target) == (2, 6)
-    assert not one.is_closed
+    assert (one.is_pending, one.done, one.target, one.is_closed) == (True, 2, 6, False)
     new = curve(Trial(0, Query(A)))
     assert (new.done, new.loss, new.target) == (0, inf, T_MAX)
-    assert new.loss_at(3) == inf
     one = curve(stretch(0, knn(0.3), 5.0, cost_seconds=8.0), space=mixed_nets())
     assert not one.is_iterative
     assert (one.epochs, one.losses, one.is_closed) == ((T_MAX,), (5.0,), True)
     assert one.rate == 8.0 / T_MAX
-    assert trains_in_epochs(net(0.1, scale="none"), mixed_nets(), CURVES)
-    assert not trains_in_epochs(knn(0.1), mixed_nets(), CURVES)
 
 
-def test_what_diverged_violates_or_failed_is_closed_and_keeps_its_epochs() -> None:
-    one = curve(stretch(0, A, [9.0, 8.0, 7.0], 6, trouble="no epoch 4 in fold 0: not finite"))
-    assert one.is_closed
-    assert one.trouble == "no epoch 4 in fold 0: not finite"
-    assert (one.done, one.loss) == (3, 7.0)
-    assert not one.has_failed
-    one = curve(stretch(0, A, [9.0, 8.0]), crashed(1, A, 6))
-    assert one.is_closed
-    assert one.has_failed
+@pytest.mark.parametrize(
+    ("trials", "is_closed", "has_failed"),
+    [
+        ((stretch(0, A, [9.0, 8.0], 6, trouble="no epoch 3 in fold 0"),), True, False),
+        ((stretch(0, A, [9.0, 8.0]), crashed(1, A, 6)), True, True),
+        ((stretch(0, A, [9.0, 8.0], constraints=FAST), crashed(1, A, 6).waiting()), False, False),
+        ((stretch(0, A, [9.0, 8.0], constraints={"latency_us": 60.0}),), True, False),
+        ((stretch(0, A, [9.0, 8.0], constraints=FAST),), False, False),
+    ],
+)
+def test_what_diverged_violates_or_failed_is_closed_and_keeps_its_epochs(
+    trials: tuple[Trial, ...], is_closed: bool, has_failed: bool
+) -> None:
+    history = recorded(*trials, constraints=[Constraint("latency_us", 50.0)])
+    (one,) = curves_of(history, nets(), CURVES, T_MAX).values()
+    assert (one.is_closed, one.has_failed) == (is_closed, has_failed)
     assert (one.done, one.loss) == (2, 8.0)
-    again = crashed(1, A, 6).waiting()
-    assert not curve(stretch(0, A, [9.0, 8.0]), again).is_closed
-    ended = curve(stretch(0, A, [9.0, 8.0]), stretch(1, A, [9.0, 8.0, 7.0, 7.0, 7.0, 7.0]))
-    assert (ended.done, ended.is_closed, ended.has_failed) == (6, False, False)
-    history = History([Constraint("latency_us", 50.0)])
-    for number, (configuration, latency) in enumerate(((A, 60.0), (B, 40.0))):
-        measured = {"latency_us": latency}
-        history.record(stretch(number, configuration, [9.0, 8.0], constraints=measured))
-    closed = curves_of(history, nets(), CURVES, T_MAX)
-    assert [closed[configuration].is_closed for configuration in (A, B)] == [True, False]
 
 
-def test_seconds_of_an_epoch_count_the_model_and_new_epochs_alone() -> None:
-    steps = scaling(100.0), model(6.0)
-    assert curve(stretch(0, A, [9.0] * 3, steps=steps, cost_seconds=106.0)).rate == 2.0
-    first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
-    second = stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)
-    assert curve(first, second).rate == pytest.approx(10.0 / 6)
-    without_curves = (
-        stretch(0, A, 9.0, 2, cost_seconds=2.0),
-        stretch(1, A, 9.0, 6, cost_seconds=8.0),
-    )
-    assert curve(*without_curves).rate == pytest.approx(10.0 / 6)
-    first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
-    second = stretch(1, A, [9.0] * 6, steps=(model(6.0),), resumed_from=0)
-    assert curve(first, second).rate == 1.0
-    served = stretch(0, A, [9.0] * 6, steps=(model(12.0, hit=True),), resumed_from=6)
-    assert curve(served).rate == 2.0
-    assert curve(crashed(0, A, 6, at=100.0)).rate is None
-    first = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
-    assert curve(first, crashed(1, A, 6, at=100.0)).rate == 1.0
+TWO = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate"),
+    [
+        ((stretch(0, A, [9.0] * 3, steps=(scaling(100.0), model(6.0)), cost_seconds=106.0),), 2.0),
+        ((TWO, stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)), 10.0 / 6),
+        ((TWO, stretch(1, A, [9.0] * 6, steps=(model(6.0),), resumed_from=0)), 1.0),
+        # Without curves the seconds of trials count.
+        (
+            (stretch(0, A, 9.0, 2, cost_seconds=2.0), stretch(1, A, 9.0, 6, cost_seconds=8.0)),
+            10 / 6,
+        ),
+        ((stretch(0, A, [9.0] * 6, steps=(model(12.0, hit=True),), resumed_from=6),), 2.0),
+        ((crashed(0, A, 6, at=100.0),), None),
+        ((TWO, crashed(1, A, 6, at=100.0)), 1.0),
+    ],
+)
+def test_seconds_of_an_epoch_count_the_model_and_new_epochs_alone(
+    trials: tuple[Trial, ...], rate: float | None
+) -> None:
+    assert curve(*trials).rate == (None if rate is None else pytest.approx(rate))
 
 
 OF_TIME = Decay()
 OF_TIME_THETA = np.log([0.5, 1.0, 1.0, 0.3])
 NOISE = 0.001
-
-
-def chosen(epochs: list[int], n_points: int, theta: np.ndarray = OF_TIME_THETA) -> list[int]:
-    return chosen_epochs(epochs, n_points, 50, of_time=OF_TIME, theta=theta, noise=NOISE)
 
 
 def test_worked_points_of_a_curve() -> None:
@@ -142,9 +128,10 @@ def test_worked_points_of_a_curve() -> None:
     covariance = OF_TIME.covariance(OF_TIME_THETA, t, t)
     left = np.diag(covariance) - covariance[-1] ** 2 / (covariance[-1, -1] + NOISE)
     assert left[[0, 4]] == pytest.approx([0.2963401, 0.1104717], abs=1e-6)
-    assert chosen(list(range(1, 21)), 3) == [1, 7, 20]
-    assert chosen(list(range(1, 21)), 2) == [1, 20]
-    assert chosen(list(range(1, 21)), 1) == [20]
+    for n_points, points in ((3, [1, 7, 20]), (2, [1, 20]), (1, [20])):
+        epochs = list(range(1, 21))
+        known = {"of_time": OF_TIME, "theta": OF_TIME_THETA, "noise": NOISE}
+        assert chosen_epochs(epochs, n_points, 50, **known) == points
 
 
 @given(
@@ -154,7 +141,8 @@ def test_worked_points_of_a_curve() -> None:
 )
 def test_points_are_few_rising_known_and_the_last_is_among_them(known, n_points, shift) -> None:
     epochs = sorted(known)
-    points = chosen(epochs, n_points, OF_TIME_THETA + np.array(shift))
+    theta = OF_TIME_THETA + np.array(shift)
+    points = chosen_epochs(epochs, n_points, 50, of_time=OF_TIME, theta=theta, noise=NOISE)
     assert points == sorted(set(points))
     assert set(points) <= known
     assert points[-1] == epochs[-1]
@@ -176,13 +164,6 @@ def seen(*trials: Trial, objective: Objective = CURVES) -> tuple[list[int], np.n
 
 FIRST, SECOND = net(0.2, scale="none"), net(0.4, scale="unit")
 FALLING = [50.0 - epoch for epoch in range(10)]
-
-
-def test_of_each_curve_a_few_points_with_the_least_loss_until_then() -> None:
-    epochs, losses, _ = seen(stretch(0, FIRST, [9.0, 7.0, 8.0, 6.0, 6.5, 6.2, 6.1, 6.3]))
-    assert len(losses) == 3
-    assert (epochs[0], epochs[-1]) == (1, 8)
-    assert losses[[0, -1]] == pytest.approx([9.0, 6.0])
 
 
 def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
@@ -224,30 +205,17 @@ def test_the_more_curves_the_fewer_points_of_each(n: int, each: int) -> None:
 
 PERCENT = Objective(n_held_out=500)
 UNBOUNDED = Objective(metric="rmse", unit="", lower=0.0, upper=inf)
-LOSSES = st.lists(st.floats(0, 100), min_size=1, max_size=20)
-EITHER = (Scores.of(PERCENT), Scores())
 
 
-@given(st.sampled_from(EITHER), LOSSES)
-def test_the_lower_a_loss_the_higher_its_score(of: Scores, losses: list[float]) -> None:
+@given(st.sampled_from((Scores.of(PERCENT), Scores())), st.lists(st.floats(0, 100), min_size=1))
+def test_the_lower_a_loss_the_higher_its_score_and_losses_come_back(of: Scores, losses) -> None:
     scores = of.scores(losses)
+    assert of.losses(scores) == pytest.approx(np.array(losses), abs=1e-9)
     assert np.all(np.isfinite(scores))
     in_order = np.argsort(losses, kind="stable")
     assert np.all(np.diff(scores[in_order]) <= 0)
     apart = np.diff(np.array(losses)[in_order]) > 1e-6
     assert np.all(np.diff(scores[in_order])[apart] < 0)
-
-
-@given(st.sampled_from(EITHER), LOSSES)
-def test_losses_come_back(of: Scores, losses: list[float]) -> None:
-    assert of.losses(of.scores(losses)) == pytest.approx(np.array(losses), abs=1e-9)
-
-
-@given(st.floats(-20, 20))
-def test_no_score_stands_for_a_loss_below_the_least(score: float) -> None:
-    assert Scores.of(PERCENT).losses(np.array([score]))[0] >= 0.0
-    shifted = Scores.of(Objective(lower=-1.0, upper=1.0))
-    assert shifted.losses(np.array([score]))[0] >= -1.0
 
 
 def test_scores_are_logarithms_of_a_metric_with_a_range_by_default() -> None:
@@ -276,16 +244,6 @@ def learned(which: list[LearningCurve], **options: Any) -> tuple[CurveBelief, di
     return learner(**options).learn(which, {}, np.random.default_rng(0))
 
 
-@pytest.mark.parametrize("variant", ["default", "paper"])
-def test_what_was_learned_is_recalled_from_json(variant: Any) -> None:
-    belief, memo = learned(curves(*SEVEN), variant=variant)
-    again = learner(variant=variant).recall(curves(*SEVEN), json.loads(json.dumps(memo)))
-    rows = learner().inputs.of(learner().inputs.encode([net(0.35, scale="unit"), knn(0.5)]))
-    assert again.predict(rows, T_MAX)[0] == pytest.approx(belief.predict(rows, T_MAX)[0])
-    assert again.seconds(rows) == pytest.approx(belief.seconds(rows))
-    assert len(json.dumps(memo)) < 5_000
-
-
 def site_rows(of: CurveBelief) -> np.ndarray:
     rows: np.ndarray = of.process.sites[:, :-1]
     return np.unique(rows.round(9), axis=0)
@@ -304,17 +262,6 @@ def test_sites_stand_at_resumable_curves_and_nowhere_else() -> None:
     fitted = belief.process.process.inputs
     at_knn = inputs.at(inputs.encode([knn(0.5)]), 1.0)[0]
     assert np.isclose(fitted, at_knn).all(axis=1).sum() == 1
-
-
-@pytest.mark.parametrize("variant", ["default", "paper"])
-def test_equal_losses_everywhere_are_learned_from(variant: Any) -> None:
-    flat = [stretch(i, net(i / 5, scale="none"), [50.0] * 4) for i in range(5)]
-    belief, _ = learned(curves(*flat), variant=variant)
-    row = learner().inputs.of(learner().inputs.encode([net(0.3, scale="none")]))
-    curve = belief.curve(row)
-    assert np.isfinite(curve).all()
-    assert curve == pytest.approx(np.full(T_MAX, 50.0), abs=1.0)
-    assert belief.predict(row, T_MAX)[1] < 0.01
 
 
 def test_predicted_losses_never_rise_and_stay_in_the_metrics_range() -> None:

@@ -42,16 +42,6 @@ def planning(*more: Trial, new: Sequence[Configuration] = NEW) -> Planning:
     return Planning(curves, learner.inputs.encode(new), learner, belief, best=best, epsilon=1.0)
 
 
-def test_a_plan_holds_so_many_different_ones_and_their_seconds() -> None:
-    made, ample = planning(), Remaining(1e6, 1e6, 1.0)
-    entries = made.prospects.plan(*made.improvement(4, 0), ample, horizon=4, quantum=2)
-    assert len({e.number for e in entries}) == 4
-    for entry in entries:
-        done = 4 if entry.number < 5 else 0
-        assert entry.seconds == pytest.approx(entry.epochs - done, rel=0.05)
-        assert done + 2 <= entry.epochs <= T_MAX
-
-
 def test_what_is_under_way_counts_as_chosen() -> None:
     """Its twin promises as much, and adds next to nothing."""
     first, twin = net(0.2, 0.9), net(0.2, 0.901)
@@ -87,6 +77,10 @@ def horizon(rates, enough=None, **changed) -> Prospects:
     return Prospects(**{**fields, **changed})
 
 
+def planned_numbers(which: Prospects, budget: float) -> list[int]:
+    return [entry.number for entry in planned(which, budget)]
+
+
 def planned(
     which: Prospects, budget: float, longest: float = inf, most: int = 4, quantum: int = 1
 ) -> list[PlannedTraining]:
@@ -97,19 +91,11 @@ def planned(
     return which.plan(gains, np.ones(m), remaining, horizon=most, quantum=quantum)
 
 
-def numbers(entries: list[PlannedTraining]) -> list[int]:
-    return [entry.number for entry in entries]
-
-
-def tenths(costs: list[float]) -> list[float]:
-    return [cost / 10 for cost in costs]
-
-
 @pytest.mark.parametrize(("budget", "plan"), [(8.0, [0]), (10.0, [0, 2])])
 def test_worked_plans_of_two_budgets(budget: float, plan: list[int]) -> None:
     """Sheet, W12: second is what adds most to the first; if it is too dear, that is all."""
-    entries = planned(horizon(tenths(COSTS)), budget)
-    assert numbers(entries) == plan
+    entries = planned(horizon([cost / 10 for cost in COSTS]), budget)
+    assert [e.number for e in entries] == plan
     assert [e.seconds for e in entries] == pytest.approx([COSTS[j] for j in plan])
 
 
@@ -121,8 +107,6 @@ def test_worked_choice_by_cost_that_cools_down_as_the_budget_is_spent() -> None:
     assert place(two, means, deviations, "cool", 1.0) == 0
     first_and_third = [PlannedTraining(0, 10, 4.0), PlannedTraining(2, 10, 6.0)]
     assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
-    two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
-    means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
     # They are equal where (.0139559 / .0076271) = 5^(1 - spent), which is at .62.
     assert at == [1, 1, 0, 0]
@@ -144,7 +128,7 @@ def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> 
     assert planned(horizon([1.0] * 3), 0.9) == []
     assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [PlannedTraining(2, 4, 2.0)]
     is_divisible = np.array([False, True, True])
-    assert numbers(planned(horizon([1.0] * 3, is_divisible=is_divisible), 5.0)) == [1]
+    assert planned_numbers(horizon([1.0] * 3, is_divisible=is_divisible), 5.0) == [1]
 
 
 def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
@@ -155,12 +139,6 @@ def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
     sought = list[int]()
     planned(horizon([9.0, 9.0, 0.1], enough=enough), 5.0, most=1)
     assert sought == [2]
-
-
-def test_a_training_takes_a_workers_part_at_most() -> None:
-    entries = planned(horizon([1.0] * 6), 100.0, longest=4.0)
-    assert len(entries) == 4
-    assert {(e.epochs, e.seconds) for e in entries} == {(4, 4.0)}
 
 
 def test_resuming_is_charged_for_new_epochs_alone_and_so_preferred_to_starting() -> None:
@@ -179,11 +157,11 @@ def test_resuming_is_charged_for_new_epochs_alone_and_so_preferred_to_starting()
 
 def test_a_plan_skips_finished_unaffordable_and_pending_trainings() -> None:
     finished = horizon([1.0] * 3, enough=[5, 10, 10], done=np.array([5, 0, 0]))
-    assert numbers(planned(finished, 100.0)) == [1, 2]
-    assert numbers(planned(horizon([1.0] * 3, enough=[None, 10, 10]), 100.0)) == [1, 2]
+    assert planned_numbers(finished, 100.0) == [1, 2]
+    assert planned_numbers(horizon([1.0] * 3, enough=[None, 10, 10]), 100.0) == [1, 2]
     # What was not begun has had nothing, however little is enough.
     assert planned(horizon([1.0] * 3, enough=[1, 10, 10]), 100.0)[0].epochs == 1
-    assert numbers(planned(horizon([1.0] * 3, targets=np.array([5, 0, 10])), 99.0)) == [1]
+    assert planned_numbers(horizon([1.0] * 3, targets=np.array([5, 0, 10])), 99.0) == [1]
     assert planned(horizon([1.0] * 3, targets=np.ones(3, dtype=int)), 99.0) == []
 
 
@@ -198,7 +176,7 @@ def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
     entries = horizon([1.0] * 3).plan(
         hopeless, np.array([1.0, 3.0, 2.0]), ample, horizon=1, quantum=1
     )
-    assert numbers(entries) == [1]
+    assert [e.number for e in entries] == [1]
 
 
 def rated(*rates: tuple[float, float]) -> list[LearningCurve]:
@@ -240,52 +218,34 @@ def test_worked_rate_with_the_papers_kernel() -> None:
     assert belief.seconds(np.array([[0.0], [0.6], [5.0]])) == pytest.approx([0.5] * 3, rel=2e-4)
 
 
-@pytest.mark.parametrize("variant", ["default", "paper"])
-def test_the_slower_is_predicted_to_be_slower(variant: Literal["default", "paper"]) -> None:
-    curves = rated(*((x, 0.1 * 10**x) for x in np.linspace(0, 1, 9)))
-    learner = CurveLearner(cube(), CURVES, BapiOptions(variant=variant), T_MAX)
-    belief, _ = learner.learn(curves, {}, np.random.default_rng(0))
-    seconds = belief.seconds(np.array([[0.15], [0.85]]))
-    assert seconds == pytest.approx([0.141, 0.708], rel=0.15)
-
-
 KNOWN = net(0.2, scale="none")
-
-
-def affordable(
-    left: float | None, which: Configuration | None, target: int, *more: Trial, n_workers: int = 1
-) -> int:
-    """Epochs of a training after two curves of 2 epochs, of 1 and of 3 seconds each."""
-    first = stretch(0, net(0.1, scale="none"), [9.0, 8.0], cost_seconds=2.0)
-    second = stretch(1, KNOWN, [9.0, 7.0], cost_seconds=6.0)
-    curves = curves_from(first, second, *more, space=mixed_nets())
-    remaining = Remaining.of(Budget(seconds_left=left, n_workers=n_workers), curves.values())
-    return remaining.epochs(None if which is None else curves[which], target)
+BEGUN = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
+RESUMED = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
 
 
 @pytest.mark.parametrize(
-    ("which", "target", "epochs"),
+    ("which", "target", "pending", "n_workers", "epochs"),
     [
-        (KNOWN, 6, {None: 6, 12.0: 6, 11.9: 5, 3.0: 3, 2.9: 0}),
-        (None, 2, {None: 2, 4.0: 2, 3.9: 1, 1.9: 0, 0.0: 0, -1.0: 0}),
+        (KNOWN, 6, (), 1, {None: 6, 12.0: 6, 11.9: 5, 3.0: 3, 2.9: 0}),
+        (None, 2, (), 1, {None: 2, 4.0: 2, 3.9: 1, 1.9: 0, 0.0: 0, -1.0: 0}),
+        (None, 2, (BEGUN,), 1, {8.0: 2, 7.9: 1}),
+        (None, 2, (BEGUN, RESUMED), 1, {14.0: 2, 13.9: 1}),
+        (None, 2, (), 4, {None: 2, 12.0: 1}),
+        (None, 2, (), 3, {12.0: 2}),
     ],
 )
-def test_an_epoch_takes_what_it_took_of_its_configuration_or_of_others(
-    which: Configuration | None, target: int, epochs: dict[float | None, int]
+def test_epochs_are_affordable_after_pending_ones_and_within_a_workers_part(
+    which: Configuration | None,
+    target: int,
+    pending: tuple[Trial, ...],
+    n_workers: int,
+    epochs: dict[float | None, int],
 ) -> None:
-    assert {left: affordable(left, which, target) for left in epochs} == epochs
-
-
-def test_pending_trainings_are_paid_before_a_plan() -> None:
-    begun = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
-    gone_on = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
-    assert affordable(8.0, None, 2, begun) == 2
-    assert affordable(7.9, None, 2, begun) == 1
-    assert affordable(14.0, None, 2, begun, gone_on) == 2
-    assert affordable(13.9, None, 2, begun, gone_on) == 1
-
-
-def test_a_training_takes_no_more_than_the_part_of_one_worker() -> None:
-    assert affordable(12.0, None, 2, n_workers=4) == 1
-    assert affordable(12.0, None, 2, n_workers=3) == 2
-    assert affordable(None, None, 2, n_workers=4) == 2
+    """After two curves of 2 epochs, of 1 and of 3 seconds each."""
+    first = stretch(0, net(0.1, scale="none"), [9.0, 8.0], cost_seconds=2.0)
+    second = stretch(1, KNOWN, [9.0, 7.0], cost_seconds=6.0)
+    curves = curves_from(first, second, *pending, space=mixed_nets())
+    known = None if which is None else curves[which]
+    for left, affordable in epochs.items():
+        budget = Budget(seconds_left=left, n_workers=n_workers)
+        assert Remaining.of(budget, curves.values()).epochs(known, target) == affordable

@@ -1,6 +1,6 @@
 """The first trainings of BAPI, when a training ends, and what comes next."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any
@@ -23,11 +23,10 @@ from curve_worlds import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prefect_tune.optimizers import Budget, Configuration, Constraint, History, NotYet, Query, Trial
+from prefect_tune.optimizers import Budget, Configuration, Constraint, NotYet, Query, Trial
 from prefect_tune.optimizers.methods.bapi import bapi as bapi_module
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, Epochs
-from prefect_tune.optimizers.methods.bapi.curves import curves_of
 from prefect_tune.optimizers.methods.bapi.planning import (
     Design,
     PlannedTraining,
@@ -39,31 +38,6 @@ from prefect_tune.optimizers.methods.bapi.planning import (
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait
-
-
-def loss_of(configuration: Configuration) -> float:
-    return 10 + dict(configuration["model"].values)["level"]  # type: ignore[operator]
-
-
-def told(history: History, configuration: Configuration, epochs: int) -> None:
-    history.record(stretch(len(history), configuration, [loss_of(configuration)] * epochs))
-
-
-def run(design: Design, levels: list[float]) -> list[tuple[float, int]]:
-    """What the design asks for, one after the other: levels and epochs."""
-    history, asked = History(), []
-    free = list(levels)
-    while not isinstance(step := next_step(design, history), Done):
-        assert not isinstance(step, Wait)
-        configuration = net(free.pop(0)) if isinstance(step, Begin) else step.configuration
-        asked.append((loss_of(configuration) - 10, step.level))
-        told(history, configuration, step.level)
-    return asked
-
-
-def next_step(design: Design, history: History, *, may_begin: bool = True) -> Step:
-    curves = curves_of(history, nets(), CURVES, T_MAX)
-    return design.next(curves, may_begin=may_begin)
 
 
 @pytest.mark.parametrize(
@@ -79,86 +53,58 @@ def next_step(design: Design, history: History, *, may_begin: bool = True) -> St
 )
 def test_rungs_of_a_halving(n, t_max, epochs, counts) -> None:
     assert Design.halving(n, t_max) == Design(epochs, counts)
+    assert Design.random(5, 50, 10) == Design((10, 50), (5, 1))
 
 
-def test_random_ones_are_followed_by_the_best_in_full() -> None:
-    design = Design.random(5, 50, 10)
-    assert design == Design((10, 50), (5, 1))
-    assert Design.random(5, 50, 50) == Design((50,), (5,))
-    levels = [0.5, 0.2, 0.9, 0.3, 0.4]
-    asked = run(Design((4, T_MAX), (5, 1)), levels)
-    assert asked == [*((pytest.approx(level), 4) for level in levels), (pytest.approx(0.2), T_MAX)]
-
-
-def test_the_best_third_is_promoted_and_then_its_best_third() -> None:
-    levels = [((7 * i) % 27) / 27 for i in range(27)]
-    asked = run(Design((2, 6, 18), (27, 9, 3)), levels)
-    assert [epochs for _, epochs in asked] == [2] * 27 + [6] * 9 + [18] * 3
-    best = sorted(levels)
-    assert sorted(level for level, e in asked if e == 6) == pytest.approx(best[:9])
-    assert sorted(level for level, e in asked if e == 18) == pytest.approx(best[:3])
-
-
-THREE = Design((2, 6), (3, 1))
-
-
-def steps_after(*trials: Trial, may_begin: bool = True) -> Step:
-    curves = curves_from(*trials, space=mixed_nets())
-    return THREE.next(curves, may_begin=may_begin)
+def at(level: float) -> Configuration:
+    return net(level, scale="none")
 
 
 def trained(number: int, level: float, *losses: float) -> Trial:
-    return stretch(number, net(level, scale="none"), losses)
+    return stretch(number, at(level), losses)
 
 
-def test_a_rung_ranks_those_that_train_once_all_are_told() -> None:
-    pending = Trial(2, Query(net(0.3, scale="none"), epochs=2))
-    assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), pending) == Wait()
-    ended = trained(2, 0.3, 9.0, 9.0)
-    assert steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), ended) == Promote(
-        net(0.2, scale="none"), 6
-    )
-    # They have their final loss, which a few epochs of others are no match for.
-    fitted = stretch(2, knn(0.1), 1.0)
-    step = steps_after(trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), fitted)
-    assert step == Promote(net(0.2, scale="none"), 6)
-    ahead = trained(0, 0.1, 9.0, 8.0, 1.0, 1.0)
-    assert steps_after(ahead, trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)) == Promote(
-        net(0.2, scale="none"), 6
-    )
+THREE = Design((2, 6), (3, 1))
+SECOND, BEST, LAST = trained(0, 0.1, 9, 8), trained(1, 0.2, 9, 7), trained(2, 0.3, 9, 9)
 
 
-def test_failed_configurations_are_not_promoted_and_nothing_waits_for_them() -> None:
-    failed = crashed(1, net(0.2, scale="none"), 2)
-    step = steps_after(trained(0, 0.1, 9.0, 8.0), failed, trained(2, 0.3, 9.0, 9.0))
-    assert step == Promote(net(0.1, scale="none"), 6)
-    done = [crashed(i, net(0.1 * i, scale="none"), 2) for i in range(3)]
-    assert steps_after(*done) == Done()
+@pytest.mark.parametrize(
+    ("trials", "step"),
+    [
+        ((SECOND, BEST, Trial(2, Query(at(0.3), epochs=2))), Wait()),
+        ((SECOND, BEST, LAST), Promote(at(0.2), 6)),
+        # A full fit has its final loss, which a few epochs of others are no match for.
+        ((SECOND, BEST, stretch(2, knn(0.1), 1.0)), Promote(at(0.2), 6)),
+        ((trained(0, 0.1, 9, 8, 1, 1), BEST, LAST), Promote(at(0.2), 6)),
+        ((SECOND, BEST, LAST, trained(3, 0.4, 1, 1)), Promote(at(0.2), 6)),
+        ((SECOND, crashed(1, at(0.2), 2), LAST), Promote(at(0.1), 6)),
+        (tuple(crashed(i, at(0.1 * i), 2) for i in range(3)), Done()),
+        ((trained(0, 0.1, 9),), Begin(2)),
+        ((SECOND, BEST), Begin(2)),
+    ],
+)
+def test_a_rung_ranks_those_that_train_once_all_are_told(trials, step: Step) -> None:
+    assert THREE.next(curves_from(*trials, space=mixed_nets()), may_begin=True) == step
 
 
-def test_if_none_may_begin_the_start_resumes_begun_configurations() -> None:
-    assert steps_after(trained(0, 0.1, 9.0)) == Begin(2)
-    assert steps_after(trained(0, 0.1, 9.0), may_begin=False) == Promote(net(0.1, scale="none"), 2)
-    begun = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0)
-    assert steps_after(*begun) == Begin(2)
-    # A third of two is less than one, but the best one goes on.
-    assert steps_after(*begun, may_begin=False) == Promote(net(0.2, scale="none"), 6)
-
-
-def waiting(*trials: Trial) -> set[Configuration]:
-    curves: Mapping[Configuration, object] = curves_from(*trials, space=mixed_nets())
-    return THREE.waiting(curves)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("trials", "step"),
+    [
+        ((trained(0, 0.1, 9),), Promote(at(0.1), 2)),
+        # A third of two is less than one, but the best one goes on.
+        ((SECOND, BEST), Promote(at(0.2), 6)),
+    ],
+)
+def test_if_none_may_begin_the_start_resumes_begun_configurations(trials, step: Step) -> None:
+    assert THREE.next(curves_from(*trials, space=mixed_nets()), may_begin=False) == step
 
 
 def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_business() -> None:
-    own = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)
-    extra = trained(3, 0.4, 9.0, 9.0)
-    assert waiting(*own, extra) == {t.query.configuration for t in own}
-    last = trained(4, 0.2, 9.0, 7.0, 6.0, 6.0, 6.0, 6.0)
-    assert waiting(*own, extra, last) == set()
-    own = trained(0, 0.1, 9.0, 8.0), trained(1, 0.2, 9.0, 7.0), trained(2, 0.3, 9.0, 9.0)
-    better = trained(3, 0.4, 1.0, 1.0)
-    assert steps_after(*own, better) == Promote(net(0.2, scale="none"), 6)
+    own, extra = (SECOND, BEST, LAST), trained(3, 0.4, 9, 9)
+    waiting = THREE.waiting(curves_from(*own, extra, space=mixed_nets()))
+    assert waiting == {t.query.configuration for t in own}
+    last = trained(4, 0.2, 9, 7, 6, 6, 6, 6)
+    assert THREE.waiting(curves_from(*own, extra, last, space=mixed_nets())) == set()
 
 
 @pytest.mark.parametrize(
@@ -189,10 +135,6 @@ def test_worked_epochs_that_are_enough(epsilon: float, epochs: int) -> None:
     assert enough_epochs(W7, epsilon) == epochs
 
 
-def falling(drops: list[float]) -> np.ndarray:
-    return 100.0 - np.cumsum([0.0, *drops])
-
-
 @given(
     st.lists(st.floats(0, 5), min_size=1, max_size=40),
     st.floats(0, 20),
@@ -202,7 +144,7 @@ def falling(drops: list[float]) -> np.ndarray:
 def test_enough_is_no_less_with_a_smaller_epsilon_and_not_below_what_is_done(
     drops: list[float], first: float, second: float, done: int
 ) -> None:
-    curve, (small, large) = falling(drops), sorted((first, second))
+    curve, (small, large) = 100.0 - np.cumsum([0.0, *drops]), sorted((first, second))
     done = min(done, len(curve))
     at_small, at_large = enough_epochs(curve, small, done), enough_epochs(curve, large, done)
     assert 1 <= at_large <= at_small <= len(curve)
@@ -210,6 +152,9 @@ def test_enough_is_no_less_with_a_smaller_epsilon_and_not_below_what_is_done(
     assert curve[at_large - 1] <= curve[-1] + large
     if at_large > max(done, 1):  # one epoch less is not enough
         assert curve[at_large - 2] > curve[-1] + large
+
+
+FAR_BEHIND = {"deviation": 0.002, "deviation_now": 1e-6, "is_paper": False}
 
 
 def said(done=20, target=40, mean=0.893, best=0.9, **given) -> Verdict:
@@ -226,17 +171,21 @@ def test_worked_decision_both_ways() -> None:
     assert said(deviation=end, deviation_now=now) == "continues"
 
 
-def test_a_training_ends_when_it_will_surely_not_win_or_had_enough() -> None:
-    assert said(mean=0.9001, deviation=0.0072111) == "continues"
-    assert said(mean=0.9, deviation=0.0072111) == "stopped"
-    assert said(deviation=0.0145) == "continues"
-    far_behind = {"deviation": 0.002, "deviation_now": 1e-6, "is_paper": False}
-    assert said(**far_behind) == "stopped"  # 3.5 deviations behind
-    assert said(**far_behind | {"is_paper": True}) == "continues"
-    assert said(**far_behind, mean=0.895) == "continues"
-    assert said(done=40) == "finished"
-    assert said(done=41) == "finished"
-    assert said(done=40, mean=2.0) == "finished"
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"mean": 0.9001, "deviation": 0.0072111}, "continues"),
+        ({"mean": 0.9, "deviation": 0.0072111}, "stopped"),
+        ({"deviation": 0.0145}, "continues"),
+        (FAR_BEHIND, "stopped"),  # 3.5 deviations behind
+        (FAR_BEHIND | {"is_paper": True}, "continues"),
+        (FAR_BEHIND | {"mean": 0.895}, "continues"),
+        ({"done": 40}, "finished"),
+        ({"done": 40, "mean": 2.0}, "finished"),
+    ],
+)
+def test_a_training_ends_when_it_will_surely_not_win_or_had_enough(given, expected) -> None:
+    assert said(**given) == expected
 
 
 N_FIRST = 7
@@ -287,8 +236,6 @@ def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
     [
         (Budget(seconds_spent=30.0, seconds_left=90.0), 0.25),
         (Budget(trials_spent=8, trials_left=8), 0.5),
-        (Budget(trials_spent=8, trials_left=0), 1.0),
-        (Budget(), 0.0),
     ],
 )
 def test_costs_are_cooled_by_the_share_of_the_budget_spent(plans, budget, share):
@@ -345,16 +292,6 @@ def test_those_that_wait_in_the_start_are_not_planned() -> None:
     assert len(optimizer.history.asked) > 9
 
 
-def test_a_training_of_another_worker_is_still_to_be_checked() -> None:
-    optimizer = started(bapi(n_first=N_FIRST))
-    first = len(optimizer.history) - 1
-    optimizer.ask(Budget())
-    assert set(optimizer.memo["planned"]) == {first, first + 1}
-    tell(optimizer, first + 1)
-    optimizer.ask(Budget())
-    assert first in optimizer.memo["planned"]
-
-
 def ends_with(deviations: tuple[float, float], monkeypatch: pytest.MonkeyPatch) -> int:
     """How many trainings are stopped if outcomes at the end and now have such deviations."""
     predict = CurveBelief.predict
@@ -378,16 +315,6 @@ def test_trainings_are_stopped_by_the_deviations_of_what_will_be_observed(monkey
     assert ends_with((1.0, 1.0), monkeypatch) > 0
 
 
-def test_what_is_observed_deviates_by_the_noise_too(plans: list[NotedPlanning]) -> None:
-    started(bapi(n_first=N_FIRST))
-    belief, inputs = plans[-1].belief, plans[-1].inputs[:3]
-    _, latent = belief.predict(inputs, 5)
-    _, observed = belief.outcome(inputs, 5)
-    noise = belief.process.process.noise_variance(belief.at(inputs, 5)) * belief.process.scale**2
-    assert observed**2 - latent**2 == pytest.approx(noise)
-    assert (noise > 0).all()
-
-
 def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(monkeypatch) -> None:
     """An epoch takes a second; ten of each that is under way are still to be paid."""
     monkeypatch.setattr(PowerLaws, "rate", lambda *_: 1.0)
@@ -404,50 +331,34 @@ def test_a_start_near_the_end_of_a_budget_pays_for_what_is_under_way(monkeypatch
     assert epochs_beside(2) <= 2
 
 
-def decided(*trials: Trial, **memo: Any) -> dict[str, Any]:
-    optimizer = Bapi(mixed_nets(), 0, CURVES)
-    for trial in trials:
-        optimizer.history.record(trial)
-    optimizer.memo = memo
-    return optimizer.decisions
-
-
 def of(number: int, n: int, **evaluation: Any) -> Trial:
-    return stretch(number, net(number / 10, scale="none"), [9.0] * n, **evaluation)
-
-
-def test_a_full_fit_is_no_training_and_saves_no_epochs() -> None:
-    found = decided(stretch(0, knn(0.5), 9.0), of(1, 5))
-    assert (found["configurations"], found["at_once"]) == (1, 1)
-    assert (found["epochs"], found["spared"], found["ends"]["full"]) == (5, 0, 0)
+    return stretch(number, at(number / 10), [9.0] * n, **evaluation)
 
 
 def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
-    trials = (
+    optimizer = Bapi(mixed_nets(), 0, CURVES)
+    for trial in (
         of(0, T_MAX),
         of(1, 3, epochs=6, trouble="no epoch 4"),
-        crashed(2, net(0.2, scale="none"), 2),
+        crashed(2, at(0.2), 2),
         of(3, 2),
-    )
-    trials = (*trials, of(4, 3), of(5, 3), Trial(6, Query(net(0.5, scale="none"), epochs=6)))
+        of(4, 3),
+        of(5, 3),
+        Trial(6, Query(at(0.5), epochs=6)),
+        stretch(7, knn(0.5), 9.0),
+    ):
+        optimizer.history.record(trial)
     said = {"3": "finished", "4": "stopped", "0": "finished", "5": "stopped"}
-    found = decided(*trials, verdicts=said, thawed=6, note="said once")
+    optimizer.memo = {"verdicts": said, "thawed": 6, "note": "said once"}
+    found = optimizer.decisions
     # Trial 0 went to the end, and what trial 5 ended is gone on with by trial 6.
     ends = {"full": 1, "finished": 1, "stopped": 1, "diverged": 1, "failed": 1, "left": 1}
     assert found["ends"] == ends
     assert found["spared"] == (T_MAX - 2) + (T_MAX - 3)
-    assert (found["thawed"], found["notes"]) == (6, ["said once"])
+    assert (found["thawed"], found["notes"], found["at_once"]) == (6, ["said once"], 1)
 
 
-def test_epochs_are_spared_by_what_was_decided_and_not_by_a_budget_that_ran_out() -> None:
-    found = decided(of(0, 10), of(1, 4), crashed(2, net(0.2, scale="none"), 2))
-    assert (found["configurations"], found["spared"], found["ends"]["left"]) == (2, 0, 2)
-    found = decided(of(0, 10), of(1, 4), verdicts={"1": "stopped"})
-    assert (found["spared"], found["ends"]["left"]) == (T_MAX - 4, 1)
-
-
-@pytest.mark.parametrize("variant", ["default", "paper"])
-def test_options_that_are_given_win_over_the_variant(variant: Any) -> None:
+def test_options_that_are_given_win_over_the_variant() -> None:
     given: dict[str, Any] = {"horizon": 8, "p": 0.5, "epsilon": 0.0, "n_first": 2}
-    found = BapiOptions(variant=variant, **given).resolved()
+    found = BapiOptions(variant="paper", **given).resolved()
     assert {name: getattr(found, name) for name in given} == given
