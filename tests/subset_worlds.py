@@ -14,13 +14,11 @@ from zlib import crc32
 import numpy as np
 from ConfigSpace import Float
 from simulation import Outcome
-from worlds import algorithm, evaluation
+from worlds import algorithm, told
 
 from prefect_tune.optimizers import (
     Budget,
     Configuration,
-    Failure,
-    FailureKind,
     History,
     Objective,
     Optimizer,
@@ -76,20 +74,12 @@ def position(query: Query) -> tuple[float, ...]:
     return tuple(float(v) for _, v in dict(query.configuration.choices)["model"].values)
 
 
-def trial(number: int, query: Query, loss: float | None, seconds: float = 1.0) -> Trial:
-    """A trial that has ended: failed without a loss."""
-    started = Trial(number, query).started()
-    if loss is None:
-        return started.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=seconds))
-    return started.completed(evaluation(loss, seconds))
-
-
 def history_of(*results: Result, pending: Iterable[tuple[float, float]] = ()) -> History:
     """Trials in the order of asking, and those under way by position and share."""
     history = History()
     for x, share, loss, seconds in results:
         query = Query(configuration(x), share)
-        history.record(trial(len(history), query, loss, seconds))
+        history.record(told(len(history), query, loss, seconds))
     for x, share in pending:
         history.record(Trial(len(history), Query(configuration(x), share)))
     return history
@@ -126,7 +116,7 @@ def ask_and_tell(optimizer: Optimizer, outcome: Any, n: int, **budget: Any) -> l
     for _ in range(n):
         query = optimizer.ask(Budget(**budget))
         loss, seconds = outcome(query)
-        optimizer.tell(trial(len(optimizer.history) - 1, query, loss, seconds))
+        optimizer.tell(told(len(optimizer.history) - 1, query, loss, seconds))
         queries.append(query)
     return queries
 

@@ -6,9 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 from ConfigSpace import ConfigurationSpace, Float, Integer
-from flash_worlds import counted_space, planted_loss
-from shared_worlds import FAMILIES, KINDS, events_space, has_found, kind_of, planted, run_planted
-from worlds import evaluation, finite_space, mixed_space, ordered_space, told
+from worlds import (
+    FAMILIES,
+    KINDS,
+    counted_space,
+    finite_space,
+    has_found,
+    mixed_space,
+    ordered_space,
+    planted_loss,
+    run_planted,
+    told,
+)
 
 from prefect_tune.optimizers import (
     Admm,
@@ -43,29 +52,6 @@ class OfThree(Admm):
         return 3
 
 
-def run(optimizer: Admm, n: int, quantity: str = "", seed: int = 0) -> list[Query]:
-    """Ask and tell one by one in a planted world; the quantity grows with the last algorithm."""
-    loss_of = planted_loss(tuple(len(s.algorithms) for s in optimizer.space.searched), seed)
-    queries = []
-    for number in range(n):
-        query = optimizer.ask(Budget(trials_spent=number, trials_left=n - number))
-        loss = loss_of(query)
-        last = query.configuration.path[-1]
-        outcome = evaluation(100.0 if loss is None else loss)
-        measured = {quantity: 10.0 * (4 - int(last[1:]))} if quantity else {}
-        outcome = Evaluation(outcome.loss, outcome.fold_losses, constraints=measured)
-        optimizer.tell(Trial(number, query).started().completed(outcome))
-        queries.append(query)
-    return queries
-
-
-def test_the_first_configuration_is_naive_bayes_with_nothing_before_it() -> None:
-    optimizer = Admm(SPACES["admm"], 0, UNIT)
-    path = optimizer.ask(Budget()).configuration.path
-    assert path[-3:] == ("none", "none", "gaussian_nb")
-    assert Admm(mixed_space(), 0, UNIT).ask(Budget()).configuration.path == ("none", "bayes")
-
-
 def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first() -> None:
     space = SPACES["admm"]
     optimizer = Admm(space, 0, UNIT)
@@ -84,14 +70,31 @@ def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first()
     assert {path[-3:] for path in seen[len(models) + 2 :]} == {("none", "none", "random_forest")}
 
 
+def test_the_first_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> None:
+    scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
+    models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
+    for space, simplest in (
+        (ordered_space(2), ("a_before_b", "none", "none", "tree")),
+        (counted_space((2, 3)), ("a0", "a0")),
+        (Space("plain", (Step("scale", scales), Step("model", models))), ("none", "gaussian_nb")),
+        (mixed_space(), ("none", "bayes")),
+    ):
+        assert simplest_path(space, list(space.paths())) == simplest
+        assert Admm(space, 0, UNIT).ask(Budget()).configuration.path == simplest
+    # A support vector machine cannot run on data that was not scaled.
+    space = mixed_space()
+    assert simplest_path(space, [("unit", "svm"), ("unit", "bayes")]) == ("unit", "bayes")
+
+
 def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     optimizer = OfThree(counted_space((1, 2), 1), 0, UNIT)
-    queries = run(optimizer, 8)
-    untuned = [q.configuration for q in queries if q.configuration.path == ("a0", "a1")]
-    first, *others = [dict(dict(c.choices)["step1"].values) for c in untuned]
-    assert first == {"h0": 0.5}
-    assert others
-    assert all(values != first for values in others)
+    loss_of = planted_loss((1, 2), 0)
+    run_planted(optimizer, lambda query: (loss_of(query) or 100.0) / 100, 8)
+    asked = [t.query.configuration for t in optimizer.history]
+    values = [dict(c["step1"].values) for c in asked if c.path == ("a0", "a1")]
+    assert values[0] == {"h0": 0.5}
+    assert values[1:]
+    assert values[0] not in values[1:]
 
 
 def test_the_effort_grows_up_to_its_bound_and_begins_small_in_small_budgets() -> None:
@@ -122,27 +125,6 @@ def test_every_second_iteration_tunes_a_path_that_never_was() -> None:
     tuned = tuned_after(12)
     assert tuned[0] == ("a0", "a0")
     assert len(tuned) == len(set(tuned)) > 1
-
-
-@pytest.mark.slow
-def test_a_path_resumes_from_the_values_with_which_it_was_found() -> None:
-    """Of integers too, whose default is far from where z-min found them good."""
-    optimizer = OfThree(counted_space((2, 3)), 0, UNIT)
-    chosen = set()
-    iteration = 0
-    for number in range(60):
-        query = optimizer.ask(Budget(trials_left=200))
-        state = optimizer._state
-        if state.iteration > iteration and state.block == "theta":
-            iteration, path = state.iteration, state.path
-            here = optimizer._positions.at(state, path)
-            known = {t.query.configuration for t in list(optimizer.history)[:number]}
-            assert here in known
-            chosen.add(path)
-        loss = sum(float(v) for _, c in query.configuration.choices for _, v in c.values) / 4
-        loss *= 0.9 ** query.configuration.path.count("a1")  # other paths than the first are better
-        optimizer.tell(told(number, query, loss))
-    assert len(chosen) > 1
 
 
 def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew() -> None:
@@ -192,29 +174,6 @@ def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
     assert steps[steps > 0] == pytest.approx(10.1)
 
 
-@pytest.mark.slow
-def test_a_limit_that_nothing_exceeds_changes_nothing() -> None:
-    limits = (Constraint("size", 1e9),)
-    free = Admm(counted_space((3, 4)), 0, Objective())
-    bound = Admm(counted_space((3, 4)), 0, Objective(constraints=limits))
-    assert run(free, 40) == run(bound, 40, "size")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
-def test_with_a_limit_more_trials_are_feasible(options: dict[str, Any]) -> None:
-    shares = []
-    for limits in ((), (Constraint("size", 15.0),)):
-        inside = 0
-        for seed in range(3):
-            space = counted_space((3, 4))
-            optimizer = Admm(space, seed, Objective(constraints=limits), **options)
-            paths = [q.configuration.path for q in run(optimizer, 50, "size", seed)]
-            inside += sum(path[-1] == "a3" for path in paths)
-        shares.append(inside / 150)
-    assert shares[1] > max(1.3 * shares[0], 0.3)
-
-
 def test_a_failed_pull_earns_nothing() -> None:
     optimizer = Admm(finite_space(), 0, UNIT, variant="paper")
     for number in range(5):
@@ -224,28 +183,6 @@ def test_a_failed_pull_earns_nothing() -> None:
         optimizer.ask(Budget())
     assert to_document(optimizer._state) == before  # as in a resumed study
     assert all(r == 0 for _, r in optimizer._state.counts.values())
-
-
-def test_the_simplest_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> None:
-    space = ordered_space(2)
-    paths = list(space.paths())
-    assert simplest_path(space, paths) == ("a_before_b", "none", "none", "tree")
-    space = counted_space((2, 3))
-    assert simplest_path(space, list(space.paths())) == ("a0", "a0")
-    scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
-    models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
-    space = Space("plain", (Step("scale", scales), Step("model", models)))
-    assert simplest_path(space, list(space.paths())) == ("none", "gaussian_nb")
-    space = mixed_space()
-    left = [("unit", "svm"), ("unit", "bayes")]
-    assert simplest_path(space, left) == ("unit", "bayes")
-    space = mixed_space()
-    paths = list(space.paths())
-    simplest = simplest_path(space, paths)
-    # A support vector machine cannot run on data that was not scaled.
-    for variant, first in (("paper", [simplest]), ("default", [simplest, ("none", "tree")])):
-        optimizer = Admm(space, 0, variant=variant)
-        assert [optimizer.ask(Budget()).configuration.path for _ in first] == first
 
 
 @pytest.mark.slow
@@ -272,44 +209,8 @@ def test_tuning_within_a_limit_comes_near_its_inside() -> None:
     assert max(best) < 0.13
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_aggregation_of_each_family_is_found_with_the_kind_of_model_that_it_suits(kind, family):
     assert has_found(Admm, family, kind, 0, 40)
-
-
-def test_the_choice_of_a_path_chooses_the_values_that_paths_have_in_common() -> None:
-    """Averages suit trees, sums all others; the values that theta-min found are for one path."""
-    space = events_space()
-    optimizer = OfThree(space, 0, Objective())
-    losses = {("trees", "average"): 19.0, ("linear", "sum"): 20.0, ("other", "sum"): 20.0}
-    chosen = []
-    for number in range(60):
-        query = optimizer.ask(Budget(trials_left=100 - number))
-        found = kind_of(query.configuration), query.configuration["construct"].values[0][1]
-        if optimizer.reason is not None and optimizer.reason.phase == "z-min":
-            chosen.append(found)
-        optimizer.tell(told(number, query, losses.get(found, 40.0)))
-    for kind, right in (("linear", "sum"), ("trees", "average")):
-        values = [value for own, value in chosen if own == kind]
-        assert values.count(right) > 0.8 * len(values)
-
-
-OF_PAPER = """
-none none bayes count 3, none none bayes sum 2, none none bayes average 2, none none bayes count 4,
-unit none boosting count 3, unit some forest count 3, none none boosting count 3,
-unit none boosting binary 4, unit none boosting average 5, unit none boosting count 5,
-power none svm count 3, none some neighbours count 3, none none forest count 3
-"""
-
-
-def test_the_papers_variant_asks_for_what_it_always_did() -> None:
-    """As recorded before shared values were searched."""
-    space = events_space()
-    optimizer = OfThree(space, 0, Objective(), variant="paper")
-    run_planted(optimizer, planted(space, "average", "trees", 0), 13, n_all=100)
-    asked = [t.query.configuration for t in optimizer.history]
-    written = [
-        " ".join([*c.path[1:], *(str(value) for _, value in c["construct"].values)]) for c in asked
-    ]
-    assert written == " ".join(OF_PAPER.split()).split(", ")

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from ConfigSpace import Categorical, Float, Integer
-from flash_worlds import counted_space
 from hypothesis import given
 from hypothesis import strategies as st
-from worlds import algorithm, mixed_space, one_algorithm, ordered_space, told
+from worlds import algorithm, counted_space, mixed_space, one_algorithm, ordered_space, told
 
 from prefect_tune.optimizers import (
     Admm,
@@ -39,19 +38,14 @@ from prefect_tune.optimizers.methods.admm.splitting import (
 from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
 from prefect_tune.optimizers.search.maximise import GaussianSearch
-from prefect_tune.optimizers.space import sampling
 from prefect_tune.optimizers.space.configuration import default_configuration
-from prefect_tune.optimizers.space.vectors import Grid, grid_of
-
-
-def one_to(n: int) -> Grid:
-    grid = grid_of(Integer("k", (1, n)))
-    assert grid is not None
-    return grid
+from prefect_tune.optimizers.space.vectors import grid_of
 
 
 def test_three_iterations_of_an_active_integer() -> None:
-    grid = one_to(10)
+    grid = grid_of(Integer("k", (1, 10)))
+    assert grid is not None
+    assert distances(grid, 3 / 9, -0.5).argmin() == 7  # the multiplier moves what it is pulled to
     delta, dual = 2 / 9, 0.0
     expected = [
         # chosen value, b, relaxed, penalty at rho = 1, delta after, lambda after
@@ -64,12 +58,6 @@ def test_three_iterations_of_an_active_integer() -> None:
         assert 0.5 * distances(grid, delta, dual)[value - 1] == pytest.approx(penalty, abs=1e-6)
         got, delta, dual = integer_update(grid, delta, dual, value - 1)
         assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
-
-
-def test_the_multiplier_moves_what_integers_are_pulled_to() -> None:
-    grid = one_to(10)
-    assert distances(grid, 3 / 9, 0.2) == pytest.approx(distances(grid, 3 / 9 - 0.2, 0.0))
-    assert distances(grid, 3 / 9, -0.5).argmin() == 7
 
 
 @pytest.mark.parametrize(
@@ -104,8 +92,8 @@ def test_rewards() -> None:
     assert reward(losses, 0.7) == pytest.approx([0.928571, 0.7, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
 
 
-K, KIND, X = "0", "1", "2"
-"""Columns of the first algorithm as the state names them."""
+K = "0"
+"""Column of the integer of the first algorithm, as the state names it."""
 
 
 VALUES = (
@@ -191,15 +179,15 @@ def history_of(*losses: float | None, sizes: tuple[float, ...] = ()) -> History:
     return history
 
 
-def test_losses_are_shares_of_the_metrics_range() -> None:
+@pytest.mark.parametrize(("chance", "worst"), [(None, 0.7 * 8 / 4), (9.0, 8.0 / 4)])
+def test_losses_are_shares_of_the_range_and_without_one_they_are_distances_from_the_best(
+    chance, worst
+) -> None:
     objective = Objective("x", "", 20.0, 60.0)
     observed = observations(history_of(20.0, 30.0, None), objective, PAPER)
     assert observed.losses == pytest.approx([0.0, 0.25, 1.0])
     assert observed.worst_reward_loss == 0.7
-
-
-@pytest.mark.parametrize(("chance", "worst"), [(None, 0.7 * 8 / 4), (9.0, 8.0 / 4)])
-def test_without_a_range_they_are_distances_from_the_best_in_quartile_ranges(chance, worst) -> None:
+    # In quartile ranges.
     objective = Objective("x", "", -np.inf, np.inf, chance)
     observed = observations(history_of(1.0, 3.0, 5.0, 7.0, 9.0), objective, AdmmOptions())
     assert observed.losses == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0])
@@ -222,37 +210,13 @@ def test_quantities_are_in_units_of_their_bounds() -> None:
     observed = observations(history, limited(20.0), AdmmOptions())
     assert not observed.quantities.any()
     assert observed.augmented(AdmmState()) == pytest.approx(observed.losses)
-
-
-def test_the_augmented_loss_adds_the_penalty_of_each_constraint() -> None:
     observed = observations(history_of(0.5, 0.6, sizes=(10.0, 60.0)), limited(20.0), PAPER)
-    state = AdmmState(mu=[2.0])
     penalties = constraint_penalty(np.array([0.5, 3.0]), 1.0, 2.0, 10.0)
-    assert observed.augmented(state) == pytest.approx(np.array([0.5, 0.6]) + penalties)
-    assert observed.multipliers(AdmmState()) == pytest.approx([0.0])
+    augmented = observed.augmented(AdmmState(mu=[2.0]))
+    assert augmented == pytest.approx(np.array([0.5, 0.6]) + penalties)
 
 
 UNIT = Objective("share", "", 0.0, 1.0)
-POINTS = Objective("points", "", 0.0, 128.0)
-
-
-def asked_for(objective, scale, failure=None, **options) -> list[Query]:
-    """Twenty queries of one path; small numbers fail, or have that loss, and 0.3 is best."""
-    optimizer = Admm(counted_space((1,), 2), 0, objective, **options)
-    for number in range(20):
-        query = optimizer.ask(Budget(trials_left=20 - number))
-        values = [float(v) for _, v in query.configuration.choices[0][1].values]
-        loss = sum((v - 0.3) ** 2 for v in values) / 2
-        optimizer.tell(told(number, query, failure if min(values) < 0.25 else scale * loss))
-    return [t.query for t in optimizer.history]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("variant", ["default", "paper"])
-@pytest.mark.parametrize("theta_solver", ["bo", "trust_region"])
-def test_losses_in_points_and_as_shares_give_the_same_queries(theta_solver, variant) -> None:
-    options = {"theta_solver": theta_solver, "variant": variant}
-    assert asked_for(UNIT, 1.0, **options) == asked_for(POINTS, 128.0, **options)
 
 
 class OfForty(Admm):
@@ -273,10 +237,12 @@ def values_asked_for(space: Space, best: float, n: int, **options: object) -> li
     return values
 
 
-def test_integers_are_pulled_to_where_they_stand_by_their_weight() -> None:
+def test_random_points_come_first_and_integers_are_pulled_to_where_they_stand() -> None:
     space = one_algorithm(Integer("k", (1, 100), default=20))
     free = values_asked_for(space, 80.0, 16, rho=0.0)
     held = values_asked_for(space, 80.0, 16, rho=500.0)
+    other = values_asked_for(space, 1.0, 5, rho=0.0)
+    assert (free[:4], free[4] == other[4]) == (other[:4], False)
     assert min(abs(k - 80) for k in free[4:]) <= 2
     assert all(abs(k - 20) <= 4 for k in held[4:10])
 
@@ -294,30 +260,29 @@ def test_with_a_twin_under_way_another_point_is_asked_for(theta_solver: str) -> 
     assert min(np.diff(values)) > 0.05
 
 
-def theta_min() -> ThetaMin:
+@pytest.mark.parametrize(
+    ("losses", "started_at", "half_width"),
+    [
+        ([0.5], 0, 0.2),
+        ([0.5, 0.4], 0, 0.4),  # it doubles after a success,
+        ([0.5, 0.4, 0.3], 0, 0.5),
+        ([0.5, 0.6, 0.6], 0, 0.2),
+        ([0.5, 0.6, 0.6, 0.6], 0, 0.1),  # and halves after three failures
+        ([0.5, 0.6, 0.6, 0.4, 0.6], 0, 0.4),
+        ([0.5] + 60 * [0.6], 0, 0.005),
+        ([0.5, 0.4, 0.3], 2, 0.4),
+        ([0.5, 0.4, 0.3], 3, 0.2),
+    ],
+)
+def test_the_trust_region_is_around_the_best(losses, started_at, half_width) -> None:
     space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)), Integer("z", (1, 9)))
-    return ThetaMin(space, AdmmOptions(), Positions(space, 1.0))
-
-
-def region(values: list[float], started_at: int = 0) -> list[tuple[float, float]]:
-    """The box around the middle of the cube after trials of these values."""
-    best = np.full(3, 0.5)
     state = AdmmState(path=("a",), started_at=started_at)
-    lower, upper = theta_min()._region(best, np.array(values), list(range(len(values))), state)
-    return [(round(float(a), 9), round(float(b), 9)) for a, b in zip(lower, upper, strict=True)]
-
-
-def test_the_trust_region_doubles_after_a_success_and_halves_after_failures() -> None:
-    whole = (0.0, 1.0)  # integers are not held: their cells are too wide
-    assert region([0.5]) == [(0.3, 0.7), (0.3, 0.7), whole]
-    assert region([0.5, 0.4]) == [(0.1, 0.9), (0.1, 0.9), whole]
-    assert region([0.5, 0.4, 0.3]) == [whole, whole, whole]
-    assert region([0.5, 0.6, 0.6]) == region([0.5])
-    assert region([0.5, 0.6, 0.6, 0.6]) == [(0.4, 0.6), (0.4, 0.6), whole]
-    assert region([0.5, 0.6, 0.6, 0.4, 0.6]) == region([0.5, 0.4])
-    assert region([0.5] + 60 * [0.6])[0] == (0.495, 0.505)
-    assert region([0.5, 0.4, 0.3], started_at=2) == region([0.5, 0.4])
-    assert region([0.5, 0.4, 0.3], started_at=3) == region([0.5])
+    theta_min = ThetaMin(space, AdmmOptions(), Positions(space, 1.0))
+    best, numbers = np.full(3, 0.5), list(range(len(losses)))
+    lower, upper = theta_min._region(best, np.array(losses), numbers, state)
+    assert lower == pytest.approx([0.5 - half_width, 0.5 - half_width, 0.0])
+    # Integers are not held: their cells are too wide.
+    assert upper == pytest.approx([0.5 + half_width, 0.5 + half_width, 1.0])
 
 
 def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
@@ -335,13 +300,6 @@ def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
         asked[theta_solver] = [abs(x - 50.0) for x in values[4:]]
     assert max(asked["bo"]) > 20.0
     assert max(asked["trust_region"]) <= 20.0 + 1e-6
-
-
-def test_before_four_points_of_a_path_random_ones_are_asked_for() -> None:
-    space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
-    early = [values_asked_for(space, best, 5, theta_solver="bo") for best in (0.0, 100.0)]
-    assert early[0][:4] == early[1][:4]
-    assert early[0][4] != early[1][4]
 
 
 def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
@@ -386,12 +344,3 @@ def test_the_linear_solver_learns_additive_paths() -> None:
     drawn = [table.least(model(rng)) for _ in range(100)]
     assert drawn.count(("a0", "a0")) > 30
     assert len(set(drawn)) > 3
-
-
-def test_more_paths_than_can_be_listed_are_drawn_once(monkeypatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_LISTED", 50)
-    space = counted_space((8, 8), 0)
-    table = PathArms(space, 3)
-    assert 20 < len(table.paths) <= 50
-    assert table.paths == PathArms(space, 3).paths
-    assert table.thompson({}, np.random.default_rng(0)) in set(table.paths)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from subset_worlds import DEFAULT, ROWS, belief_of, configuration, cube, history_of, seen_of
+from subset_worlds import DEFAULT, ROWS, belief_of, configuration, cube, history_of
 from worlds import mixed_space, recorded
 
 from prefect_tune.optimizers import (
@@ -80,15 +80,11 @@ def test_failures_get_the_worst_loss_and_seconds_count_one_uncached_fold() -> No
     assert np.exp(seen.log_seconds) == pytest.approx([4.0, 4.0, 2.0, 3.0])
 
 
-def test_errors_are_learned_as_logarithms_with_half_a_row_in_error_at_least() -> None:
-    """log(max(error, 0.5 / n))."""
+def test_losses_are_learned_as_logarithms_or_capped_except_with_variant_paper() -> None:
+    """log(max(error, 0.5 / n)); or at most the median and three interquartile ranges."""
     losses = np.array([0.0, 0.01, 5.0, 20.0])
-    scale = LossScale.of(losses, ERROR, OF_ERRORS)
-    assert scale.learned(losses) == pytest.approx(np.log([0.05, 0.05, 5.0, 20.0]))
-
-
-def test_large_losses_are_capped_except_with_variant_paper() -> None:
-    """At the median and three interquartile ranges."""
+    learned = LossScale.of(losses, ERROR, OF_ERRORS).learned(losses)
+    assert learned == pytest.approx(np.log([0.05, 0.05, 5.0, 20.0]))
     losses = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e8])
     low, middle, high = np.quantile(losses, (0.25, 0.5, 0.75))
     capped = [1.0, 2.0, 3.0, 4.0, 5.0, middle + 3 * (high - low)]
@@ -132,16 +128,6 @@ def test_seconds_and_losses_of_all_rows_follow_from_small_subsets() -> None:
     assert abs(mean - truth) < 3 * deviation < 1.5
 
 
-@pytest.mark.parametrize("strategy", [OF_ERRORS, OF_PAPER], ids=["fitted", "drawn"])
-def test_a_belief_from_stored_parameters_equals_the_learned_belief(strategy: Strategy) -> None:
-    belief, kept = learned(11, strategy)
-    seen = Observations.of(recorded(*plane_trials(11)), SIZES, INPUTS, 1)
-    again = Learner(INPUTS, SIZES, ERROR, strategy).recall(seen, kept)
-    assert again.predict(CENTRE) == belief.predict(CENTRE)
-    assert again.seconds(CENTRE) == belief.seconds(CENTRE)
-    assert len(belief.processes) == (8 if strategy.is_drawn else 1)
-
-
 def test_drawn_parameters_differ_within_their_bounds_and_form_a_mixture() -> None:
     belief, kept = learned(12, OF_PAPER)
     process = belief.processes[0]
@@ -181,19 +167,3 @@ def test_seconds_are_of_as_many_folds_as_are_evaluated() -> None:
     rows = line.at(line.encode([configuration(0.5)] * 3), Sizes.of(ROWS).s([1 / 64, 1 / 8, 1.0]))
     factor = replace(belief, n_folds=3).seconds(rows) / belief.seconds(rows)
     assert factor == pytest.approx([1, 1, 3])
-
-
-def test_pending_outcomes_are_imagined_at_their_means() -> None:
-    belief = belief_of(history_of((0.1, 1 / 64, 1.0, 2.0), (0.9, 1 / 8, 2.0, 9.0)))
-    row = seen_of(history_of((0.5, 1.0, 0.0, 1.0))).inputs
-    after = belief.imagining(row)
-    assert after.predict(row)[0] == pytest.approx(belief.predict(row)[0])
-    assert after.predict(row)[1] < 0.5 * belief.predict(row)[1]
-
-
-def test_models_have_less_to_do_with_each_other_than_other_choices() -> None:
-    """Fabolas sheet, 7: logit rho ~ N(-2, 1) of the models, N(-0.5, 1.5^2) elsewhere."""
-    within = pipeline_inputs(SPACE).within
-    assert within is not None
-    priors = [p.prior for p in within.parameters if p.name.startswith("logit rho")]
-    assert priors == [(-0.5, 1.5), (-2.0, 1.0)]

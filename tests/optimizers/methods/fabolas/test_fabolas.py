@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from math import inf
 from typing import Any
 
 import numpy as np
 import pytest
-from simulation import Outcome
+from simulation import Outcome, Simulation
 from subset_worlds import (
     BEST,
     ROWS,
@@ -17,21 +16,17 @@ from subset_worlds import (
     configuration,
     cube,
     position,
-    trial,
 )
-from worlds import mixed_space
+from worlds import mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
-    Objective,
     Optimizer,
     Query,
-    Space,
     SpaceExhausted,
     make_optimizer,
 )
-from prefect_tune.optimizers.methods.fabolas.fabolas import EntropySearch, Fabolas
-from prefect_tune.optimizers.methods.fabolas.subsets import PAPER_LOSS
+from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
 from prefect_tune.optimizers.space.configuration import default_configuration
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
@@ -48,85 +43,53 @@ def add(optimizer: Optimizer, query: Query, loss: float | None, seconds: float =
     """Add a trial that another asked for."""
     number = len(optimizer.history)
     optimizer.restore(number, query, None)
-    optimizer.tell(trial(number, query, loss, seconds))
+    optimizer.tell(told(number, query, loss, seconds))
 
 
-def run_to_its_end(optimizer: Optimizer, outcome: Callable[[Query], Outcome], n: int) -> None:
-    """Begin n configurations, and go on with them until nothing is left."""
-    while True:
-        left = max(n - len(optimizer.history.asked), 0)
-        try:
-            ask_and_tell(optimizer, outcome, 1, trials_left=left)
-        except SpaceExhausted:
-            return
-
-
-# The gate, and what full evaluations are for.
-def closings(twin: Twin, n: int, **options: Any) -> tuple[Fabolas, list[bool]]:
-    """Ask n times; return by ask whether subsets were given up, and check that they then were."""
-    optimizer, closed = fabolas(twin.seed, n_first=6, **options), []
+def closings(twin: Twin, n: int) -> tuple[Fabolas, bool]:
+    """Ask n times; whether subsets were given up, once they are seen not to be asked for then."""
+    optimizer, is_closed = fabolas(twin.seed, n_first=6), False
     for _ in range(n):
         (query,) = ask_and_tell(optimizer, twin, 1)
-        closed.append(bool((optimizer.memo or {}).get("closed")))
-        assert query.is_full or not closed[-1]
-    return optimizer, closed
+        is_closed = bool((optimizer.memo or {}).get("closed"))
+        assert query.is_full or not is_closed
+    for configuration_ in optimizer.history.asked:
+        shares = [t.query.subset for t in optimizer.history.trials_of(configuration_)]
+        assert shares == sorted(set(shares))
+    return optimizer, is_closed
 
 
 @pytest.mark.slow
-def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same() -> None:
-    # Of seeds 0 to 4 all close, after 14 to 25 asks.
-    runs = [closings(replace(BAD, seed=seed), 28) for seed in (0, 1, 2)]
-    closing = [optimizer for optimizer, closed in runs if any(closed)]
-    assert len(closing) >= 2
-    for optimizer in closing:
-        assert len(optimizer.history.complete) >= 5
-        assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.06
-
-
-@pytest.fixture(scope="module")
-def good_run() -> tuple[Fabolas, list[bool]]:
-    return closings(GOOD, 35)
-
-
-@pytest.mark.slow
-def test_subsets_that_tell_are_not_given_up(good_run: tuple[Fabolas, list[bool]]) -> None:
-    optimizer, closed = good_run
-    assert not any(closed)
-    assert len(optimizer.history.complete) >= 2
-    assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.03
-
-
-def test_full_evaluations_are_asked_for_with_what_is_predicted_of_them(good_run) -> None:
-    optimizer, _ = good_run
+@pytest.mark.parametrize(
+    ("twin", "n", "is_given_up"),
+    [
+        (GOOD, 35, False),
+        (BAD, 28, True),
+        pytest.param(replace(BAD, seed=1), 28, True, marks=pytest.mark.full),
+    ],
+)
+def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same(
+    twin: Twin, n: int, is_given_up: bool
+) -> None:
+    optimizer, is_closed = closings(twin, n)
+    assert is_closed == is_given_up
+    assert len(optimizer.history.complete) >= (5 if is_given_up else 2)
+    assert abs(position(optimizer.incumbent.query)[0] - BEST) < (0.06 if is_given_up else 0.03)
     full = [t.number for t in optimizer.history if t.query.is_full]
     assert [int(number) for number in optimizer.memo["full"]] == full
-    for number, (reason, mean, deviation, *_) in optimizer.memo["full"].items():
-        loss = optimizer.history[int(number)].loss
-        assert loss is not None
-        assert reason in ("verify", "search", "improve")
-        assert abs(loss - mean) < 6 * deviation
-
-
-# The answer.
-@pytest.mark.slow
-def test_before_anything_is_confirmed_the_answer_is_the_best_by_prediction() -> None:
-    optimizer = fabolas(n_first=6)
-    ask_and_tell(optimizer, Twin(), 24)
-    assert not optimizer.history.complete
-    add(optimizer, Query(configuration(0.75), 0.5), 0.15)  # on most rows
-    add(optimizer, Query(configuration(0.9), 1 / 256), 0.0)  # of the lowest loss, by luck
-    assert abs(position(optimizer.incumbent.query)[0] - BEST) < 0.15  # and far from those two
 
 
 @pytest.mark.slow
-def test_at_the_end_the_best_are_confirmed_and_the_best_of_the_full_ones_is_the_answer() -> None:
+def test_at_the_end_of_each_budget_the_best_are_confirmed_and_the_best_full_one_is_the_answer():
     optimizer = fabolas(n_first=4)
-    run_to_its_end(optimizer, Twin(), 12)
-    assert len(optimizer.history.asked) == 12
-    confirmed = list(optimizer.history)[-3:]
-    assert all(t.query.is_full for t in confirmed)
-    assert {v[0] for v in optimizer.memo["full"].values()} == {"confirm"}
-    assert optimizer.incumbent == min(optimizer.history.complete, key=lambda t: t.loss or inf)
+    for trials in (12, 14):
+        Simulation(optimizer, Twin(), trials=trials).run()
+        assert len(optimizer.history.asked) == trials
+        last = max(t.number for t in optimizer.history if not t.query.is_full)
+        confirmed = list(optimizer.history)[last + 1 :]
+        assert confirmed
+        assert {optimizer.memo["full"][str(t.number)][0] for t in confirmed} == {"confirm"}
+        assert optimizer.incumbent == optimizer.history.incumbent
 
 
 def after(*results: tuple[float, float, float | None, float], **options: Any) -> Fabolas:
@@ -174,13 +137,6 @@ def test_nothing_is_asked_for_that_cannot_end_in_time() -> None:
         after(*FIRST).ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
 
 
-def test_configurations_only_go_to_larger_sizes(good_run) -> None:
-    optimizer, _ = good_run
-    for configuration_ in optimizer.history.asked:
-        shares = [t.query.subset for t in optimizer.history.trials_of(configuration_)]
-        assert shares == sorted(set(shares))
-
-
 def test_pending_queries_are_imagined() -> None:
     optimizer = after(*FIRST)
     asked = [position(optimizer.ask(Budget()))[0] for _ in range(4)]
@@ -218,34 +174,21 @@ def test_each_model_begins_with_its_defaults_and_nothing_before_it_where_that_ca
     assert len(set(asked)) == 6
 
 
-# What may come (sheet, T17).
-def constant(query: Query) -> Outcome:  # noqa: ARG001
-    return 7.0, 1.0
-
-
-def free(query: Query) -> Outcome:
-    return GOOD(query)[0], 0.0
-
-
-def perfect(query: Query) -> Outcome:  # noqa: ARG001
-    return 0.0, 1.0
-
-
-def with_an_outlier(query: Query) -> Outcome:
-    loss, seconds = GOOD(query)
-    return (1e8 if position(query)[0] > 0.8 else loss), seconds
-
-
-def tiny(query: Query) -> Outcome:
-    loss, seconds = GOOD(query)
-    return 1e-12 * (loss or 0.0), seconds
+ODD: dict[str, Callable[[Query], Outcome]] = {
+    "equal losses": lambda _: (7.0, 1.0),
+    "no seconds": lambda query: (GOOD(query)[0], 0.0),
+    "no errors": lambda _: (0.0, 1.0),
+    "an outlier": lambda query: (1e8 if position(query)[0] > 0.8 else GOOD(query)[0], 1.0),
+    "tiny losses": lambda query: (1e-12 * (GOOD(query)[0] or 0.0), 1.0),
+}
+"""What may come (sheet, T17)."""
 
 
 PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("outcome", [constant, free, perfect, with_an_outlier, tiny])
+@pytest.mark.full
+@pytest.mark.parametrize("outcome", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("objective", [ROWS, PERCENT], ids=["raw", "percent"])
 def test_odd_losses_and_seconds_are_learned_from(objective, outcome) -> None:
     optimizer = fabolas(objective=objective)
@@ -256,28 +199,7 @@ def test_odd_losses_and_seconds_are_learned_from(objective, outcome) -> None:
     assert optimizer.incumbent is not None
 
 
-@pytest.mark.parametrize("n_told", [0, 1, 2])
-def test_with_hardly_a_result_it_asks_on(n_told: int) -> None:
-    optimizer = fabolas()
-    queries = [optimizer.ask(Budget()) for _ in range(3)]
-    for number, query in enumerate(queries[:n_told]):
-        optimizer.tell(trial(number, query, 1.0))
-    more = [optimizer.ask(Budget()) for _ in range(4)]
-    assert all(0 <= position(q)[0] <= 1 for q in more)
-
-
-# The published method.
-def test_the_papers_variant_follows_the_paper() -> None:
-    strategy = fabolas(variant="paper").strategy
-    assert strategy.acquisition == "divergence_per_cost"
-    assert strategy.basis is PAPER_LOSS
-    assert strategy.is_published
-    assert strategy.is_drawn
-    assert not strategy.is_log
-    assert not strategy.one_fold_to
-
-
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_alone() -> None:
     optimizer = fabolas(variant="paper", n_first=10)
     slow = {"last_ask_seconds": (1e4,)}
@@ -289,88 +211,43 @@ def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_al
     assert {v[0] for v in optimizer.memo["full"].values()} <= {"confirm", "search"}
 
 
-def fabolas_of_one(space: Space | None = None, objective: Objective = ROWS) -> Fabolas:
-    made = make_optimizer("fabolas", space or cube(), 0, objective, {"n_first": 1})
-    assert isinstance(made, Fabolas)
-    return made
-
-
 def test_with_half_of_the_time_gone_the_first_design_ends() -> None:
     """Else a short budget would end on small subsets alone."""
-    early, late = fabolas_of_one(), fabolas_of_one()
+    early, late = fabolas(), fabolas()
     for optimizer in (early, late):
         ask_and_tell(optimizer, lambda query: (10.0 + query.subset, 1.0), 4, seconds_left=100.0)
     assert not early.ask(Budget(seconds_spent=40.0, seconds_left=60.0)).is_full
     assert late.ask(Budget(seconds_spent=60.0, seconds_left=4.0)).is_full
 
 
+def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:
+    """What is asked for after random beginnings, of full evaluations alone."""
+    optimizer = make_optimizer(method, cube(), 0, ROWS)
+    queries = ask_and_tell(optimizer, outcome, 12)
+    assert all(query.is_full for query in queries)
+    assert not optimizer.resumes_configurations
+    return queries[6:]
+
+
+def test_improvement_is_sought_near_the_best_and_information_to_both_sides_whatever_it_costs():
+    """The losses are those of the twin; those on the right cost e^8 of those on the left."""
+
+    def dear(query: Query) -> Outcome:
+        return GOOD(query)[0], float(np.exp(8.0 * position(query)[0]))
+
+    by_improvement, by_information = late("ei"), late("es")
+    assert np.median([abs(position(q)[0] - BEST) for q in by_improvement]) < 0.05
+    spreads = [np.std([position(q)[0] for q in qs]) for qs in (by_improvement, by_information)]
+    assert spreads[0] < spreads[1]
+    assert late("es", dear) == by_information
+
+
 @pytest.mark.slow
-def test_a_larger_budget_is_confirmed_anew() -> None:
-    optimizer, twin = fabolas_of_one(), Twin(is_good=True)
-    for trials in (12, 18):
-        while True:
-            left = trials - len(optimizer.history.asked)
-            try:
-                ask_and_tell(optimizer, twin, 1, trials_left=max(left, 0))
-            except SpaceExhausted:
-                break
-        last = max(t.number for t in optimizer.history if t.query.subset < 1)
-        assert any(t.query.is_full and t.number > last for t in optimizer.history)
-        assert optimizer.incumbent == optimizer.history.incumbent
-
-
-def test_it_asks_for_full_evaluations_where_improvement_is_expected() -> None:
-    optimizer = make_optimizer("ei", cube(), 0, ROWS)
+def test_two_tasks_are_the_share_that_was_asked_for_and_all_rows() -> None:
+    optimizer = make_optimizer("mtbo", cube(), 0, ROWS, {"share": 0.125})
     queries = ask_and_tell(optimizer, Twin(), 14)
-    assert all(q.is_full for q in queries)
-    late = [abs(position(q)[0] - BEST) for q in queries[8:]]
-    assert np.median(late) < 0.05  # 0.25 if they were anywhere
-    assert optimizer.incumbent == optimizer.history.incumbent
-    assert not optimizer.resumes_configurations
-
-
-def queries_of(factor: float) -> list[Query]:
-    """What is asked for where those on the right cost e^factor of those on the left."""
-    optimizer = make_optimizer("es", cube(), 0, ROWS)
-
-    def outcome(query: Query) -> tuple[float | None, float]:
-        return Twin()(query)[0], float(np.exp(factor * position(query)[0]))
-
-    return ask_and_tell(optimizer, outcome, 10)
-
-
-def test_it_asks_for_full_evaluations_alone_and_cost_does_not_matter() -> None:
-    queries = queries_of(0.0)
-    assert all(q.is_full for q in queries)
-    assert len({q.configuration for q in queries}) == len(queries)
-    assert queries_of(8.0) == queries
-
-
-def test_it_goes_by_information_and_not_by_improvement() -> None:
-    made = make_optimizer("es", cube(), 0, ROWS)
-    assert isinstance(made, EntropySearch)
-    assert made.strategy.acquisition == "gain"
-    assert made.sizes.is_single
-    by_gain = queries_of(0.0)
-    by_improvement = ask_and_tell(make_optimizer("ei", cube(), 0, ROWS), Twin(), 10)
-    assert by_gain[:5] == by_improvement[:5]  # the first ones are random
-    assert by_gain[5:] != by_improvement[5:]
-    # Improvement is sought near the best, information to both sides of it.
-    spread = [np.std([position(q)[0] for q in qs[6:]]) for qs in (by_gain, by_improvement)]
-    assert spread[0] > spread[1]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("share", [0.25, 0.125])
-def test_it_begins_on_the_subset_and_asks_for_that_and_all_rows_alone(share: float) -> None:
-    optimizer = make_optimizer("mtbo", cube(), 0, ROWS, {"share": share})
-    queries = ask_and_tell(optimizer, Twin(), 16)
-    assert {q.subset for q in queries[:5]} == {share}
-    assert {q.subset for q in queries} == {share, 1.0}
-
-
-def test_without_a_row_in_the_subset_all_rows_are_asked_for() -> None:
-    options = {"share": 0.01}
-    optimizer = make_optimizer("mtbo", cube(), 0, replace(ROWS, n_rows=20), options)
-    assert all(q.is_full for q in ask_and_tell(optimizer, Twin(), 8))
-    assert not optimizer.resumes_configurations
+    assert {q.subset for q in queries[:5]} == {0.125}
+    assert {q.subset for q in queries} == {0.125, 1.0}
+    # Where not a row is in the subset, all rows are asked for.
+    optimizer = make_optimizer("mtbo", cube(), 0, replace(ROWS, n_rows=20), {"share": 0.01})
+    assert all(q.is_full for q in ask_and_tell(optimizer, Twin(), 4))

@@ -4,10 +4,8 @@ import json
 from collections.abc import Sequence
 from math import log
 
-import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
-from subset_worlds import ROWS, configuration, trial
+from subset_worlds import ROWS, configuration
+from worlds import told
 
 from prefect_tune.optimizers import History, Query
 from prefect_tune.optimizers.methods.fabolas.gate import (
@@ -37,20 +35,6 @@ def test_the_gate_closes_on_several_misses() -> None:
     assert not is_open(skills([0.05, 0.05, *[9.0] * 4]))
 
 
-def test_the_first_full_evaluation_is_not_judged_as_there_is_nothing_to_guess_from() -> None:
-    predictions = {i: Prediction("verify", 5.0, SURE) for i in range(3)}
-    assert len(skills_of(predictions, dict(enumerate(OUTCOMES[:3])), 1.0)) == 2
-
-
-@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6)), min_size=1, max_size=9))
-def test_no_outcome_decides_alone(given_predictions: list[tuple[float, float]]) -> None:
-    predictions = {i: Prediction("s", *p) for i, p in enumerate(given_predictions, start=1)}
-    found = skills_of(predictions, dict(enumerate(OUTCOMES)), 1.0)
-    assert len(found) == len(given_predictions)
-    # Two good ones outweigh any one.
-    assert max(np.abs(found)) <= 2.0
-
-
 def test_verdicts_know_nothing_of_what_came_out_later() -> None:
     errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
     for n in range(1, len(errors)):
@@ -78,7 +62,7 @@ def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> Non
     disagree = []
     for loss in (0.1, 0.3, 2.0, 4.5, 9.0):
         history = History()
-        history.record(trial(0, Query(configuration(0.5)), loss))
+        history.record(told(0, Query(configuration(0.5)), loss))
         (made,) = decisions_of(history, Sizes.of(ROWS), memo, 0.25)["confirmations"]
         disagree.append(made["disagrees"])
     assert disagree == [True, True, False, False, True]

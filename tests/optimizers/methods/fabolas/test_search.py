@@ -5,30 +5,22 @@ from math import log
 from typing import Any
 
 import numpy as np
-import pytest
-from flash_worlds import counted_space
 from subset_worlds import (
-    BEST,
     DEFAULT,
-    ROWS,
     Result,
     belief_of,
     configuration,
     cube,
     history_of,
 )
-from worlds import told
 
-from prefect_tune.optimizers import Configuration, History, Query
 from prefect_tune.optimizers.methods.fabolas.belief import (
     Belief,
-    Learner,
-    Observations,
     pipeline_inputs,
 )
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidates, Search
-from prefect_tune.optimizers.methods.fabolas.subsets import Acquisition, Sizes
+from prefect_tune.optimizers.methods.fabolas.subsets import Acquisition
 from prefect_tune.optimizers.space.vectors import Candidates
 
 LINE = pipeline_inputs(cube())
@@ -96,32 +88,3 @@ def test_improvement_is_divided_by_seconds_where_they_are_learned() -> None:
         assert level == 0
         x.append(float(found.candidates.units[row, 0]))
     assert x[0] < x[1] - 0.05
-
-
-def test_candidates_gather_around_the_best_one() -> None:
-    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
-    for seed in range(3):
-        found = run(belief, "gain", seed=seed)
-        x = found.candidates.units[:, 0]
-        row, _ = next(found.best_first())
-        assert np.mean(np.abs(x - x[row]) < 0.1) > 0.2  # about 0.1 without refinement
-
-
-def test_the_best_model_is_told_with_its_probability() -> None:
-    space = counted_space((2,))
-    history, rng = History(ROWS.constraints), np.random.default_rng(0)
-    for number in range(16):
-        x = float(rng.random())
-        chosen = Configuration.of(space, (f"a{number % 2}",), [{"h0": x}])
-        history.record(told(number, Query(chosen), (x - BEST) ** 2 + 2.0 * (number % 2)))
-    inputs, sizes = pipeline_inputs(space), Sizes.of(ROWS)
-    seen = Observations.of(history, sizes, inputs, 1)
-    belief, _ = Learner(inputs, sizes, ROWS, DEFAULT).learn(seen, {}, rng)
-    best = inputs.encode([history[0].query.configuration])
-    search = Search(
-        inputs, belief, "gain", sizes=LEVELS, leaders=best, best=-1.0, overhead=0.0, rng=rng
-    )
-    models = search.models()
-    assert models.keys() == {"a0", "a1"}
-    assert sum(models.values()) == pytest.approx(1.0, abs=1e-3)
-    assert models["a0"] > 0.9
