@@ -1,13 +1,11 @@
 """BOHB: the rung that is learned from, and the densities of good and bad configurations."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import counted_space
 from scipy.stats import truncnorm
-from worlds import mixed_space, told
+from worlds import counted_space, mixed_space, told
 
 from prefect_tune.optimizers import (
     Bohb,
@@ -28,9 +26,9 @@ from prefect_tune.optimizers.space.vectors import Candidates, CandidateSpace
 OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
 
 
-def make(**options: Any) -> Bohb:
+def make(objective: Objective = OBJECTIVE) -> Bohb:
     """Of one algorithm with two numbers: a rung has a model from 5 results on."""
-    return Bohb(counted_space((1,), 2), 0, OBJECTIVE, **options)
+    return Bohb(counted_space((1,), 2), 0, objective)
 
 
 def seen(optimizer: Bohb, losses: list[float | None], *, epochs: int | None, seed: int = 0) -> None:
@@ -73,6 +71,12 @@ def test_failed_runs_and_violations_are_bad_and_of_many_a_share_is_good() -> Non
     optimizer = make()
     seen(optimizer, [float(i) for i in range(40)], epochs=1)
     assert numbers(optimizer.modelled[0]) == list(range(6))
+    optimizer = make(replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),)))
+    for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
+        query = optimizer.ask(Budget())
+        outcome = Evaluation(1.0 + number, constraints={"latency_us": latency})
+        optimizer.tell(Trial(number, query).started().completed(outcome))
+    assert numbers(optimizer.modelled[0]) == [1, 3, 4]
 
 
 def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
@@ -87,12 +91,9 @@ def first_numbers(values: list[float], losses: list[float], random_share: float)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bohb, "RANDOM_SHARE", random_share)
         queries = [optimizer.ask(Budget()) for _ in range(60)]
-    new = [q.configuration for q in queries if q.configuration not in _seen(optimizer, len(values))]
+    known = {optimizer.history[number].query.configuration for number in range(len(values))}
+    new = [q.configuration for q in queries if q.configuration not in known]
     return np.array([dict(c["step0"].values)["h0"] for c in new[:30]], dtype=float)
-
-
-def _seen(optimizer: Bohb, n: int) -> set[Configuration]:
-    return {optimizer.history[number].query.configuration for number in range(n)}
 
 
 def test_new_configurations_resemble_the_good_ones_but_for_a_random_share() -> None:
@@ -109,18 +110,6 @@ def test_of_two_places_that_are_as_good_the_one_with_fewer_bad_ones_is_taken() -
     values = [*near[:3], 0.78, 0.8, 0.82, *near[3:], *np.linspace(0.02, 0.18, 17)]
     taken = first_numbers(values, [1.0] * 6 + [5.0] * 34, 0.0)
     assert np.mean(taken > 0.6) > 0.8
-
-
-def test_what_violates_a_constraint_is_bad() -> None:
-    bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
-    optimizer = Bohb(counted_space((1,), 2), 0, bounded)
-    rng = np.random.default_rng(0)
-    for number, latency in enumerate((90.0, 40.0, 80.0, 40.0, 40.0)):
-        query = Query(sample_configuration(optimizer.space, rng), epochs=1)
-        outcome = Evaluation(1.0 + number, constraints={"latency_us": latency})
-        optimizer.restore(number, query, None)
-        optimizer.tell(Trial(number, query).started().completed(outcome))
-    assert numbers(optimizer.modelled[0]) == [1, 3, 4]
 
 
 def one_number(*units: float) -> tuple[CandidateSpace, Candidates]:
@@ -142,15 +131,6 @@ def test_one_number_has_truncated_normal_kernels_and_the_prior() -> None:
     assert np.exp(density.log_density(at(*x))) == pytest.approx(expected)
 
 
-def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
-    space = CandidateSpace(counted_space((2,), 0))
-    points = Candidates(np.zeros((3, 1), dtype=np.intp), np.empty((3, 0)))
-    density = KernelDensity.fit(space, points, 1)
-    leaving = 3 ** (-1 / 5) * (1 - (3 / 4) ** 2 - (1 / 4) ** 2)
-    other = Candidates(np.ones((1, 1), dtype=np.intp), np.empty((1, 0)))
-    assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
-
-
 def test_what_a_configuration_does_not_have_does_not_count() -> None:
     space = CandidateSpace(mixed_space())
     rng = np.random.default_rng(1)
@@ -162,23 +142,13 @@ def test_what_a_configuration_does_not_have_does_not_count() -> None:
     assert density.log_density(moved) == pytest.approx(density.log_density(drawn))
 
 
-def test_draws_can_run_stay_near_and_leave_for_what_no_good_one_has() -> None:
-    space = CandidateSpace(counted_space((4,)))
-    points = Candidates(np.zeros((20, 1), dtype=np.intp), np.full((20, 4), 0.3))
-    density = KernelDensity.fit(space, points, 2)
-    drawn = density.sample(500, 3.0, np.random.default_rng(0))
-    counts = np.bincount(drawn.algorithms[:, 0], minlength=4) / len(drawn)
-    assert 0.6 < counts[0] < 0.98
-    assert counts[1:].min() > 0.005
-    stayed = drawn.units[drawn.algorithms[:, 0] == 0, 0]
-    assert np.median(np.abs(stayed - 0.3)) < 0.01
-    mixed = CandidateSpace(mixed_space())
-    some = mixed.encode(
-        sample_configuration(mixed_space(), np.random.default_rng(i)) for i in range(6)
-    )
-    near = KernelDensity.fit(mixed, some, 4).sample(300, 3.0, np.random.default_rng(0))
-    assert len(near) > 150
-    assert mixed.can_run(near.algorithms).all()
+def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
+    space = CandidateSpace(counted_space((2,), 0))
+    points = Candidates(np.zeros((3, 1), dtype=np.intp), np.empty((3, 0)))
+    density = KernelDensity.fit(space, points, 1)
+    leaving = 3 ** (-1 / 5) * (1 - (3 / 4) ** 2 - (1 / 4) ** 2)
+    other = Candidates(np.ones((1, 1), dtype=np.intp), np.empty((1, 0)))
+    assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
 
 
 def test_widening_draws_further_away_and_leaves_more_often() -> None:
@@ -197,3 +167,11 @@ def test_widening_draws_further_away_and_leaves_more_often() -> None:
         for widening in (1.0, 5.0)
     )
     assert far > 2 * near
+
+
+def test_draws_can_run() -> None:
+    space, rng = CandidateSpace(mixed_space()), np.random.default_rng(0)
+    some = space.encode(sample_configuration(mixed_space(), rng) for _ in range(6))
+    drawn = KernelDensity.fit(space, some, 4).sample(300, 3.0, rng)
+    assert len(drawn) > 150
+    assert space.can_run(drawn.algorithms).all()

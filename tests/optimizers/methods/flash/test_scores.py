@@ -1,17 +1,12 @@
 """What FLASH scores, prunes and tunes: each phase by itself."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from flash_worlds import TOY, counted_space, defaults_of, one_hot_paths, run_steps, steps_of
-from shared_worlds import events_space
-from worlds import evaluation, told_history
+from worlds import TOY, counted_space, defaults_of, one_hot_paths, run_steps, told
 
 from prefect_tune.optimizers import (
-    Configuration,
-    Failure,
     Flash,
     History,
     Objective,
@@ -19,15 +14,12 @@ from prefect_tune.optimizers import (
     Space,
     Trial,
 )
-from prefect_tune.optimizers.methods.flash.flash import subspace_of
 from prefect_tune.optimizers.methods.flash.scores import LEAST_SHARE, ranked
-from prefect_tune.optimizers.methods.smac import ForestSettings
 from prefect_tune.optimizers.models.path_linear import PathLinear
 from prefect_tune.optimizers.search.improvement import log_expected_improvement
 from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import CandidateSpace
-from prefect_tune.optimizers.trials.outcome import FailureKind
 
 SEEN = [5, 0, 1, 2]
 LOSSES = [30.0, 22.0, 18.0, 26.0]
@@ -40,7 +32,7 @@ def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -
     paths, history = list(space.paths()), History()
     for number, (i, loss, cost) in enumerate(zip(SEEN, LOSSES, seconds, strict=True)):
         query = Query(default_configuration(space, paths[i]))
-        history.record(Trial(number, query).started().completed(evaluation(loss, cost)))
+        history.record(told(number, query, loss, cost))
     for number, i in enumerate(pending, len(SEEN)):
         history.record(Trial(number, Query(default_configuration(space, paths[i]))))
     return history
@@ -56,16 +48,16 @@ def flash(space: Space, history: History, **options: Any) -> Flash:
     return optimizer
 
 
-def log_eips(history: History, space: Space | None = None, **options: Any) -> np.ndarray:
-    """Improvement per cost of the next run."""
-    log_ei, log_cost = flash(space or counted_space(TOY, 0), history, **options)._scores.terms(
-        history
-    )
-    return log_ei - log_cost
+def terms(
+    history: History, counts: tuple[int, ...] = TOY, *, is_next_run: bool = True, **options: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of expected improvement and of cost; of many runs unless it is the next one."""
+    space = counted_space(counts, 0 if counts == TOY else 1)
+    return flash(space, history, **options)._scores.terms(history, is_next_run=is_next_run)
 
 
-def log_eips_of_many_runs(history: History, space: Space, **options: Any) -> np.ndarray:
-    log_ei, log_cost = flash(space, history, **options)._scores.terms(history, is_next_run=False)
+def log_eips(*given: Any, **options: Any) -> np.ndarray:
+    log_ei, log_cost = terms(*given, **options)
     return log_ei - log_cost
 
 
@@ -78,7 +70,7 @@ def test_the_papers_models_follow_equation_one_without_an_intercept() -> None:
     )
     log_seconds = paths @ (inverse @ seen.T @ np.log(SECONDS))
     expected = log_expected_improvement(paths @ beta, deviation, 18.0) - np.log(log_seconds)
-    scores = log_eips_of_many_runs(toy_history(), counted_space(TOY, 0), variant="paper")
+    scores = log_eips(toy_history(), is_next_run=False, variant="paper")
     assert scores == pytest.approx(expected)
     assert ranked(scores, None) == [3, 4, 0, 1, 5, 2]
     phase_two = log_eips(toy_history(), variant="paper")
@@ -90,16 +82,15 @@ def test_the_papers_models_follow_equation_one_without_an_intercept() -> None:
 def test_a_path_under_way_is_imagined_to_return_its_mean() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
-    imagined = model.imagining(paths[4])
-    alone, busy = (
-        flash(counted_space(TOY, 0), history)._scores.terms(history)[0]
-        for history in (toy_history(), toy_history(pending=(4,)))
-    )
-    deviation = imagined.deviation(paths)
-    assert busy == pytest.approx(
-        log_expected_improvement(imagined.mean(paths), deviation, 18.0, float(deviation.mean()))
-    )
-    assert alone[4] - busy[4] > 0.2
+    for history, known in (
+        (toy_history(), model),
+        (toy_history(pending=(4,)), model.imagining(paths[4])),
+    ):
+        mean, deviation = known.mean(paths), known.deviation(paths)
+        # The mean deviation counts as long as paths are looked for.
+        for xi, is_next_run in ((deviation.mean(), True), (0.0, False)):
+            log_ei, _ = terms(history, is_next_run=is_next_run)
+            assert log_ei == pytest.approx(log_expected_improvement(mean, deviation, 18.0, xi))
 
 
 def equal_history(seconds: float) -> History:
@@ -108,40 +99,24 @@ def equal_history(seconds: float) -> History:
 
 
 def test_what_is_expected_is_divided_by_seconds_of_a_hundredth_of_the_mean_at_least() -> None:
-    found = log_eips(equal_history(9.0), counted_space((2, 2)))
+    found = log_eips(equal_history(9.0), (2, 2))
     # The first step was cached by both paths: 0.1 s and 9 s after loading it in 0.01 s.
     assert found[0] - found[1] == pytest.approx(np.log(9.01 / 0.11), rel=0.1)
-    found = log_eips(equal_history(1e6), counted_space((2, 2)))
+    found = log_eips(equal_history(1e6), (2, 2))
     assert found[0] - found[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
-
-
-def test_in_phase_two_the_mean_deviation_does_not_count() -> None:
-    paths = one_hot_paths(TOY)
-    model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
-    mean, deviation = model.mean(paths), model.deviation(paths)
-
-    def expected(xi: float) -> np.ndarray:
-        return log_expected_improvement(mean, deviation, 18.0, xi)
-
-    history = toy_history()
-    scores = flash(counted_space(TOY, 0), history)._scores
-    assert scores.terms(history)[0] == pytest.approx(expected(deviation.mean()))
-    assert scores.terms(history, is_next_run=False)[0] == pytest.approx(expected(0.0))
 
 
 def test_failures_count_as_the_bound_or_the_worst() -> None:
     history = toy_history()
-    failed = Trial(9, history[0].query).started()
-    history.record(failed.failed(Failure(FailureKind.ERROR, "it failed", cost_seconds=1.0)))
+    history.record(told(9, history[0].query, None))
     paths = one_hot_paths(TOY)
     for variant, loss in (("paper", 100.0), ("default", 30.0)):
         has_intercept = variant == "default"
         targets = np.array([*LOSSES, loss])
         model = PathLinear.fit(paths[[*SEEN, 5]], targets, has_intercept=has_intercept)
-        scores = flash(counted_space(TOY, 0), history, variant=variant)._scores
-        assert scores.terms(history, is_next_run=False)[0] == pytest.approx(
-            log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
-        )
+        expected = log_expected_improvement(model.mean(paths), model.deviation(paths), 18.0)
+        log_ei, _ = terms(history, is_next_run=False, variant=variant)
+        assert log_ei == pytest.approx(expected)
 
 
 def test_equal_scores_are_ranked_at_random_given_a_generator() -> None:
@@ -152,7 +127,7 @@ def test_equal_scores_are_ranked_at_random_given_a_generator() -> None:
 
 
 def test_many_runs_are_divided_by_the_logarithm_of_their_seconds_with_nothing_cached() -> None:
-    many = log_eips_of_many_runs(equal_history(9.0), counted_space((2, 2)))
+    many = log_eips(equal_history(9.0), (2, 2), is_next_run=False)
     expected = np.log(np.log(np.e + 9.1) / np.log(np.e + 0.2))
     assert many[0] - many[1] == pytest.approx(expected, rel=0.1)
 
@@ -190,125 +165,32 @@ def test_a_path_that_stands_twice_in_the_design_runs_twice() -> None:
     assert rest([0, 0, 4, 8], after_three(1.0), variant="paper") == [0]
 
 
-FOUR_BY_FOUR = counted_space((4, 4))
-
-
-def history_of_losses(losses: dict[tuple[str, str], float | None]) -> History:
-    return told_history(
-        (Query(default_configuration(FOUR_BY_FOUR, path)), loss) for path, loss in losses.items()
-    )
-
-
-def test_the_algorithms_of_the_paths_are_kept_in_the_order_of_the_space() -> None:
-    kept = subspace_of(FOUR_BY_FOUR, [("a3", "a1"), ("a0", "a1")], History())
-    assert kept == {"step0": ["a0", "a3"], "step1": ["a1"]}
-
-
-def test_a_share_is_also_kept_by_the_least_loss_seen_with_each_algorithm() -> None:
-    history = history_of_losses({
-        ("a3", "a3"): 30.0, ("a2", "a0"): 20.0, ("a1", "a2"): 10.0, ("a0", "a2"): None,
-    })  # fmt: skip
-    kept = subspace_of(FOUR_BY_FOUR, [("a0", "a1")], history, 0.5)
-    assert kept == {"step0": ["a0", "a1", "a2"], "step1": ["a0", "a1", "a2"]}
-    assert subspace_of(FOUR_BY_FOUR, [("a0", "a1")], history, 0.75)["step0"] == [
-        "a0",
-        "a1",
-        "a2",
-        "a3",
-    ]
-
-
-def test_of_a_small_share_two_are_kept_all_the_same() -> None:
-    history = history_of_losses({("a1", "a1"): 10.0, ("a2", "a2"): 20.0, ("a3", "a3"): 30.0})
-    assert subspace_of(FOUR_BY_FOUR, [("a0", "a0")], history, 0.01)["step0"] == ["a0", "a1", "a2"]
-
-
 TWO_BY_TWO = counted_space((2, 2))
-PART = TWO_BY_TWO.restricted_to({"step0": ["a1"], "step1": ["a0", "a1"]})
 STEP_SECONDS = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
 
 
-def tuning(history: History, part: Space = TWO_BY_TWO, **options: Any) -> Flash:
-    optimizer = flash(TWO_BY_TWO, history, **options)
-    optimizer._decided.subspace = {s.name: [a.id for a in s.algorithms] for s in part.steps}
+def tuning(n: int, subspace: dict[str, list[str]] | None = None, **options: Any) -> Flash:
+    """A search in its last phase after n random configurations."""
+    rng = np.random.default_rng(0)
+    drawn = (Query(sample_configuration(TWO_BY_TWO, rng)) for _ in range(n))
+    optimizer = flash(TWO_BY_TWO, run_steps(drawn, STEP_SECONDS), **options)
+    whole = {step.name: [a.id for a in step.algorithms] for step in TWO_BY_TWO.steps}
+    optimizer._decided.subspace = subspace or whole
     return optimizer
 
 
-def history_of(n: int) -> History:
-    rng = np.random.default_rng(0)
-    drawn = (Query(sample_configuration(TWO_BY_TWO, rng)) for _ in range(n))
-    return run_steps(drawn, STEP_SECONDS)
-
-
 def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
-    candidates, history = CandidateSpace(TWO_BY_TWO), history_of(8)
-    cheap = candidates.encode(
-        [sample_configuration(TWO_BY_TWO, np.random.default_rng(2), ("a1", "a0"))]
-    )
-    search = tuning(history)
-    log_cost, typical = search._log_cost(), search._scores.seconds(None).mean()
+    candidates, search = CandidateSpace(TWO_BY_TWO), tuning(8)
+    drawn = sample_configuration(TWO_BY_TWO, np.random.default_rng(2), ("a1", "a0"))
+    cheap, log_cost = candidates.encode([drawn]), search._log_cost()
     assert log_cost is not None
     cost = log_cost(cheap, candidates.features(cheap))
+    typical = search._scores.seconds(None).mean()
     assert cost == pytest.approx([0.5 * np.log(LEAST_SHARE * typical)])
 
 
-def test_the_papers_forest_has_the_settings_of_its_time() -> None:
-    assert tuning(History(), variant="paper")._tuning.settings == ForestSettings(
-        n_startup=1,
-        forest={"min_samples_split": 10, "max_features": 5 / 6},
-        random_share=0.5,
-        failure_cost="bound",
-        is_log=False,
-    )
-    assert tuning(History())._tuning.settings == ForestSettings(n_startup=1)
-
-
 def test_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
-    search = tuning(history_of(12), PART)
+    search = tuning(12, {"step0": ["a1"], "step1": ["a0", "a1"]})
     queries = [search._tuned(np.random.default_rng(s)) for s in range(12)]
     assert {query.configuration.path[0] for query in queries} == {"a1"}
-
-
-def learn(optimizer: Flash) -> None:
-    optimizer._table.best = optimizer._scores.best_values(optimizer.history)
-
-
-def test_first_runs_cost_what_the_values_that_look_best_cost() -> None:
-    """Averages are best and were made before, so another run of trees with them is cheap."""
-    space = events_space()
-    history, seen = History(), set[str]()
-    found = flash(space, history)
-    for number, (value, loss) in enumerate((("sum", 30.0), ("average", 10.0))):
-        path = ("aggregate", "none", "none", "boosting")
-        document = default_configuration(space, path).to_json()
-        document["construct"]["hyperparameters"]["aggregation"] = value
-        query = Query(Configuration.from_json(document, space))
-        outcome = replace(steps_of(query, seen, {"construct.aggregate": 9.0}), loss=loss)
-        history.record(Trial(number, query).started().completed(outcome))
-    forest = found._table.paths.index(("aggregate", "unit", "none", "forest"))
-    learn(found)
-    assert found._scores.seconds(history)[forest] < 1
-    values = dict(found._table.first_run(forest)["construct"].values)
-    assert values["aggregation"] == "average"
-    history.record(replace(history[1], evaluation=replace(history[1].evaluation, loss=50.0)))
-    learn(found)
-    assert dict(found._table.first_run(forest)["construct"].values)["aggregation"] != "average"
-
-
-def test_a_row_of_a_whole_weight_counts_like_as_many_equal_rows() -> None:
-    rng = np.random.default_rng(5)
-    paths = one_hot_paths((2, 3, 2))
-    targets, weights = rng.normal(20, 5, len(paths)), rng.integers(1, 4, len(paths))
-    for has_intercept in (True, False):
-        weighted = PathLinear.fit(
-            paths, targets, has_intercept=has_intercept, weights=weights.astype(float)
-        )
-        repeated = PathLinear.fit(
-            np.repeat(paths, weights, axis=0),
-            np.repeat(targets, weights),
-            has_intercept=has_intercept,
-        )
-        assert weighted.coefficients == pytest.approx(repeated.coefficients)
-        assert weighted.intercept == pytest.approx(repeated.intercept)
-        assert weighted.inverse == pytest.approx(repeated.inverse)
-        assert weighted.residual_variance == pytest.approx(repeated.residual_variance)
+    assert not tuning(0, variant="paper")._tuning.settings.is_log
