@@ -17,7 +17,6 @@ from simulation import share_to_do
 from worlds import NONE, UNIT, algorithm, recorded
 
 from prefect_tune.optimizers import (
-    Algorithm,
     Configuration,
     Evaluation,
     Failure,
@@ -38,31 +37,31 @@ CURVES = Objective(n_held_out=1_000, n_folds=1, epochs=T_MAX, iterative=frozense
 """Percent error, of 20 epochs."""
 
 
-def _numbers(*names: str) -> list[Float]:
-    return [Float(name, (0.0, 1.0), default=0.5) for name in names]
-
-
-def _net() -> Algorithm:
-    return algorithm("net", *_numbers("level", "rate"))
+_LEVEL, _RATE, _K = (Float(name, (0.0, 1.0), default=0.5) for name in ("level", "rate", "k"))
+_NET = algorithm("net", _LEVEL, _RATE)
 
 
 def nets() -> Space:
     """One model with two numbers: where its curve ends, and how soon."""
-    return Space("nets", (Step("model", (_net(),)),))
+    return Space("nets", (Step("model", (_NET,)),))
 
 
 def mixed_nets() -> Space:
     """The same behind a scaler, beside a model that is fitted at once."""
-    models = _net(), algorithm("knn", *_numbers("k"))
+    models = _NET, algorithm("knn", _K)
     return Space("mixed nets", (Step("scale", (NONE, UNIT)), Step("model", models)))
 
 
-def net(level: float, rate: float = 0.5, scale: str | None = None) -> Configuration:
-    """A net; of `mixed_nets` if it has a scaler."""
-    values = {"level": float(level), "rate": float(rate)}
-    if scale is None:
-        return Configuration.of(nets(), ("net",), [values])
-    return Configuration.of(mixed_nets(), (scale, "net"), [{}, values])
+def net(level: float, rate: float = 0.5) -> Configuration:
+    """A net of `nets`."""
+    return Configuration.of(nets(), ("net",), [{"level": float(level), "rate": rate}])
+
+
+def at(level: float, scale: str = "none") -> Configuration:
+    """A net of `mixed_nets`, behind a scaler."""
+    return Configuration.of(
+        mixed_nets(), (scale, "net"), [{}, {"level": float(level), "rate": 0.5}]
+    )
 
 
 def knn(k: float, scale: str = "none") -> Configuration:
@@ -80,11 +79,11 @@ def stretch(
     """A stretch that has ended.
 
     Args:
-        number: Of the trial.
-        configuration: That was trained.
-        losses: Of all epochs from the first, or that at the end alone.
-        epochs: That were asked for; by default as many as there are losses.
-        **evaluation: Of `Evaluation`.
+        number: Number of the trial.
+        configuration: The configuration.
+        losses: Losses of all epochs from the first, or the one at the end.
+        epochs: Epochs that were requested; by default as many as there are losses.
+        **evaluation: More fields of the evaluation.
     """
     curve = () if isinstance(losses, float) else tuple(losses)
     asked = epochs or len(curve) or T_MAX
@@ -127,18 +126,12 @@ class PowerLaws:
     """Curves that fall to a level of their own, with a little noise, and seconds that differ.
 
     Attributes:
-        optimizer: Whose queries are evaluated: epochs done are not done again.
-        seed: Of the noise.
-        with_curves: Whether evaluations have the losses of all epochs.
-        seconds: Of an epoch: they are between this and 7 times as many.
-        spread: Of ln seconds that nothing tells.
+        optimizer: The method that asks: epochs done are not done again.
+        seed: Seed of the noise.
     """
 
     optimizer: Optimizer
     seed: int = 0
-    with_curves: bool = True
-    seconds: float = 1.0
-    spread: float = 0.0
 
     def __call__(self, query: Query) -> Evaluation:
         """Return the evaluation of a stretch."""
@@ -156,10 +149,10 @@ class PowerLaws:
             (loss,),
             seconds,
             seconds,
-            (step,) if iterative and self.with_curves else (),
-            curve=tuple(losses) if iterative and self.with_curves else (),
-            best_epoch=best if iterative and self.with_curves else None,
-            resumed_from=round(epochs - new) if iterative and self.with_curves else 0,
+            (step,) if iterative else (),
+            curve=tuple(losses) if iterative else (),
+            best_epoch=best if iterative else None,
+            resumed_from=round(epochs - new) if iterative else 0,
         )
 
     def losses(self, configuration: Configuration, t_max: int) -> list[float]:
@@ -173,7 +166,5 @@ class PowerLaws:
         return [float(x) for x in losses + noise.normal(0, 0.2, t_max)]
 
     def rate(self, configuration: Configuration) -> float:
-        """Seconds of an epoch."""
-        rate = float(dict(configuration["model"].values).get("rate", 0.5))
-        noise = np.random.default_rng([self.seed, 1, crc32(configuration.canonical.encode())])
-        return self.seconds * exp(2 * rate + self.spread * noise.normal())
+        """Seconds of an epoch, from 1 to 7."""
+        return exp(2 * float(dict(configuration["model"].values).get("rate", 0.5)))

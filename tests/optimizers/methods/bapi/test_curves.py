@@ -9,6 +9,7 @@ import pytest
 from curve_worlds import (
     CURVES,
     T_MAX,
+    at,
     crashed,
     curve,
     curves_from,
@@ -18,11 +19,9 @@ from curve_worlds import (
     nets,
     stretch,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 from worlds import recorded
 
-from prefect_tune.optimizers import Constraint, Objective, Query, StepCost, Trial
+from prefect_tune.optimizers import Configuration, Constraint, Objective, Query, StepCost, Trial
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner, Scores
 from prefect_tune.optimizers.methods.bapi.curves import (
     LearningCurve,
@@ -39,10 +38,6 @@ FAST = {"latency_us": 40.0}
 
 def model(seconds: float, *, hit: bool = False) -> StepCost:
     return StepCost("model", 0, seconds, 0.0, hit, "key")
-
-
-def scaling(seconds: float) -> StepCost:
-    return StepCost("scale", 0, seconds, 0.0, hit=False, key="key")
 
 
 def test_stretches_are_joined_with_the_least_loss_so_far() -> None:
@@ -92,13 +87,14 @@ def test_what_diverged_violates_or_failed_is_closed_and_keeps_its_epochs(
     assert (one.done, one.loss) == (2, 8.0)
 
 
+SCALING = StepCost("scale", 0, 100.0, 0.0, hit=False, key="key")
 TWO = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
 
 
 @pytest.mark.parametrize(
     ("trials", "rate"),
     [
-        ((stretch(0, A, [9.0] * 3, steps=(scaling(100.0), model(6.0)), cost_seconds=106.0),), 2.0),
+        ((stretch(0, A, [9.0] * 3, steps=(SCALING, model(6.0)), cost_seconds=106.0),), 2.0),
         ((TWO, stretch(1, A, [9.0] * 6, steps=(model(8.0),), resumed_from=2)), 10.0 / 6),
         ((TWO, stretch(1, A, [9.0] * 6, steps=(model(6.0),), resumed_from=0)), 1.0),
         # Without curves the seconds of trials count.
@@ -134,23 +130,17 @@ def test_worked_points_of_a_curve() -> None:
         assert chosen_epochs(epochs, n_points, 50, **known) == points
 
 
-@given(
-    st.sets(st.integers(1, 50), min_size=1),
-    st.integers(1, 8),
-    st.lists(st.floats(-1.5, 1.5), min_size=4, max_size=4),
-)
-def test_points_are_few_rising_known_and_the_last_is_among_them(known, n_points, shift) -> None:
-    epochs = sorted(known)
-    theta = OF_TIME_THETA + np.array(shift)
-    points = chosen_epochs(epochs, n_points, 50, of_time=OF_TIME, theta=theta, noise=NOISE)
-    assert points == sorted(set(points))
-    assert set(points) <= known
-    assert points[-1] == epochs[-1]
-    assert len(points) == min(n_points, len(epochs))
-
-
 def learner(objective: Objective = CURVES, **options: Any) -> CurveLearner:
     return CurveLearner(mixed_nets(), objective, BapiOptions(**options), T_MAX)
+
+
+def rows_of(*configurations: Configuration) -> np.ndarray:
+    inputs = learner().inputs
+    return inputs.of(inputs.encode(configurations))
+
+
+def curves(*trials: Trial) -> list[LearningCurve]:
+    return list(curves_from(*trials, space=mixed_nets()).values())
 
 
 def seen(*trials: Trial, objective: Objective = CURVES) -> tuple[list[int], np.ndarray, np.ndarray]:
@@ -162,25 +152,25 @@ def seen(*trials: Trial, objective: Objective = CURVES) -> tuple[list[int], np.n
     return epochs, belief.scores.losses(scores[:, 0]), process.inputs[:, :-1]
 
 
-FIRST, SECOND = net(0.2, scale="none"), net(0.4, scale="unit")
+def learned(which: list[LearningCurve], **options: Any) -> CurveBelief:
+    belief, _ = learner(**options).learn(which, {}, np.random.default_rng(0))
+    return belief
+
+
 FALLING = [50.0 - epoch for epoch in range(10)]
 
 
 def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
-    bad = stretch(1, net(0.9, scale="none"), [80.0, 60.0])
-    epochs, losses, rows = seen(stretch(0, FIRST, FALLING), bad, crashed(2, SECOND, 2))
+    bad, failed = stretch(1, at(0.9), [80.0, 60.0]), at(0.4, "unit")
+    epochs, losses, rows = seen(stretch(0, at(0.2), FALLING), bad, crashed(2, failed, 2))
     assert epochs[-1] == T_MAX
     assert losses[-1] == pytest.approx(80.0)
-    inputs = learner().inputs
-    assert rows[-1] == pytest.approx(inputs.of(inputs.encode([SECOND]))[0])
+    assert rows[-1] == pytest.approx(rows_of(failed)[0])
 
 
-@pytest.mark.parametrize("n_exploded", [1, 5])
-def test_diverged_losses_count_as_a_few_times_worse_than_the_median(n_exploded) -> None:
-    usual = [stretch(i, net(i / 10, scale="none"), FALLING) for i in range(6)]
-    exploded = [
-        stretch(6 + i, net(0.9 + i / 100, scale="none"), [1e9, 1e8]) for i in range(n_exploded)
-    ]
+def test_diverged_losses_count_as_a_few_times_worse_than_the_median() -> None:
+    usual = [stretch(i, at(i / 10), FALLING) for i in range(6)]
+    exploded = [stretch(6 + i, at(0.9 + i / 100), [1e9, 1e8]) for i in range(5)]
     unbounded = replace(CURVES, upper=inf)
     _, losses, _ = seen(*usual, *exploded, objective=unbounded)
     alone = seen(*usual, objective=unbounded)[1]
@@ -190,7 +180,7 @@ def test_diverged_losses_count_as_a_few_times_worse_than_the_median(n_exploded) 
 
 @pytest.mark.slow
 def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
-    trials = [stretch(i, net(i / 1_000, scale="none"), [90.0 - i / 10]) for i in range(300)]
+    trials = [stretch(i, at(i / 1_000), [90.0 - i / 10]) for i in range(300)]
     _, losses, _ = seen(*trials[::-1])
     assert len(losses) == 150
     best = sorted(t.loss for t in trials if t.loss is not None)[:75]
@@ -199,81 +189,44 @@ def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
 
 @pytest.mark.parametrize(("n", "each"), [(50, 3), (51, 2), (76, 1)])
 def test_the_more_curves_the_fewer_points_of_each(n: int, each: int) -> None:
-    trials = [stretch(i, net(i / 100, scale="none"), [60.0, 50.0, 40.0 + i]) for i in range(n)]
+    trials = [stretch(i, at(i / 100), [60.0, 50.0, 40.0 + i]) for i in range(n)]
     assert len(seen(*trials)[1]) == each * n
-
-
-PERCENT = Objective(n_held_out=500)
-UNBOUNDED = Objective(metric="rmse", unit="", lower=0.0, upper=inf)
-
-
-@given(st.sampled_from((Scores.of(PERCENT), Scores())), st.lists(st.floats(0, 100), min_size=1))
-def test_the_lower_a_loss_the_higher_its_score_and_losses_come_back(of: Scores, losses) -> None:
-    scores = of.scores(losses)
-    assert of.losses(scores) == pytest.approx(np.array(losses), abs=1e-9)
-    assert np.all(np.isfinite(scores))
-    in_order = np.argsort(losses, kind="stable")
-    assert np.all(np.diff(scores[in_order]) <= 0)
-    apart = np.diff(np.array(losses)[in_order]) > 1e-6
-    assert np.all(np.diff(scores[in_order])[apart] < 0)
-
-
-def test_scores_are_logarithms_of_a_metric_with_a_range_by_default() -> None:
-    assert Scores.of(UNBOUNDED) == Scores()
-    assert learner(variant="paper").recall(curves(*SEVEN), {}).scores == Scores()
-    assert Scores.of(PERCENT).scores([0.0]) == pytest.approx(-np.log(0.5 * 100 / 500))
-    # The same share of errors is as far apart on any scale.
-    unit = Scores.of(Objective(lower=-1.0, upper=0.0, n_held_out=500))
-    percent = Scores.of(PERCENT).scores([10.0, 5.0])
-    assert np.diff(unit.scores([-0.9, -0.95])) == pytest.approx(np.diff(percent))
-
-
-def curves(*trials: Trial) -> list[LearningCurve]:
-    return list(curves_from(*trials, space=mixed_nets()).values())
 
 
 def falling(number: int, level: float, n: int = 4) -> Trial:
     losses = [20 + 30 * level + 40 / epoch for epoch in range(1, n + 1)]
-    return stretch(number, net(level, scale="none"), losses, cost_seconds=float(n))
+    return stretch(number, at(level), losses, cost_seconds=float(n))
 
 
 SEVEN = [falling(i, i / 7) for i in range(7)]
 
 
-def learned(which: list[LearningCurve], **options: Any) -> tuple[CurveBelief, dict[str, Any]]:
-    return learner(**options).learn(which, {}, np.random.default_rng(0))
-
-
-def site_rows(of: CurveBelief) -> np.ndarray:
-    rows: np.ndarray = of.process.sites[:, :-1]
-    return np.unique(rows.round(9), axis=0)
+def test_scores_are_logarithms_of_a_metric_with_a_range_by_default() -> None:
+    assert Scores.of(Objective(metric="rmse", unit="", lower=0.0, upper=inf)) == Scores()
+    assert learner(variant="paper").recall(curves(*SEVEN), {}).scores == Scores()
+    percent = Scores.of(Objective(n_held_out=500))
+    assert percent.scores([0.0]) == pytest.approx(-np.log(0.5 * 100 / 500))
+    # The same share of errors is as far apart on any scale.
+    unit = Scores.of(Objective(lower=-1.0, upper=0.0, n_held_out=500))
+    apart = np.diff(percent.scores([10.0, 5.0]))
+    assert np.diff(unit.scores([-0.9, -0.95])) == pytest.approx(apart)
 
 
 def test_sites_stand_at_resumable_curves_and_nowhere_else() -> None:
-    full, diverged = falling(7, 0.95, T_MAX), stretch(
-        8, net(0.9, scale="unit"), [60.0, 59.0], 4, trouble="no epoch 3"
-    )  # fmt: skip
-    others = stretch(9, knn(0.5), 30.0), crashed(10, net(0.99, scale="unit"), 2)
-    which = curves(*SEVEN, full, diverged, *others)
-    belief, _ = learned(which, variant="paper")
-    inputs = learner().inputs
-    expected = inputs.of(inputs.encode(t.query.configuration for t in SEVEN))
-    assert site_rows(belief) == pytest.approx(np.unique(expected.round(9), axis=0))
-    fitted = belief.process.process.inputs
-    at_knn = inputs.at(inputs.encode([knn(0.5)]), 1.0)[0]
-    assert np.isclose(fitted, at_knn).all(axis=1).sum() == 1
+    diverged = stretch(8, at(0.9, "unit"), [60.0, 59.0], 4, trouble="no epoch 3")
+    others = stretch(9, knn(0.5), 30.0), crashed(10, at(0.99, "unit"), 2)
+    which = curves(*SEVEN, falling(7, 0.95, T_MAX), diverged, *others)
+    sites = np.unique(learned(which, variant="paper").process.sites[:, :-1].round(9), axis=0)
+    expected = rows_of(*(t.query.configuration for t in SEVEN))
+    assert sites == pytest.approx(np.unique(expected.round(9), axis=0))
 
 
-def test_predicted_losses_never_rise_and_stay_in_the_metrics_range() -> None:
-    steep = [stretch(i, net(i / 5, scale="none"), [90.0, 40.0, 8.0, 1.0]) for i in range(5)]
-    for options in ({}, {"variant": "paper"}):
-        belief, _ = learned(curves(*steep), **options)
-        inputs = learner().inputs
-        for configuration in (net(0.1, scale="none"), net(0.55, scale="unit")):
-            curve = belief.curve(inputs.of(inputs.encode([configuration])))
-            assert curve.shape == (T_MAX,)
-            assert (np.diff(curve) <= 1e-12).all()
-            assert 0.0 <= curve.min() <= curve.max() <= 100.0
+@pytest.mark.parametrize("variant", ["default", "paper"])
+def test_predicted_losses_never_rise_and_stay_in_the_metrics_range(variant: str) -> None:
+    steep = [stretch(i, at(i / 5), [90.0, 40.0, 8.0, 1.0]) for i in range(5)]
+    predicted = learned(curves(*steep), variant=variant).curve(rows_of(at(0.55, "unit")))
+    assert (np.diff(predicted) <= 1e-12).all()
+    assert 0.0 <= predicted.min() <= predicted.max() <= 100.0
 
 
 @pytest.mark.slow
@@ -287,24 +240,20 @@ def test_parameters_are_fitted_again_whenever_trials_have_grown_by_a_tenth() -> 
     assert fitted == [20, 20, 22, 22, 25]
 
 
-LEVELS = np.linspace(0.1, 0.9, 6)
-
-
 def test_by_default_sites_stand_where_the_model_would_fall() -> None:
     """Curves that were seen for a fifth, one of them flat from the beginning."""
-    drops = 40.0 * LEVELS - 4.0
-    losses = [[50.0 - drop * (1 - 3.0**-epoch) for epoch in range(4)] for drop in drops]
-    trials = [stretch(i, net(x, scale="none"), losses[i]) for i, x in enumerate(LEVELS)]
-    falling, _ = learned(curves(*trials))
-    everywhere, _ = learned(curves(*trials), variant="paper")
-    assert 0 < len(falling.process.sites) < len(everywhere.process.sites) == 2 * len(LEVELS)
-    inputs = learner().inputs
-    rows = falling.at(inputs.of(inputs.encode(t.query.configuration for t in trials)), T_MAX)
-    plain = MonotoneProcess.of(falling.process.process, np.empty((0, rows.shape[1])))
+    trials = [
+        stretch(i, at(x), [50.0 - (40.0 * x - 4.0) * (1 - 3.0**-epoch) for epoch in range(4)])
+        for i, x in enumerate(np.linspace(0.1, 0.9, 6))
+    ]
+    belief, everywhere = learned(curves(*trials)), learned(curves(*trials), variant="paper")
+    assert 0 < len(belief.process.sites) < len(everywhere.process.sites) == 2 * len(trials)
+    rows = belief.at(rows_of(*(t.query.configuration for t in trials)), T_MAX)
+    plain = MonotoneProcess.of(belief.process.process, np.empty((0, rows.shape[1])))
     step = 1e-5 * np.eye(rows.shape[1])[-1]
     slopes, plain_slopes = (
         process.predict(rows + step)[0] - process.predict(rows - step)[0]
-        for process in (falling.process, plain)
+        for process in (belief.process, plain)
     )
     assert (plain_slopes < 0).any()
     assert (slopes >= -1e-9).all()

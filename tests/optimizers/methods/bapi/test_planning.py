@@ -5,12 +5,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from curve_worlds import CURVES, T_MAX, curves_from, mixed_nets, net, nets, stretch
+from curve_worlds import CURVES, T_MAX, at, curves_from, mixed_nets, net, nets, stretch
 from subset_worlds import configuration, cube
 
-from prefect_tune.optimizers import Budget, Configuration, History, Query, Trial
+from prefect_tune.optimizers import Budget, Configuration, Query, Trial
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner
-from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, curves_of
 from prefect_tune.optimizers.methods.bapi.planning import (
     PlannedTraining,
     Planning,
@@ -24,14 +23,14 @@ from prefect_tune.optimizers.search.improvement import (
     sobol_normals,
 )
 
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
-def planning(*more: Trial, new: Sequence[Configuration]) -> Planning:
+
+def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
     """Of five curves of 4 epochs, a second each, and of new configurations."""
-    trials = [
-        stretch(i, net(x), [10 + 40 * x + 40 / e for e in range(1, 5)], cost_seconds=4.0)
-        for i, x in enumerate((0.1, 0.3, 0.5, 0.7, 0.9))
-    ]
-    curves = list(curves_from(*trials, *more).values())
+    losses = ([10 + 40 * x + 40 / e for e in range(1, 5)] for x in LEVELS)
+    trials = (stretch(i, net(LEVELS[i]), y, cost_seconds=4.0) for i, y in enumerate(losses))
+    curves = list(curves_from(*trials, *pending).values())
     learner = CurveLearner(nets(), CURVES, BapiOptions(), T_MAX)
     belief, _ = learner.learn(curves, {}, np.random.default_rng(0))
     best = float(belief.scores.scores(min(c.loss for c in curves)))
@@ -51,7 +50,6 @@ def test_what_is_under_way_counts_as_chosen() -> None:
 FOUR_NORMALS = sobol_normals(256, 4, np.random.default_rng(0))
 W12 = np.array([0.90, 0.89, 0.88]), np.array([0.02, 0.03, 0.04])
 CORRELATION = np.array([[1, 0.8, 0], [0.8, 1, 0], [0, 0, 1]])
-COSTS = [4.0, 3.0, 6.0]
 
 
 def improvement(means=W12[0], deviations=W12[1], correlation=CORRELATION) -> JointImprovement:
@@ -59,142 +57,114 @@ def improvement(means=W12[0], deviations=W12[1], correlation=CORRELATION) -> Joi
     return JointImprovement(means, deviations**2, lambda j: covariance[j], 0.89, FOUR_NORMALS)
 
 
-def horizon(rates, enough=None, **changed) -> Prospects:
-    """Candidates of 10 epochs that take one second each, unless something else is said."""
-    m = len(rates)
-    fields: dict[str, Any] = {
-        "done": np.zeros(m, dtype=int),
-        "targets": np.zeros(m, dtype=int),
-        "enough": enough if callable(enough) else (enough or [10] * m).__getitem__,
-        "rates": np.array(rates),
-        "is_divisible": np.ones(m, dtype=bool),
-        "t_max": 10,
-    }
-    return Prospects(**{**fields, **changed})
-
-
-def planned_numbers(which: Prospects, budget: float) -> list[int]:
-    return [entry.number for entry in planned(which, budget)]
-
-
 def planned(
-    which: Prospects, budget: float, most: int = 4, quantum: int = 1
-) -> list[PlannedTraining]:
-    m = len(which.rates)
+    rates: Sequence[float],
+    budget: float,
+    *,
+    enough: Sequence[int | None] = (10,) * 6,
+    most: int = 4,
+    quantum: int = 1,
+    **changed: Any,
+) -> dict[int, tuple[int, float]]:
+    """Epochs and seconds of what is planned of candidates of 10 epochs, in order."""
+    m = len(rates)
+    known = {
+        "done": np.zeros(m, int),
+        "targets": np.zeros(m, int),
+        "is_divisible": np.ones(m, bool),
+    }
+    prospects = Prospects(
+        enough=enough.__getitem__,
+        rates=np.array(rates),
+        t_max=10,
+        **known | {name: np.array(values) for name, values in changed.items()},
+    )
     means = np.linspace(0.95, 0.85, m)
     gains = improvement() if m == 3 else improvement(means, np.full(m, 0.02), np.eye(m))
     remaining = Remaining(budget, budget, None)
-    return which.plan(gains, np.ones(m), remaining, horizon=most, quantum=quantum)
+    entries = prospects.plan(gains, np.ones(m), remaining, horizon=most, quantum=quantum)
+    return {e.number: (e.epochs, e.seconds) for e in entries}
 
 
-@pytest.mark.parametrize(("budget", "plan"), [(8.0, [0]), (10.0, [0, 2])])
-def test_worked_plans_of_two_budgets(budget: float, plan: list[int]) -> None:
+@pytest.mark.parametrize(("budget", "plan"), [(8.0, {0: 4.0}), (10.0, {0: 4.0, 2: 6.0})])
+def test_worked_plans_of_two_budgets(budget: float, plan: dict[int, float]) -> None:
     """Sheet, W12: second is what adds most to the first; if it is too dear, that is all."""
-    entries = planned(horizon([cost / 10 for cost in COSTS]), budget)
-    assert [e.number for e in entries] == plan
-    assert [e.seconds for e in entries] == pytest.approx([COSTS[j] for j in plan])
+    entries = planned([0.4, 0.3, 0.6], budget)
+    assert {number: seconds for number, (_, seconds) in entries.items()} == pytest.approx(plan)
 
 
 def test_worked_choice_by_cost_that_cools_down_as_the_budget_is_spent() -> None:
     """Sheet, W8: improvements .0139559 and .0076271, at 10 and 2 seconds; likewise W12."""
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
-    assert place(two, means, deviations, "per_cost") == 1
-    assert place(two, means, deviations, "cool", 1.0) == 0
+    # They are equal where (.0139559 / .0076271) = 5^power, which is at .38.
+    for power, place in ((1.0, 1), (0.5, 1), (0.3, 0), (0.0, 0)):
+        assert chosen_entry(two, means, deviations, 0.89, power) == two[place]
     first_and_third = [PlannedTraining(0, 10, 4.0), PlannedTraining(2, 10, 6.0)]
-    assert place(first_and_third, W12[0][[0, 2]], W12[1][[0, 2]], "per_cost") == 0
-    at = [place(two, means, deviations, "cool", spent) for spent in (0.0, 0.5, 0.7, 1.0)]
-    # They are equal where (.0139559 / .0076271) = 5^(1 - spent), which is at .62.
-    assert at == [1, 1, 0, 0]
+    means, deviations = W12[0][[0, 2]], W12[1][[0, 2]]
+    assert chosen_entry(first_and_third, means, deviations, 0.89, 1.0) == first_and_third[0]
 
 
-def place(entries, means, deviations, choice, spent=0.0) -> int:
-    power = 1.0 if choice == "per_cost" else 1.0 - spent
-    return entries.index(chosen_entry(entries, means, deviations, 0.89, power))
+SIX, THREE = [1.0] * 6, [1.0] * 3
 
 
 def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> None:
-    six = horizon([1.0] * 6)
-    lengths = [len(planned(six, budget)) for budget in (100.0, 40.0, 39.0, 20.0, 10.0)]
-    assert lengths == [4, 4, 3, 2, 1]
-    assert len(planned(six, 100.0, most=2)) == 2
-    assert planned(six, 0.0) == []
-    entries = planned(horizon([1.0] * 3, done=np.array([4, 0, 0])), 3.5)
-    assert entries == [PlannedTraining(0, 7, 3.0)]
-    assert planned(horizon([1.0] * 3), 0.9) == []
-    assert planned(horizon([9.0, 9.0, 0.5]), 2.0) == [PlannedTraining(2, 4, 2.0)]
-    is_divisible = np.array([False, True, True])
-    assert planned_numbers(horizon([1.0] * 3, is_divisible=is_divisible), 5.0) == [1]
+    lengths = [len(planned(SIX, budget)) for budget in (100.0, 40.0, 39.0, 20.0, 10.0, 0.0)]
+    assert lengths == [4, 4, 3, 2, 1, 0]
+    assert len(planned(SIX, 100.0, most=2)) == 2
+    assert planned(THREE, 3.5, done=[4, 0, 0]) == {0: (7, 3.0)}
+    assert planned(THREE, 0.9) == {}
+    assert planned([9.0, 9.0, 0.5], 2.0) == {2: (4, 2.0)}
+    assert list(planned(THREE, 5.0, is_divisible=[False, True, True])) == [1]
 
 
-def test_how_much_is_enough_is_not_sought_of_what_cannot_be_begun() -> None:
-    def enough(j: int) -> int:
-        sought.append(j)
-        return 10
-
-    sought = list[int]()
-    planned(horizon([9.0, 9.0, 0.1], enough=enough), 5.0, most=1)
-    assert sought == [2]
-
-
-def test_resuming_is_charged_for_new_epochs_alone_and_so_preferred_to_starting() -> None:
-    same = np.array([0.90, 0.90])
-    entries = horizon([1.0, 1.0], done=np.array([0, 7])).plan(
-        improvement(same, np.array([0.02, 0.02]), np.eye(2)),
-        np.ones(2),
-        Remaining(100.0, 100.0, None),
-        horizon=4,
-        quantum=1,
-    )
-    assert {e.number: e.seconds for e in entries} == {0: 10.0, 1: 3.0}
-    chosen = entries[place(entries, same, np.array([0.02, 0.02]), "per_cost")]
-    assert (chosen.number, chosen.epochs) == (1, 10)
-
-
-def test_a_plan_skips_finished_unaffordable_and_pending_trainings() -> None:
-    finished = horizon([1.0] * 3, enough=[5, 10, 10], done=np.array([5, 0, 0]))
-    assert planned_numbers(finished, 100.0) == [1, 2]
-    assert planned_numbers(horizon([1.0] * 3, enough=[None, 10, 10]), 100.0) == [1, 2]
-    # What was not begun has had nothing, however little is enough.
-    assert planned(horizon([1.0] * 3, enough=[1, 10, 10]), 100.0)[0].epochs == 1
-    assert planned_numbers(horizon([1.0] * 3, targets=np.array([5, 0, 10])), 99.0) == [1]
-    assert planned(horizon([1.0] * 3, targets=np.ones(3, dtype=int)), 99.0) == []
-
-
-def test_a_quantum_at_least_is_trained_and_what_has_no_epochs_in_full() -> None:
-    which = horizon([1.0] * 3, enough=[4, 2, 10], done=np.array([3, 0, 9]))
-    assert {e.number: e.epochs for e in planned(which, 100.0, quantum=3)} == {0: 6, 1: 3, 2: 10}
+@pytest.mark.parametrize(
+    ("known", "plan"),
+    [
+        # New epochs alone are charged.
+        ({"done": [0, 7, 0]}, {0: (10, 10.0), 1: (10, 3.0), 2: (10, 10.0)}),
+        # What has had enough is skipped, and what cannot be begun.
+        ({"enough": [5, 10, 10], "done": [5, 0, 0]}, {1: (10, 10.0), 2: (10, 10.0)}),
+        ({"enough": [None, 10, 10]}, {1: (10, 10.0), 2: (10, 10.0)}),
+        # What was not begun has had nothing, however little is enough.
+        ({"enough": [1, None, None]}, {0: (1, 1.0)}),
+        # What is under way is not planned.
+        ({"targets": [5, 0, 10]}, {1: (10, 10.0)}),
+        ({"targets": [1, 1, 1]}, {}),
+        (
+            {"enough": [4, 2, 10], "done": [3, 0, 9], "quantum": 3},
+            {0: (6, 3), 1: (3, 3), 2: (10, 1)},
+        ),
+    ],
+)
+def test_a_plan_has_what_may_be_trained_for_a_quantum_at_least(known, plan) -> None:
+    assert planned(THREE, 100.0, **known) == plan
 
 
 def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
     hopeless = improvement(np.array([-99.0, -99.0, -99.0]), W12[1], np.eye(3))
-    ample = Remaining(100.0, 100.0, None)
-    entries = horizon([1.0] * 3).plan(
-        hopeless, np.array([1.0, 3.0, 2.0]), ample, horizon=1, quantum=1
-    )
-    assert entries[0].number == 1
-
-
-def rated(*rates: tuple[float, float]) -> list[LearningCurve]:
-    """Curves on a line, by position and seconds of an epoch."""
-    history = History()
-    for x, rate in rates:
-        losses = [9.0] * 10
-        trial = stretch(len(history), configuration(x), losses, cost_seconds=10 * rate)
-        history.record(trial)
-    return list(curves_of(history, cube(), CURVES, T_MAX).values())
+    zeros = np.zeros(3, dtype=int)
+    which = Prospects(zeros, zeros, np.ones(3, dtype=bool), np.ones(3), lambda _: 10, 10)
+    ample, uncertain = Remaining(100.0, 100.0, None), np.array([1.0, 3.0, 2.0])
+    assert which.plan(hopeless, uncertain, ample, horizon=1, quantum=1)[0].number == 1
 
 
 def recalled(
-    variant: Literal["default", "paper"], theta: list[float], *rates: tuple[float, float]
+    variant: Literal["default", "paper"], theta: list[float], rates: dict[float, float]
 ) -> CurveBelief:
+    """What follows from seconds of an epoch, by position on a line."""
+    trials = (
+        stretch(i, configuration(x), [9.0] * 10, cost_seconds=10 * rate)
+        for i, (x, rate) in enumerate(rates.items())
+    )
+    curves = list(curves_from(*trials, space=cube()).values())
     learner = CurveLearner(cube(), CURVES, BapiOptions(variant=variant), T_MAX)
-    return learner.recall(rated(*rates), {"costs": np.log(theta).tolist()})
+    return learner.recall(curves, {"costs": np.log(theta).tolist()})
 
 
 def test_worked_rate_as_a_logarithm_and_what_is_unknown_is_not_priced_out() -> None:
     """Sheet, W14: variance 1, lengthscale .5, noise .01; rates .1 at 0 and .4 at 1."""
-    belief = recalled("default", [1.0, 0.5, 0.01], (0.0, 0.1), (1.0, 0.4))
+    belief = recalled("default", [1.0, 0.5, 0.01], {0.0: 0.1, 1.0: 0.4})
     at = np.array([[0.5], [3.0], [9.0]])
     assert belief.seconds(at) == pytest.approx([0.2, 0.2007438, 0.2], rel=1e-6)
     assert belief.costs is not None
@@ -204,7 +174,7 @@ def test_worked_rate_as_a_logarithm_and_what_is_unknown_is_not_priced_out() -> N
 
 def test_worked_rate_with_the_papers_kernel() -> None:
     """Sheet, W9: 10 epochs took 5 s; without noise 30 take 15, and .6 away they seem to take 2."""
-    belief = recalled("paper", [1.0, 0.3, 1e-4], (0.0, 0.5))
+    belief = recalled("paper", [1.0, 0.3, 1e-4], {0.0: 0.5})
     assert belief.costs is not None
     mean, deviation = belief.costs.predict(np.array([[0.0], [0.6]]))
     # The noise of the worked example is 0, this one 1e-4, which is that much off.
@@ -214,8 +184,8 @@ def test_worked_rate_with_the_papers_kernel() -> None:
     assert belief.seconds(np.array([[0.0], [0.6], [5.0]])) == pytest.approx([0.5] * 3, rel=2e-4)
 
 
-KNOWN = net(0.2, scale="none")
-BEGUN = Trial(2, Query(net(0.3, scale="none"), epochs=2))  # 2 seconds an epoch, as the others
+KNOWN = at(0.2)
+BEGUN = Trial(2, Query(at(0.3), epochs=2))  # 2 seconds an epoch, as the others
 RESUMED = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
 
 
@@ -238,7 +208,7 @@ def test_epochs_are_affordable_after_pending_ones_and_within_a_workers_part(
     epochs: dict[float | None, int],
 ) -> None:
     """After two curves of 2 epochs, of 1 and of 3 seconds each."""
-    first = stretch(0, net(0.1, scale="none"), [9.0, 8.0], cost_seconds=2.0)
+    first = stretch(0, at(0.1), [9.0, 8.0], cost_seconds=2.0)
     second = stretch(1, KNOWN, [9.0, 7.0], cost_seconds=6.0)
     curves = curves_from(first, second, *pending, space=mixed_nets())
     known = None if which is None else curves[which]
