@@ -1,14 +1,15 @@
-"""The results, and what is believed of losses and seconds on all sizes."""
+"""What is believed of losses and seconds on all sizes, and the search for what tells most."""
 
 from dataclasses import replace
+from math import log
+from typing import Any
 
 import numpy as np
 import pytest
-from subset_worlds import DEFAULT, ROWS, belief_of, configuration, cube, history_of
-from worlds import mixed_space, recorded
+from subset_worlds import DEFAULT, ROWS, Result, belief_of, configuration, cube, history_of
+from worlds import recorded
 
 from prefect_tune.optimizers import (
-    Configuration,
     Evaluation,
     Failure,
     FailureKind,
@@ -25,59 +26,48 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
     pipeline_inputs,
 )
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
-from prefect_tune.optimizers.methods.fabolas.subsets import LOG_LOSS, PAPER_LOSS, Sizes, Strategy
+from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidates, Search
+from prefect_tune.optimizers.methods.fabolas.subsets import (
+    LOG_LOSS,
+    PAPER_LOSS,
+    Acquisition,
+    Sizes,
+    Strategy,
+)
+from prefect_tune.optimizers.space.vectors import Candidates
 
+LINE = pipeline_inputs(cube())
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 ERROR = Objective(n_held_out=1000)
 OF_ERRORS = replace(DEFAULT, basis=LOG_LOSS, is_log=True)
 OF_PAPER = Strategy(
     basis=PAPER_LOSS, acquisition="divergence_per_cost", is_log=False, is_drawn=True
 )
-SPACE = mixed_space()
 
 
-def tree(depth: int = 5) -> Configuration:
-    return Configuration.of(SPACE, ("none", "tree"), [{}, {"depth": depth}])
-
-
-def ended(number, query, loss=10.0, seconds=1.0, uncached=None) -> Trial:
+def ended(
+    number: int, query: Query, loss: float, seconds: float = 1.0, uncached: float | None = None
+) -> Trial:
     uncached = seconds if uncached is None else uncached
     return Trial(number, query).completed(Evaluation(loss, (loss,), seconds, uncached))
 
 
-def observed(*trials: Trial, pending: int = 0, n_folds: int = 1, is_full=False) -> Observations:
-    history = recorded(*trials)
-    for i in range(pending):
-        history.record(Trial(len(trials) + i, Query(tree(30 + i))))
-    return Observations.of(history, SIZES, pipeline_inputs(SPACE), n_folds, is_full=is_full)
-
-
-def test_trials_that_have_ended_are_observed_with_their_sizes() -> None:
-    trials = (
-        ended(0, Query(tree(), 1 / 500), 40.0),
-        ended(1, Query(tree(6), 1 / 64), 30.0),
-        ended(2, Query(tree(7)), 20.0),
-    )
-    seen = observed(*trials, pending=2)
-    assert [t.number for t in seen.trials] == [0, 1, 2]
-    assert seen.inputs[:, -1] == pytest.approx([0.0, 0.33078916, 1.0])
-    assert seen.losses.tolist() == [40.0, 30.0, 20.0]
-    full = observed(*trials, pending=2, is_full=True)
-    assert [t.number for t in full.trials] == [2]
-    assert full.losses.tolist() == [20.0]
-
-
-def test_failures_get_the_worst_loss_and_seconds_count_one_uncached_fold() -> None:
+def test_what_has_ended_is_observed_with_its_size_and_seconds_of_one_uncached_fold() -> None:
     failure = Failure(FailureKind.ERROR, "no loss", cost_seconds=9.0)
-    seen = observed(
-        ended(0, Query(tree()), 20.0, seconds=3.0, uncached=12.0),
-        ended(1, Query(tree(), 1 / 4, folds=2), 45.0, seconds=1.0, uncached=8.0),
-        ended(2, Query(tree(6)), seconds=6.0, uncached=0.0),
-        Trial(3, Query(tree(7), 1 / 64)).failed(failure),
-        n_folds=3,
+    history = recorded(
+        ended(0, Query(configuration(0.1)), 20.0, seconds=3.0, uncached=12.0),
+        ended(1, Query(configuration(0.1), 1 / 64, folds=2), 45.0, seconds=1.0, uncached=8.0),
+        ended(2, Query(configuration(0.2)), 10.0, seconds=6.0, uncached=0.0),
+        Trial(3, Query(configuration(0.3), 1 / 500)).failed(failure),
+        Trial(4, Query(configuration(0.4))),
     )
-    assert seen.losses.tolist() == [20.0, 45.0, 10.0, 45.0]
+    seen = Observations.of(history, SIZES, LINE, 3)
+    assert [t.number for t in seen.trials] == [0, 1, 2, 3]
+    assert seen.inputs[:, -1] == pytest.approx([1.0, 0.33078916, 1.0, 0.0])
+    assert seen.losses.tolist() == [20.0, 45.0, 10.0, 45.0]  # a failure counts as the worst
     assert np.exp(seen.log_seconds) == pytest.approx([4.0, 4.0, 2.0, 3.0])
+    full = Observations.of(history, SIZES, LINE, 3, is_full=True)
+    assert [t.number for t in full.trials] == [0, 2]
 
 
 def test_losses_are_learned_as_logarithms_or_capped_except_with_variant_paper() -> None:
@@ -156,14 +146,78 @@ def test_a_belief_learns_the_results_on_most_rows_then_the_newest(monkeypatch) -
     belief, _ = learned(12)
     shares = sorted(trial.query.subset for trial in plane_trials(12))
     assert sorted(belief.processes[0].inputs[:, -1]) == pytest.approx(SIZES.s(shares[-5:]))
-    assert belief.processes[0].inputs[-1, 0] == pytest.approx(
-        plane_trials(12)[11].query.configuration.choices[0][1].values[0][1]
-    )
+    newest = dict(plane_trials(12)[11].query.configuration["model"].values)
+    assert belief.processes[0].inputs[-1, 0] == pytest.approx(newest["x0"])
 
 
 def test_seconds_are_of_as_many_folds_as_are_evaluated() -> None:
     belief = belief_of(history_of((0.1, 1 / 64, 1.0, 2.0), (0.9, 1 / 8, 2.0, 9.0)))
-    line = pipeline_inputs(cube())
-    rows = line.at(line.encode([configuration(0.5)] * 3), Sizes.of(ROWS).s([1 / 64, 1 / 8, 1.0]))
+    rows = LINE.at(LINE.encode([configuration(0.5)] * 3), Sizes.of(ROWS).s([1 / 64, 1 / 8, 1.0]))
     factor = replace(belief, n_folds=3).seconds(rows) / belief.seconds(rows)
     assert factor == pytest.approx([1, 1, 3])
+
+
+LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
+SMOOTH = {"lengthscale 0": log(0.3)}
+
+
+def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
+    """Results about 0.5; seconds rise with x by e^of_x, and by the drop from s = 0 to 1."""
+    return [
+        (x, 256 ** (s - 1), (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop**s)
+        for x in (0.1, 0.3, 0.5, 0.7, 0.9)
+        for s in (0.25, 0.5)
+    ] + [(x, 1.0, (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop) for x in (0.0, 1.0)]
+
+
+def search_in(belief, acquisition: Acquisition = "gain_per_cost", overhead=0.0, seed=0) -> Search:
+    return Search(
+        LINE,
+        belief,
+        acquisition,
+        sizes=LEVELS if acquisition != "improvement" else LEVELS[-1:],
+        leaders=LINE.encode([configuration(0.1), configuration(0.9)]),
+        best=0.0,
+        overhead=overhead,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def run(belief: Belief, *arguments: Any, **others: Any) -> ScoredCandidates:
+    return search_in(belief, *arguments, **others).run()
+
+
+def test_the_best_comes_first() -> None:
+    candidates = Candidates(np.zeros((2, 1), dtype=np.intp), np.zeros((2, 1)))
+    found = ScoredCandidates(candidates, np.array([[0.1, 0.0], [0.3, 0.2]]))
+    assert list(found.best_first()) == [(1, 0), (1, 1), (0, 0), (0, 1)]
+
+
+def test_information_is_divided_by_seconds_with_the_overhead() -> None:
+    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
+    gain, found = run(belief, "gain"), run(belief, overhead=3.0)
+    pool = slice(0, RULES.near * RULES.n_representers)  # later rounds differ
+    at_sizes = [LINE.at(found.candidates[pool], float(s)) for s in LEVELS]
+    seconds = np.column_stack([belief.seconds(rows) for rows in at_sizes])
+    assert seconds.max() > 10 * seconds.min()
+    np.testing.assert_allclose(found.scores[pool], gain.scores[pool] / (seconds + 3.0))
+
+
+def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells() -> None:
+    # Curves of configurations have little in common, so small subsets tell next to nothing.
+    unlike = {**SMOOTH, "ln of the second weight": 3.0, "noise variance": log(1e-4)}
+    belief = belief_of(history_of(*parabola(drop=4.0)), parameters=unlike)
+    gain, divergence = run(belief), run(belief, "divergence_per_cost")
+    assert LEVELS[next(gain.best_first())[1]] == 1.0
+    assert LEVELS[next(divergence.best_first())[1]] == LEVELS[0]
+
+
+def test_improvement_is_divided_by_seconds_where_they_are_learned() -> None:
+    history, x = history_of(*parabola(of_x=6.0)), list[float]()
+    for acquisition in ("gain_per_cost", "improvement"):
+        strategy = replace(DEFAULT, acquisition=acquisition)
+        found = run(belief_of(history, strategy=strategy, parameters=SMOOTH), "improvement", 1e-3)
+        row, level = next(found.best_first())
+        assert level == 0
+        x.append(float(found.candidates.units[row, 0]))
+    assert x[0] < x[1] - 0.05

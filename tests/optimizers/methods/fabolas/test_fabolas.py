@@ -21,7 +21,6 @@ from worlds import mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
-    Optimizer,
     Query,
     SpaceExhausted,
     make_optimizer,
@@ -39,26 +38,6 @@ def fabolas(seed=0, *, space=None, objective=ROWS, **options) -> Fabolas:
     return made
 
 
-def add(optimizer: Optimizer, query: Query, loss: float | None, seconds: float = 1.0) -> None:
-    """Add a trial that another asked for."""
-    number = len(optimizer.history)
-    optimizer.restore(number, query, None)
-    optimizer.tell(told(number, query, loss, seconds))
-
-
-def closings(twin: Twin, n: int) -> tuple[Fabolas, bool]:
-    """Ask n times; whether subsets were given up, once they are seen not to be asked for then."""
-    optimizer, is_closed = fabolas(twin.seed, n_first=6), False
-    for _ in range(n):
-        (query,) = ask_and_tell(optimizer, twin, 1)
-        is_closed = bool((optimizer.memo or {}).get("closed"))
-        assert query.is_full or not is_closed
-    for configuration_ in optimizer.history.asked:
-        shares = [t.query.subset for t in optimizer.history.trials_of(configuration_)]
-        assert shares == sorted(set(shares))
-    return optimizer, is_closed
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("twin", "n", "is_given_up"),
@@ -71,8 +50,15 @@ def closings(twin: Twin, n: int) -> tuple[Fabolas, bool]:
 def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same(
     twin: Twin, n: int, is_given_up: bool
 ) -> None:
-    optimizer, is_closed = closings(twin, n)
+    optimizer = fabolas(twin.seed, n_first=6)
+    for _ in range(n):
+        (query,) = ask_and_tell(optimizer, twin, 1)
+        is_closed = bool((optimizer.memo or {}).get("closed"))
+        assert query.is_full or not is_closed
     assert is_closed == is_given_up
+    for configuration_ in optimizer.history.asked:
+        shares = [t.query.subset for t in optimizer.history.trials_of(configuration_)]
+        assert shares == sorted(set(shares))
     assert len(optimizer.history.complete) >= (5 if is_given_up else 2)
     assert abs(position(optimizer.incumbent.query)[0] - BEST) < (0.06 if is_given_up else 0.03)
     full = [t.number for t in optimizer.history if t.query.is_full]
@@ -95,8 +81,10 @@ def test_at_the_end_of_each_budget_the_best_are_confirmed_and_the_best_full_one_
 def after(*results: tuple[float, float, float | None, float], **options: Any) -> Fabolas:
     """A method after its first design: results of another, and what it has been asked."""
     optimizer = fabolas(**options)
-    for x, share, loss, seconds in results:
-        add(optimizer, Query(configuration(x), share), loss, seconds)
+    for number, (x, share, loss, seconds) in enumerate(results):
+        query = Query(configuration(x), share)
+        optimizer.restore(number, query, None)
+        optimizer.tell(told(number, query, loss, seconds))
     optimizer.memo = {"n_first": 0}
     return optimizer
 
