@@ -1,12 +1,15 @@
-"""ADMM's iterations: first paths, efforts, limits and rewards."""
+"""ADMM: its arithmetic, its two sub-problems, and its iterations."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from ConfigSpace import Float, Integer
+from ConfigSpace import Categorical, Float, Integer
+from hypothesis import given
+from hypothesis import strategies as st
 from worlds import (
+    algorithm,
     counted_space,
     finite_space,
     has_found,
@@ -26,6 +29,9 @@ from prefect_tune.optimizers import (
     Configuration,
     Constraint,
     Evaluation,
+    Failure,
+    FailureKind,
+    History,
     Objective,
     Query,
     Space,
@@ -35,13 +41,329 @@ from prefect_tune.optimizers import (
     Trial,
     replay,
 )
-from prefect_tune.optimizers.documents import to_document
+from prefect_tune.optimizers.documents import from_document, to_document
 from prefect_tune.optimizers.methods.admm.admm import simplest_path
-from prefect_tune.optimizers.methods.admm.splitting import observations
+from prefect_tune.optimizers.methods.admm.paths import PathArms
+from prefect_tune.optimizers.methods.admm.splitting import (
+    AdmmState,
+    Positions,
+    constraint_penalty,
+    distances,
+    integer_update,
+    next_multiplier,
+    observations,
+    reward,
+    slack,
+)
+from prefect_tune.optimizers.methods.admm.values import ThetaMin
 from prefect_tune.optimizers.methods.declarations import AdmmOptions
+from prefect_tune.optimizers.search.maximise import GaussianSearch
+from prefect_tune.optimizers.space.configuration import default_configuration
+from prefect_tune.optimizers.space.vectors import grid_of
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 UNIT = Objective("share", "", 0.0, 1.0)
+
+
+def test_three_iterations_of_an_active_integer() -> None:
+    grid = grid_of(Integer("k", (1, 10)))
+    assert grid is not None
+    assert distances(grid, 3 / 9, -0.5).argmin() == 7  # the multiplier moves what it is pulled to
+    delta, dual = 2 / 9, 0.0
+    expected = [
+        # chosen value, b, relaxed, penalty at rho = 1, delta after, lambda after
+        (4, 0.222222, 0.277778, 0.001543, 0.333333, -0.055556),
+        (4, 0.388889, 0.388889, 0.0, 0.333333, 0.0),
+        (6, 0.333333, 0.5, 0.013889, 0.555556, -0.055556),
+    ]
+    for value, b, relaxed, penalty, delta_after, dual_after in expected:
+        assert delta - dual == pytest.approx(b, abs=1e-6)
+        assert 0.5 * distances(grid, delta, dual)[value - 1] == pytest.approx(penalty, abs=1e-6)
+        got, delta, dual = integer_update(grid, delta, dual, value - 1)
+        assert (got, delta, dual) == pytest.approx((relaxed, delta_after, dual_after), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("g", "bound", "mu", "u", "residual", "penalty", "after"),
+    [
+        (0.09, 0.07, 0.0, 0.0, 0.02, 0.0002, 0.02),
+        (0.05, 0.07, 0.0, 0.02, 0.0, 0.0, 0.0),
+        (0.05, 0.07, 0.01, 0.01, -0.01, 0.0, 0.0),
+        (0.0, 0.07, 0.02, 0.05, -0.02, 0.0, 0.0),
+        (0.02, 0.07, 0.10, 0.0, -0.05, 0.00125, 0.05),
+    ],
+)
+def test_slacks(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR0917
+    best = float(slack(g, bound, mu, 1.0))
+    assert best == pytest.approx(u)
+    assert g - bound + best == pytest.approx(residual)
+    assert float(constraint_penalty(g, bound, mu, 1.0)) == pytest.approx(penalty)
+    assert next_multiplier(g, bound, mu, 1.0) == pytest.approx(after, abs=1e-12)
+
+
+@given(g=st.floats(0, 5), mu=st.floats(0, 5), rho_g=st.floats(0.1, 50))
+def test_without_slack_the_term_is_the_squared_excess(g: float, mu: float, rho_g: float) -> None:
+    classic = 0.5 * rho_g * max(0.0, g - 1 + mu / rho_g) ** 2
+    assert float(constraint_penalty(g, 1.0, mu, rho_g)) == pytest.approx(classic, abs=1e-9)
+    assert next_multiplier(g, 1.0, mu, rho_g) == pytest.approx(
+        max(mu + rho_g * (g - 1), 0.0), abs=1e-9
+    )
+
+
+def test_rewards() -> None:
+    losses = [0.05, 0.21, 0.35, 0.7, 0.9, -0.1]
+    assert reward(losses, 0.7) == pytest.approx([0.928571, 0.7, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
+
+
+K = "0"
+"""Column of the integer of the first algorithm, as the state names it."""
+
+
+VALUES = (
+    Integer("a_k", (1, 10), default=3),
+    Categorical("b_kind", ["x", "y", "z"], default="x"),
+    Float("c_x", (0.0, 1.0), default=0.5),
+)
+
+
+def space() -> Space:
+    return Space("two", (Step("s", (algorithm("a", *VALUES), algorithm("b", *VALUES))),))
+
+
+def at(k: int, kind: str = "x", x: float = 0.5, name: str = "a") -> Configuration:
+    return Configuration.of(space(), (name,), [{"a_k": k, "b_kind": kind, "c_x": x}])
+
+
+def positions(rho: float = 1.0) -> Positions:
+    return Positions(space(), rho)
+
+
+def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled() -> None:
+    assert positions().at(AdmmState(), ("a",)) == at(3)
+    state = AdmmState()
+    positions().move(state, at(6, "z", 0.25))
+    assert positions().at(state, ("a",)) == at(6, "z", 0.25)
+    assert positions().at(state, ("b",)) == at(3, name="b")
+    # The relaxed integer is the nearest point of the cell of 6 to the default 3: 5.5.
+    assert state.delta == {K: pytest.approx(5 / 9)}
+    assert state.dual == {K: pytest.approx(-0.5 / 9)}
+
+
+def test_inactive_integers_follow_their_multiplier_once_if_anything_is_pulled() -> None:
+    here, state = positions(), AdmmState()
+    here.move(state, at(6))
+    here.move(state, at(3, name="b"))
+    assert state.dual[K] == pytest.approx(0.0)
+    assert here.at(state, ("a",)) == at(6)
+    here, state = positions(rho=0.0), AdmmState()
+    here.move(state, at(6))
+    assert state.dual == {K: 0.0}
+    assert here.penalties(state, GaussianSearch(space()), ("a",)) == {}
+
+
+def test_integers_cost_the_square_of_their_way_and_unordered_categories_nothing() -> None:
+    state = AdmmState()
+    tables = positions(rho=2.0).penalties(state, GaussianSearch(space()), ("a",))
+    assert list(tables) == [0]
+    # From 3 to 6 it is 2.5 of 9 steps to the nearest point of the cell.
+    assert tables[0][[2, 5]] == pytest.approx([0.0, (2.5 / 9) ** 2])
+
+
+def test_what_z_min_found_is_adopted_with_its_projection_unless_it_was_tuned() -> None:
+    here, state = positions(), AdmmState()
+    here.adopt(state, at(8, "y", 0.75))
+    assert here.at(state, ("a",)) == at(8, "y", 0.75)
+    assert state.delta == {K: pytest.approx(7 / 9)}
+    assert state.dual == {}
+    # Integers are pulled to where they were found, not to the defaults.
+    table = here.penalties(state, GaussianSearch(space()), ("a",))[0]
+    assert table.argmin() == 7
+    here, state = positions(), AdmmState()
+    here.move(state, at(6, "z", 0.25))
+    before = from_document(AdmmState, to_document(state))
+    here.adopt(state, at(1, "y", 0.75))
+    assert state == before
+
+
+PAPER = AdmmOptions(variant="paper")
+
+
+def history_of(*losses: float | None, sizes: tuple[float, ...] = ()) -> History:
+    history = History()
+    query = Query(default_configuration(mixed_space(), ("none", "tree")))
+    for number, loss in enumerate(losses):
+        started = Trial(number, query).started()
+        if loss is None:
+            history.record(started.failed(Failure(FailureKind.ERROR, "it failed")))
+            continue
+        measured = {"size": sizes[number]} if number < len(sizes) else {}
+        outcome = Evaluation(loss, (loss,), constraints=measured)
+        history.record(started.completed(outcome))
+    return history
+
+
+@pytest.mark.parametrize(("chance", "worst"), [(None, 0.7 * 8 / 4), (9.0, 8.0 / 4)])
+def test_losses_are_shares_of_the_range_and_without_one_they_are_distances_from_the_best(
+    chance, worst
+) -> None:
+    objective = Objective("x", "", 20.0, 60.0)
+    observed = observations(history_of(20.0, 30.0, None), objective, PAPER)
+    assert observed.losses == pytest.approx([0.0, 0.25, 1.0])
+    assert observed.worst_reward_loss == 0.7
+    # In quartile ranges.
+    objective = Objective("x", "", -np.inf, np.inf, chance)
+    observed = observations(history_of(1.0, 3.0, 5.0, 7.0, 9.0), objective, AdmmOptions())
+    assert observed.losses == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0])
+    assert observed.worst_reward_loss == pytest.approx(worst)
+
+
+def limited(bound: float) -> Objective:
+    return Objective("x", "", 0.0, 1.0, constraints=(Constraint("size", bound),))
+
+
+def test_quantities_are_in_units_of_their_bounds() -> None:
+    history = history_of(0.5, 0.5, 0.5, None, sizes=(10.0, 60.0))
+    observed = observations(history, limited(20.0), AdmmOptions())
+    assert observed.quantities[:, 0] == pytest.approx([0.5, 3.0, 2.0, 2.0])
+    assert observed.bounds == pytest.approx([0.99])
+    observed = observations(history_of(0.5, 0.5, 0.5, sizes=(0.0, 4.0, 8.0)), limited(0.0), PAPER)
+    assert observed.quantities[:, 0] == pytest.approx([0.0, 4 / 6, 8 / 6])
+    assert observed.bounds == pytest.approx([0.0])
+    history = history_of(0.5, 0.6, None, sizes=(10.0, 20.0))
+    observed = observations(history, limited(20.0), AdmmOptions())
+    assert not observed.quantities.any()
+    assert observed.augmented(AdmmState()) == pytest.approx(observed.losses)
+    observed = observations(history_of(0.5, 0.6, sizes=(10.0, 60.0)), limited(20.0), PAPER)
+    penalties = constraint_penalty(np.array([0.5, 3.0]), 1.0, 2.0, 10.0)
+    augmented = observed.augmented(AdmmState(mu=[2.0]))
+    assert augmented == pytest.approx(np.array([0.5, 0.6]) + penalties)
+
+
+class OfForty(Admm):
+    """Forty evaluations of each sub-problem."""
+
+    def _effort(self, budget: Budget) -> int:  # noqa: ARG002
+        return 40
+
+
+def values_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:
+    """The first hyperparameter of n queries, whose loss is the square of its way to the best."""
+    optimizer = OfForty(space, 0, UNIT, **options)
+    values = []
+    for number in range(n):
+        query = optimizer.ask(Budget(trials_left=n - number))
+        values.append(float(query.configuration.choices[0][1].values[0][1]))
+        optimizer.tell(told(number, query, ((values[-1] - best) / 100) ** 2))
+    return values
+
+
+def test_random_points_come_first_and_integers_are_pulled_to_where_they_stand() -> None:
+    space = one_algorithm(Integer("k", (1, 100), default=20))
+    free = values_asked_for(space, 80.0, 16, rho=0.0)
+    held = values_asked_for(space, 80.0, 16, rho=500.0)
+    other = values_asked_for(space, 1.0, 5, rho=0.0)
+    assert (free[:4], free[4] == other[4]) == (other[:4], False)
+    assert min(abs(k - 80) for k in free[4:]) <= 2
+    assert all(abs(k - 20) <= 4 for k in held[4:10])
+
+
+@pytest.mark.parametrize("theta_solver", ["bo", "trust_region"])
+def test_with_a_twin_under_way_another_point_is_asked_for(theta_solver: str) -> None:
+    space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
+    optimizer = OfForty(space, 0, UNIT, theta_solver=theta_solver)
+    for number in range(8):
+        query = optimizer.ask(Budget(trials_left=40))
+        x = float(query.configuration.choices[0][1].values[0][1])
+        optimizer.tell(told(number, query, abs(x - 30) / 100))
+    asked = [optimizer.ask(Budget(trials_left=40)) for _ in range(3)]
+    values = sorted(float(q.configuration.choices[0][1].values[0][1]) for q in asked)
+    assert min(np.diff(values)) > 0.05
+
+
+@pytest.mark.parametrize(
+    ("losses", "started_at", "half_width"),
+    [
+        ([0.5], 0, 0.2),
+        ([0.5, 0.4], 0, 0.4),  # it doubles after a success,
+        ([0.5, 0.4, 0.3], 0, 0.5),
+        ([0.5, 0.6, 0.6], 0, 0.2),
+        ([0.5, 0.6, 0.6, 0.6], 0, 0.1),  # and halves after three failures
+        ([0.5, 0.6, 0.6, 0.4, 0.6], 0, 0.4),
+        ([0.5] + 60 * [0.6], 0, 0.005),
+        ([0.5, 0.4, 0.3], 2, 0.4),
+        ([0.5, 0.4, 0.3], 3, 0.2),
+    ],
+)
+def test_the_trust_region_is_around_the_best(losses, started_at, half_width) -> None:
+    space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)), Integer("z", (1, 9)))
+    state = AdmmState(path=("a",), started_at=started_at)
+    theta_min = ThetaMin(space, AdmmOptions(), Positions(space, 1.0))
+    best, numbers = np.full(3, 0.5), list(range(len(losses)))
+    lower, upper = theta_min._region(best, np.array(losses), numbers, state)
+    assert lower == pytest.approx([0.5 - half_width, 0.5 - half_width, 0.0])
+    # Integers are not held: their cells are too wide.
+    assert upper == pytest.approx([0.5 + half_width, 0.5 + half_width, 1.0])
+
+
+def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
+    """Where the middle is the best, and all else is better the further away it is."""
+    space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
+    asked = {}
+    for theta_solver in ("bo", "trust_region"):
+        optimizer = OfForty(space, 0, UNIT, theta_solver=theta_solver)
+        values = []
+        for number in range(12):
+            query = optimizer.ask(Budget(trials_left=40))
+            values.append(float(query.configuration.choices[0][1].values[0][1]))
+            way = abs(values[-1] - 50.0)
+            optimizer.tell(told(number, query, 0.9 - way / 100 if way else 0.0))
+        asked[theta_solver] = [abs(x - 50.0) for x in values[4:]]
+    assert max(asked["bo"]) > 20.0
+    assert max(asked["trust_region"]) <= 20.0 + 1e-6
+
+
+def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
+    table = PathArms(counted_space((3,)), 0)
+    # Three successes in five: Beta(13, 12), mean .52 and deviation .09798; Beta(10, 10) .109109.
+    counts = {"step0/a0": [5, 3], "step0/a1": [0, 0], "step0/a2": [4, 0]}
+
+    class Recorded:
+        def beta(self, a, b):
+            assert list(a) == [13, 10, 10]
+            assert list(b) == [12, 10, 14]
+            return np.random.RandomState(0).beta(a, b)
+
+    assert table.thompson(counts, Recorded()) == ("a1",)  # type: ignore[arg-type]
+    rng = np.random.default_rng(0)
+    drawn = [table.thompson({"step0/a0": [500, 490]}, rng)[0] for _ in range(50)]
+    assert drawn.count("a0") == 50
+
+
+def test_an_order_is_an_assignment_of_steps_to_places() -> None:
+    space = ordered_space()
+    table = PathArms(space, 0)
+    weights = dict.fromkeys(table.arms, 0.0)
+    omega = [[0.5, 0.9, 0.2], [0.8, 0.85, 0.1], [0.3, 0.4, 0.6]]
+    for name, row in zip("abc", omega, strict=True):
+        for place, value in enumerate(row):
+            weights[f"order/{name}@{place}"] = value
+    for name in "abc":
+        weights[f"{name}/scale"] = 1.0
+    path = table.least(-np.array([weights[arm] for arm in table.arms]))
+    # The best place of each row alone, (1, 1, 2), is not an order.
+    assert path == ("b_before_a_before_c", "scale", "scale", "scale", "tree")
+    assert table.arms_of(path)[:3] == ["order/b@0", "order/a@1", "order/c@2"]
+
+
+def test_the_linear_solver_learns_additive_paths() -> None:
+    space = counted_space((4, 5))
+    table = PathArms(space, 0)
+    values = {p: int(p[0][1:]) + 0.5 * int(p[1][1:]) for p in list(space.paths())[::2]}
+    model = table.linear(values)
+    rng = np.random.default_rng(0)
+    drawn = [table.least(model(rng)) for _ in range(100)]
+    assert drawn.count(("a0", "a0")) > 30
+    assert len(set(drawn)) > 3
 
 
 class OfThree(Admm):

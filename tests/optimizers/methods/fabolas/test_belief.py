@@ -1,13 +1,13 @@
 """What is believed of losses and seconds on all sizes, and the search for what tells most."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import log
-from typing import Any
 
 import numpy as np
 import pytest
-from subset_worlds import DEFAULT, ROWS, Result, belief_of, configuration, cube, history_of
-from worlds import recorded
+from subset_worlds import ROWS, configuration, cube
+from worlds import recorded, told
 
 from prefect_tune.optimizers import (
     Evaluation,
@@ -28,17 +28,29 @@ from prefect_tune.optimizers.methods.fabolas.belief import (
 from prefect_tune.optimizers.methods.fabolas.rules import RULES
 from prefect_tune.optimizers.methods.fabolas.search import ScoredCandidates, Search
 from prefect_tune.optimizers.methods.fabolas.subsets import (
+    COST,
     LOG_LOSS,
     PAPER_LOSS,
+    RAW_LOSS,
     Acquisition,
     Sizes,
     Strategy,
 )
+from prefect_tune.optimizers.models.fidelity_kernel import FidelityKernel
+from prefect_tune.optimizers.models.kernels import FallingNoise, Noise
 from prefect_tune.optimizers.space.vectors import Candidates
 
 LINE = pipeline_inputs(cube())
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 ERROR = Objective(n_held_out=1000)
+DEFAULT = Strategy(
+    basis=RAW_LOSS,
+    acquisition="gain_per_cost",
+    is_log=False,
+    is_published=False,
+    one_fold_to=1 / 8,
+    n_confirmed=3,
+)
 OF_ERRORS = replace(DEFAULT, basis=LOG_LOSS, is_log=True)
 OF_PAPER = Strategy(
     basis=PAPER_LOSS, acquisition="divergence_per_cost", is_log=False, is_drawn=True
@@ -150,8 +162,34 @@ def test_a_belief_learns_the_results_on_most_rows_then_the_newest(monkeypatch) -
     assert belief.processes[0].inputs[-1, 0] == pytest.approx(newest["x0"])
 
 
+Result = tuple[float, float, float, float]
+"""Position, share of the rows, loss and seconds."""
+
+
+def belief_of(
+    *results: Result, strategy: Strategy = DEFAULT, parameters: Mapping[str, float] | None = None
+) -> Belief:
+    """What follows from results on a line with parameters as given, nothing fitted."""
+    history = recorded(
+        *(
+            told(i, Query(configuration(x), share), *more)
+            for i, (x, share, *more) in enumerate(results)
+        )
+    )
+    seen, s = Observations.of(history, Sizes.of(ROWS), LINE, 1), LINE.width
+    assert LINE.within is not None
+    of_losses = FidelityKernel(LINE.within, s, strategy.basis), FallingNoise(s)
+    of_costs = FidelityKernel(LINE.within, s, COST), Noise()
+    kept = {}
+    for name, parts in (("losses", of_losses), ("costs", of_costs)):
+        known = [parameter for part in parts for parameter in part.parameters]
+        given = (parameters or {}) if name == "losses" else {}
+        kept[name] = {"thetas": [[given.get(p.name, p.start) for p in known]], "n": 1}
+    return Learner(LINE, Sizes.of(ROWS), ROWS, strategy).recall(seen, kept)
+
+
 def test_seconds_are_of_as_many_folds_as_are_evaluated() -> None:
-    belief = belief_of(history_of((0.1, 1 / 64, 1.0, 2.0), (0.9, 1 / 8, 2.0, 9.0)))
+    belief = belief_of((0.1, 1 / 64, 1.0, 2.0), (0.9, 1 / 8, 2.0, 9.0))
     rows = LINE.at(LINE.encode([configuration(0.5)] * 3), Sizes.of(ROWS).s([1 / 64, 1 / 8, 1.0]))
     factor = replace(belief, n_folds=3).seconds(rows) / belief.seconds(rows)
     assert factor == pytest.approx([1, 1, 3])
@@ -163,14 +201,14 @@ SMOOTH = {"lengthscale 0": log(0.3)}
 
 def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
     """Results about 0.5; seconds rise with x by e^of_x, and by the drop from s = 0 to 1."""
-    return [
-        (x, 256 ** (s - 1), (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop**s)
-        for x in (0.1, 0.3, 0.5, 0.7, 0.9)
-        for s in (0.25, 0.5)
-    ] + [(x, 1.0, (x - 0.5) ** 2, float(np.exp(of_x * x)) * drop) for x in (0.0, 1.0)]
+    at = [(x, s) for x in (0.1, 0.3, 0.5, 0.7, 0.9) for s in (0.25, 0.5)] + [(0.0, 1), (1.0, 1)]
+    seconds = [float(np.exp(of_x * x)) * drop**s for x, s in at]
+    return [(x, 256 ** (s - 1), (x - 0.5) ** 2, c) for (x, s), c in zip(at, seconds, strict=True)]
 
 
-def search_in(belief, acquisition: Acquisition = "gain_per_cost", overhead=0.0, seed=0) -> Search:
+def run(
+    belief: Belief, acquisition: Acquisition = "gain_per_cost", overhead: float = 0.0
+) -> ScoredCandidates:
     return Search(
         LINE,
         belief,
@@ -179,12 +217,8 @@ def search_in(belief, acquisition: Acquisition = "gain_per_cost", overhead=0.0, 
         leaders=LINE.encode([configuration(0.1), configuration(0.9)]),
         best=0.0,
         overhead=overhead,
-        rng=np.random.default_rng(seed),
-    )
-
-
-def run(belief: Belief, *arguments: Any, **others: Any) -> ScoredCandidates:
-    return search_in(belief, *arguments, **others).run()
+        rng=np.random.default_rng(0),
+    ).run()
 
 
 def test_the_best_comes_first() -> None:
@@ -194,7 +228,7 @@ def test_the_best_comes_first() -> None:
 
 
 def test_information_is_divided_by_seconds_with_the_overhead() -> None:
-    belief = belief_of(history_of(*parabola()), parameters=SMOOTH)
+    belief = belief_of(*parabola(), parameters=SMOOTH)
     gain, found = run(belief, "gain"), run(belief, overhead=3.0)
     pool = slice(0, RULES.near * RULES.n_representers)  # later rounds differ
     at_sizes = [LINE.at(found.candidates[pool], float(s)) for s in LEVELS]
@@ -206,17 +240,18 @@ def test_information_is_divided_by_seconds_with_the_overhead() -> None:
 def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells() -> None:
     # Curves of configurations have little in common, so small subsets tell next to nothing.
     unlike = {**SMOOTH, "ln of the second weight": 3.0, "noise variance": log(1e-4)}
-    belief = belief_of(history_of(*parabola(drop=4.0)), parameters=unlike)
+    belief = belief_of(*parabola(drop=4.0), parameters=unlike)
     gain, divergence = run(belief), run(belief, "divergence_per_cost")
     assert LEVELS[next(gain.best_first())[1]] == 1.0
     assert LEVELS[next(divergence.best_first())[1]] == LEVELS[0]
 
 
 def test_improvement_is_divided_by_seconds_where_they_are_learned() -> None:
-    history, x = history_of(*parabola(of_x=6.0)), list[float]()
+    x = list[float]()
     for acquisition in ("gain_per_cost", "improvement"):
         strategy = replace(DEFAULT, acquisition=acquisition)
-        found = run(belief_of(history, strategy=strategy, parameters=SMOOTH), "improvement", 1e-3)
+        belief = belief_of(*parabola(of_x=6.0), strategy=strategy, parameters=SMOOTH)
+        found = run(belief, "improvement", 1e-3)
         row, level = next(found.best_first())
         assert level == 0
         x.append(float(found.candidates.units[row, 0]))
