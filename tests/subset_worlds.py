@@ -5,19 +5,16 @@ On the good twin subsets tell what is good on all rows, on the bad one they tell
 
 import math
 from dataclasses import dataclass
-from typing import Any
 from zlib import crc32
 
 import numpy as np
 from ConfigSpace import Float
 from simulation import Outcome
-from worlds import algorithm, told
+from worlds import algorithm
 
 from prefect_tune.optimizers import (
-    Budget,
     Configuration,
     Objective,
-    Optimizer,
     Query,
     Space,
     Step,
@@ -78,14 +75,3 @@ class Twin:
         if not self.is_good and s < 0.8:
             loss = noise.normal(0.12, 0.1)
         return float(loss + 0.2 * (1 - s) ** 2), 1000.0 * self.drop ** (s - 1)
-
-
-def ask_and_tell(optimizer: Optimizer, outcome: Any, n: int, **budget: Any) -> list[Query]:
-    """Ask and tell one by one."""
-    queries = []
-    for _ in range(n):
-        query = optimizer.ask(Budget(**budget))
-        loss, seconds = outcome(query)
-        optimizer.tell(told(len(optimizer.history) - 1, query, loss, seconds))
-        queries.append(query)
-    return queries

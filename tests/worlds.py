@@ -18,7 +18,6 @@ from ConfigSpace.hyperparameters import Hyperparameter
 
 from prefect_tune.optimizers import (
     Algorithm,
-    Asked,
     Budget,
     Configuration,
     Constraint,
@@ -34,7 +33,6 @@ from prefect_tune.optimizers import (
     Space,
     Step,
     StepCost,
-    Told,
     Trial,
     order_step,
 )
@@ -309,24 +307,28 @@ def defaults_of(space: Space, *numbers: int) -> list[Query]:
     return [Query(default_configuration(space, paths[i])) for i in numbers or range(len(paths))]
 
 
-def run_planted(
-    optimizer: Optimizer, loss_of: Callable[[Query], float], n: int, n_all: int | None = None
-) -> Sequence[Asked | Told]:
-    """Ask and tell one by one, in a budget of `n_all` trials, `n` by default."""
-    events: list[Asked | Told] = []
-    for number in range(n):
-        budget = Budget(trials_left=(n_all or n) - number)
-        query = optimizer.ask(budget)
-        trial = Trial(number, query).started().completed(evaluation(loss_of(query)))
-        optimizer.tell(trial)
-        events += [Asked(number, query, budget, optimizer.memo), Told(trial)]
-    return events
+def ask_and_tell(
+    optimizer: Optimizer,
+    outcome: Callable[[Query], Any],
+    n: int,
+    n_all: int | None = None,
+    **budget: Any,
+) -> list[Query]:
+    """Ask and tell one by one, of `n_all` trials; an outcome is a loss, or a loss and seconds."""
+    queries = []
+    for k in range(n):
+        left = {} if n_all is None else {"trials_left": n_all - k}
+        queries.append(query := optimizer.ask(Budget(**left, **budget)))
+        found = outcome(query)
+        loss, seconds = found if isinstance(found, tuple) else (found, 1.0)
+        optimizer.tell(told(len(optimizer.history) - 1, query, loss, seconds))
+    return queries
 
 
 def has_found(method: type[Optimizer], family: str, kind: str, seed: int, n: int) -> bool:
     """Whether the incumbent after `n` trials has the planted aggregation and kind of model."""
     optimizer = method(events_space(), seed, Objective())
-    run_planted(optimizer, planted(optimizer.space, family, kind, seed), n)
+    ask_and_tell(optimizer, planted(optimizer.space, family, kind, seed), n, n)
     incumbent = optimizer.incumbent
     assert incumbent is not None
     found = incumbent.query.configuration

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import (
     algorithm,
+    ask_and_tell,
     counted_space,
     finite_space,
     has_found,
@@ -17,7 +18,6 @@ from worlds import (
     one_algorithm,
     ordered_space,
     planted_loss,
-    run_planted,
     told,
 )
 
@@ -239,45 +239,61 @@ def test_quantities_are_in_units_of_their_bounds() -> None:
     assert augmented == pytest.approx(np.array([0.5, 0.6]) + penalties)
 
 
-class OfForty(Admm):
-    """Forty evaluations of each sub-problem."""
+class OfMany(Admm):
+    """So many evaluations of each sub-problem."""
+
+    effort = 40
 
     def _effort(self, budget: Budget) -> int:  # noqa: ARG002
-        return 40
+        return self.effort
 
 
-def values_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:
-    """The first hyperparameter of n queries, whose loss is the square of its way to the best."""
-    optimizer = OfForty(space, 0, UNIT, **options)
-    values = []
-    for number in range(n):
-        query = optimizer.ask(Budget(trials_left=n - number))
-        values.append(float(query.configuration.choices[0][1].values[0][1]))
-        optimizer.tell(told(number, query, ((values[-1] - best) / 100) ** 2))
-    return values
+def number_of(query: Query) -> float:
+    return float(query.configuration["s"].values[0][1])
+
+
+def numbers_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:
+    """The numbers of n queries, whose loss is the square of their way to the best."""
+    optimizer = OfMany(space, 0, UNIT, **options)
+    asked = ask_and_tell(optimizer, lambda q: ((number_of(q) - best) / 100) ** 2, n, n)
+    return [number_of(query) for query in asked]
 
 
 def test_random_points_come_first_and_integers_are_pulled_to_where_they_stand() -> None:
     space = one_algorithm(Integer("k", (1, 100), default=20))
-    free = values_asked_for(space, 80.0, 16, rho=0.0)
-    held = values_asked_for(space, 80.0, 16, rho=500.0)
-    other = values_asked_for(space, 1.0, 5, rho=0.0)
+    free = numbers_asked_for(space, 80.0, 16, rho=0.0)
+    held = numbers_asked_for(space, 80.0, 16, rho=500.0)
+    other = numbers_asked_for(space, 1.0, 5, rho=0.0)
     assert (free[:4], free[4] == other[4]) == (other[:4], False)
     assert min(abs(k - 80) for k in free[4:]) <= 2
     assert all(abs(k - 20) <= 4 for k in held[4:10])
 
 
+LINE = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
+
+
 @pytest.mark.parametrize("theta_solver", ["bo", "trust_region"])
 def test_with_a_twin_under_way_another_point_is_asked_for(theta_solver: str) -> None:
-    space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
-    optimizer = OfForty(space, 0, UNIT, theta_solver=theta_solver)
-    for number in range(8):
-        query = optimizer.ask(Budget(trials_left=40))
-        x = float(query.configuration.choices[0][1].values[0][1])
-        optimizer.tell(told(number, query, abs(x - 30) / 100))
+    optimizer = OfMany(LINE, 0, UNIT, theta_solver=theta_solver)
+    ask_and_tell(optimizer, lambda query: abs(number_of(query) - 30) / 100, 8, 40)
     asked = [optimizer.ask(Budget(trials_left=40)) for _ in range(3)]
-    values = sorted(float(q.configuration.choices[0][1].values[0][1]) for q in asked)
-    assert min(np.diff(values)) > 0.05
+    assert min(np.diff(sorted(map(number_of, asked)))) > 0.05
+
+
+def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
+    """Where the middle is the best, and all else is better the further away it is."""
+
+    def loss_of(query: Query) -> float:
+        way = abs(number_of(query) - 50.0)
+        return 0.9 - way / 100 if way else 0.0
+
+    farthest = {}
+    for theta_solver in ("bo", "trust_region"):
+        optimizer = OfMany(LINE, 0, UNIT, theta_solver=theta_solver)
+        asked = ask_and_tell(optimizer, loss_of, 12, 40)[4:]
+        farthest[theta_solver] = max(abs(number_of(query) - 50.0) for query in asked)
+    assert farthest["bo"] > 20.0
+    assert farthest["trust_region"] <= 20.0 + 1e-6
 
 
 @pytest.mark.parametrize(
@@ -303,23 +319,6 @@ def test_the_trust_region_is_around_the_best(losses, started_at, half_width) -> 
     assert lower == pytest.approx([0.5 - half_width, 0.5 - half_width, 0.0])
     # Integers are not held: their cells are too wide.
     assert upper == pytest.approx([0.5 + half_width, 0.5 + half_width, 1.0])
-
-
-def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
-    """Where the middle is the best, and all else is better the further away it is."""
-    space = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
-    asked = {}
-    for theta_solver in ("bo", "trust_region"):
-        optimizer = OfForty(space, 0, UNIT, theta_solver=theta_solver)
-        values = []
-        for number in range(12):
-            query = optimizer.ask(Budget(trials_left=40))
-            values.append(float(query.configuration.choices[0][1].values[0][1]))
-            way = abs(values[-1] - 50.0)
-            optimizer.tell(told(number, query, 0.9 - way / 100 if way else 0.0))
-        asked[theta_solver] = [abs(x - 50.0) for x in values[4:]]
-    assert max(asked["bo"]) > 20.0
-    assert max(asked["trust_region"]) <= 20.0 + 1e-6
 
 
 def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
@@ -366,11 +365,8 @@ def test_the_linear_solver_learns_additive_paths() -> None:
     assert len(set(drawn)) > 3
 
 
-class OfThree(Admm):
-    """Three evaluations of each sub-problem."""
-
-    def _effort(self, budget: Budget) -> int:  # noqa: ARG002
-        return 3
+class OfThree(OfMany):
+    effort = 3
 
 
 def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first() -> None:
@@ -378,12 +374,8 @@ def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first()
     optimizer = Admm(space, 0, UNIT)
     models = [a.id for a in space.searched[-1].algorithms]
     losses = {model: 0.1 + 0.01 * i for i, model in enumerate(models)} | {"random_forest": 0.05}
-    seen = []
-    for number in range(len(models) + 5):
-        query = optimizer.ask(Budget(trials_left=60 - number))
-        path = query.configuration.path
-        seen.append(path)
-        optimizer.tell(told(number, query, losses[path[-1]]))
+    asked = ask_and_tell(optimizer, lambda q: losses[q.configuration.path[-1]], len(models) + 5, 60)
+    seen = [query.configuration.path for query in asked]
     assert sorted(path[-1] for path in seen[: len(models)]) == sorted(models)
     assert {path[-3:-1] for path in seen[: len(models)]} == {("none", "none")}
     # Two more ways to impute are tried with boosted trees.
@@ -410,9 +402,10 @@ def test_the_first_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> 
 def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     optimizer = OfThree(counted_space((1, 2), 1), 0, UNIT)
     loss_of = planted_loss((1, 2), 0)
-    run_planted(optimizer, lambda query: (loss_of(query) or 100.0) / 100, 8)
-    asked = [t.query.configuration for t in optimizer.history]
-    values = [dict(c["step1"].values) for c in asked if c.path == ("a0", "a1")]
+    asked = ask_and_tell(optimizer, lambda q: (loss_of(q) or 100.0) / 100, 8, 8)
+    values = [
+        dict(q.configuration["step1"].values) for q in asked if q.configuration.path == ("a0", "a1")
+    ]
     assert values[0] == {"h0": 0.5}
     assert values[1:]
     assert values[0] not in values[1:]
@@ -434,10 +427,9 @@ def tuned_after(iterations: int, **options: Any) -> list[tuple[str, ...]]:
     """The paths tuned in so many iterations of a world in which the first path is the best."""
     optimizer = OfThree(counted_space((3, 4)), 0, UNIT, **options)
     while optimizer._state.iteration < iterations:
-        number = len(optimizer.history)
-        query = optimizer.ask(Budget(trials_left=200))
-        path = query.configuration.path
-        optimizer.tell(told(number, query, 0.1 * sum(int(a[1:]) for a in path)))
+        ask_and_tell(
+            optimizer, lambda q: 0.1 * sum(int(a[1:]) for a in q.configuration.path), 1, 200
+        )
     return optimizer._state.tuned
 
 
@@ -451,8 +443,7 @@ def test_every_second_iteration_tunes_a_path_that_never_was() -> None:
 def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew() -> None:
     space = counted_space((2, 3))
     optimizer = Admm(space, 0, UNIT)
-    first = optimizer.ask(Budget(trials_left=200))
-    optimizer.tell(told(0, first, 0.5))
+    ask_and_tell(optimizer, lambda _: 0.5, 1, 200)
     path = ("a1", "a1")
     drawn = Configuration.of(space, path, [{"h0": 0.25}, {"h0": 0.75}])
     assert drawn != optimizer._positions.at(optimizer._state, path)
@@ -495,8 +486,7 @@ def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
 
 def test_a_failed_pull_earns_nothing() -> None:
     optimizer = Admm(finite_space(), 0, UNIT, variant="paper")
-    for number in range(5):
-        optimizer.tell(told(number, optimizer.ask(Budget()), None))
+    ask_and_tell(optimizer, lambda _: None, 5)
     before = to_document(optimizer._state)
     with pytest.raises(SpaceExhausted):
         optimizer.ask(Budget())

@@ -12,12 +12,11 @@ from subset_worlds import (
     BEST,
     ROWS,
     Twin,
-    ask_and_tell,
     configuration,
     cube,
     position,
 )
-from worlds import mixed_space, told
+from worlds import ask_and_tell, mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,

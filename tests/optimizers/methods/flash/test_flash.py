@@ -1,7 +1,7 @@
 """FLASH's phases, their lengths, and the steps that all paths share."""
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,13 @@ import pytest
 from worlds import (
     BENCHMARK,
     FIRST_THIRTY,
+    ask_and_tell,
     counted_space,
     events_space,
     has_found,
     ignoring_space,
     one_hot_paths,
     planted,
-    run_planted,
     told,
     told_history,
 )
@@ -39,14 +39,10 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.tasks.catalogue.spaces import space_named
 
 
-def run_one_by_one(optimizer: Flash, n: int, budget: Budget | None = None) -> list[Query]:
-    """Ask and tell one by one; the loss of a trial is that of its path."""
-    paths, budget = list(optimizer.space.paths()), budget or Budget()
-    for number in range(n):
-        left = None if budget.trials_left is None else budget.trials_left - number
-        query = optimizer.ask(replace(budget, trials_left=left))
-        optimizer.tell(told(number, query, float(paths.index(query.configuration.path)) + 1))
-    return [trial.query for trial in optimizer.history]
+def by_path(optimizer: Flash) -> Callable[[Query], float]:
+    """The loss of a trial is the number of its path."""
+    paths = list(optimizer.space.paths())
+    return lambda query: float(paths.index(query.configuration.path)) + 1
 
 
 def test_the_benchmark_world_of_the_paper() -> None:
@@ -74,7 +70,7 @@ def test_the_benchmark_world_of_the_paper() -> None:
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
 def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(options) -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), r=2, **options)
-    late = run_one_by_one(optimizer, 20)[12:]
+    late = ask_and_tell(optimizer, by_path(optimizer), 20)[12:]
     decisions = optimizer.decisions
     assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (6, 6, 3)
     part = optimizer.space.restricted_to(decisions["subspace"])
@@ -83,7 +79,7 @@ def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(options) -
 
 def test_phase_one_begins_with_every_model_on_plain_data() -> None:
     optimizer = Flash(space_named("flash"), 0, Objective())
-    paths = [query.configuration.path for query in run_one_by_one(optimizer, 30)]
+    paths = [query.configuration.path for query in ask_and_tell(optimizer, by_path(optimizer), 30)]
     models = [a.id for a in optimizer.space.searched[-1].algorithms]
     assert paths[: len(models)] == [("none", "none", "none", model) for model in models]
     assert {path[2] for path in paths} == {a.id for a in optimizer.space.searched[2].algorithms}
@@ -94,9 +90,8 @@ def test_phase_one_begins_with_every_model_on_plain_data() -> None:
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
 def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, Any]) -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), **options)
-    for number in range(24):
-        optimizer.tell(told(number, optimizer.ask(Budget()), None))
-    counts = Counter(t.query.configuration.path for t in optimizer.history)
+    asked = ask_and_tell(optimizer, lambda _: None, 24)
+    counts = Counter(query.configuration.path for query in asked)
     assert set(counts.values()) == {2}  # of 12 paths
 
 
@@ -111,7 +106,7 @@ def test_where_partial_runs_take_equally_long_no_cost_counts(n_rows: int, counts
 
 def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), variant="paper", n_prune=9)
-    run_one_by_one(optimizer, 9)
+    ask_and_tell(optimizer, by_path(optimizer), 9)
     assert optimizer.decisions["phase"] == 2
     twin, other, third = (optimizer.ask(Budget()).configuration.path for _ in range(3))
     assert len({twin, other, third}) == 3
@@ -139,7 +134,7 @@ def test_the_path_of_the_incumbent_is_in_the_subspace_whatever_the_model_says() 
 @pytest.mark.slow
 def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once() -> None:
     optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
-    run_one_by_one(optimizer, 16, Budget(trials_left=16, seconds_left=1e6))
+    ask_and_tell(optimizer, by_path(optimizer), 16, 16, seconds_left=1e6)
     decisions = optimizer.decisions
     assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (5, 3, 3)
     (note,) = decisions["notes"]
@@ -151,7 +146,7 @@ def test_known_configurations_come_first_and_count_in_the_first_phase() -> None:
     optimizer = Flash(space, 0, Objective())
     known = [default_configuration(space, path) for path in list(space.paths())[:8]]
     optimizer.begin_with(known)
-    asked = run_one_by_one(optimizer, 14, Budget(trials_left=100))
+    asked = ask_and_tell(optimizer, by_path(optimizer), 14, 100)
     decisions = optimizer.decisions
     assert [query.configuration for query in asked][:8] == known
     assert (decisions["n_known"], decisions["n_init"], decisions["n_prune"]) == (8, 8, 2)
@@ -221,7 +216,7 @@ def test_the_aggregation_of_a_family_is_found_with_the_kind_of_model_that_it_sui
 def test_first_runs_have_the_values_that_look_best_for_their_kind_and_nothing_is_settled() -> None:
     optimizer = Flash(events_space(), 0, Objective())
     loss_of = planted(optimizer.space, "average", "trees", 0)
-    run_planted(optimizer, loss_of, 8, n_all=100)
+    ask_and_tell(optimizer, loss_of, 8, 100)
     n, late = 8, {}
     while "subspace" not in optimizer.decisions:
         query = optimizer.ask(Budget(trials_left=100 - n))
@@ -241,7 +236,7 @@ def test_first_runs_have_the_values_that_look_best_for_their_kind_and_nothing_is
 )
 def test_varying_shared_values_takes_a_bounded_share_of_the_trials(n_all, options, most) -> None:
     optimizer = Flash(events_space(), 0, Objective(), **options)
-    run_planted(optimizer, planted(optimizer.space, "sum", "linear", 0), min(n_all, 16), n_all)
+    ask_and_tell(optimizer, planted(optimizer.space, "sum", "linear", 0), min(n_all, 16), n_all)
     assert (optimizer.memo or {})["n_varied"] == most
 
 
@@ -249,9 +244,9 @@ def test_varying_shared_values_takes_a_bounded_share_of_the_trials(n_all, option
 def test_a_search_of_shared_values_is_resumed_where_it_was(n: int) -> None:
     space = events_space()
     first, second = Flash(space, 3, Objective()), Flash(space, 3, Objective())
-    events = run_planted(first, planted(space, "sum", "trees", 3), n, n_all=30)
-    bare = [replace(e, memo=None) if isinstance(e, Asked) else e for e in events]
-    replay(second, bare, first.memo)
+    ask_and_tell(first, planted(space, "sum", "trees", 3), n, 30)
+    told = [(Asked(t.number, t.query, Budget()), Told(t)) for t in first.history]
+    replay(second, [event for pair in told for event in pair], first.memo)
     budget = Budget(trials_left=30 - n)
     assert second.ask(budget) == first.ask(budget)
     assert second.decisions == first.decisions
