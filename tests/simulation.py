@@ -53,7 +53,7 @@ def share_of(query: Query, objective: Objective) -> float:
 def share_to_do(query: Query, optimizer: Optimizer) -> float:
     """How much of a full evaluation it still is, after the stretches of its configuration.
 
-    Epochs and folds that are done are gone on from; another subset is another training.
+    Epochs and folds are resumed; another subset is another training.
     """
     share = share_of(query, optimizer.objective)
     before = [
@@ -74,22 +74,22 @@ def blurred(loss: float | None, query: Query, share: float, width: float = 10.0)
 
 @dataclass
 class Simulation:
-    """Workers that are given trials as they get free, on a clock of its own.
+    """Workers that get trials as they become free, on a clock of its own.
 
     Attributes:
-        optimizer: What is asked.
-        outcome: Of a query, its loss and seconds, or all of its evaluation.
+        optimizer: The optimizer.
+        outcome: Function from a query to its loss and seconds, or to its evaluation.
         n_workers: Trials at the same time.
         trials: Configurations that may be begun; None for no limit.
-        seconds: When it ends; trials under way are finished.
+        seconds: Simulated seconds after which nothing is started.
         is_end_told: Whether asks are told the seconds that are left.
-        clock: Measures the asks, which then take their seconds on the simulated clock too.
-        are_asks_free: Whether they take no simulated seconds, and the method is told of none.
-        ask_seconds: What they took, where there is a clock.
-        events: In their order.
-        stretches: All that ran, in the order of their ends.
-        n_waits: How often an ask was answered with not yet.
-        now: Seconds since it began.
+        clock: Clock that measures asks, if they take simulated seconds too.
+        are_asks_free: Whether measured asks take no simulated seconds.
+        ask_seconds: Seconds of each measured ask.
+        events: Events in their order.
+        stretches: Trials that ended, in that order.
+        n_waits: Asks that were answered with not yet.
+        now: Simulated seconds so far.
     """
 
     optimizer: Optimizer

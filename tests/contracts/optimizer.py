@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from simulation import Outcome, Simulation, blurred, share_of, share_to_do
-from worlds import evaluation, finite_space, ignoring_space, mixed_space, sparse_space, told
+from worlds import finite_space, ignoring_space, mixed_space, sparse_space, told
 
 from prefect_tune.optimizers import (
     METHODS,
@@ -156,14 +156,17 @@ class BriefContract:
         asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
         assert len(set(asked)) == 6
 
-    def test_after_failures_alone_it_asks_on_and_says_why(self, case: Case) -> None:
+    @pytest.mark.parametrize("loss", [None, 7.0])
+    def test_after_failures_or_equal_losses_alone_it_asks_on_and_says_why(
+        self, case: Case, loss: float | None
+    ) -> None:
         optimizer = case.make(mixed_space())
         for number in range(20):
             query = optimizer.ask(Budget(number, 20 - number))
             assert optimizer.reason is not None
             assert optimizer.reason.text
-            optimizer.tell(told(number, query, None))
-        assert optimizer.incumbent is None
+            optimizer.tell(told(number, query, loss))
+        assert (optimizer.incumbent is None) == (loss is None)
 
 
 class OptimizerContract(BriefContract):
@@ -202,24 +205,6 @@ class OptimizerContract(BriefContract):
             assert all(line.strip() and "\n" not in line for line in lines)
             optimizer.tell(told(number, query, loss_of(query)))
 
-    def test_a_retried_trial_is_pending_again_and_can_be_told(self, case: Case) -> None:
-        optimizer = case.make(mixed_space())
-        query = optimizer.ask(Budget())
-        optimizer.tell(told(0, query, None))
-        optimizer.retry(0)
-        assert [t.number for t in optimizer.history.pending] == [0]
-        optimizer.tell(told(0, query, 3.0))
-        assert not optimizer.history.pending
-        assert optimizer.history[0].loss == 3.0
-        optimizer.ask(Budget())
-
-    def test_with_equal_losses_it_asks_on(self, case: Case) -> None:
-        optimizer = case.make(mixed_space())
-        for number in range(20):
-            optimizer.tell(told(number, optimizer.ask(Budget()), 7.0))
-        assert optimizer.incumbent is not None
-        assert optimizer.incumbent.loss == 7.0
-
     def test_each_configuration_climbs_rungs_and_the_answer_has_a_loss(self, case: Case) -> None:
         """With no more than the trials begun, and some evaluated in full."""
         optimizer = case.make(mixed_space())
@@ -241,20 +226,16 @@ class OptimizerContract(BriefContract):
     def test_replay_equals_never_having_stopped_at_any_event(self, case: Case) -> None:
         whole = simulation(case, case.make(mixed_space()), trials=8).run()
         for n in range(0, len(whole.events), 3):
-            resumed = self._with_last_memo_alone(case, whole.events[:n])
+            asked = [e for e in whole.events[:n] if isinstance(e, Asked)]
+            bare = [replace(e, memo=None) if e in asked else e for e in whole.events[:n]]
+            resumed = case.make(mixed_space())
+            replay(resumed, bare, asked[-1].memo if asked else None)
             rest = [e for e in whole.events[n:] if isinstance(e, Asked | Told)]
             for event in rest[:4]:
                 if isinstance(event, Told):
                     resumed.tell(event.trial)
                 else:
                     assert resumed.ask(event.budget) == event.query
-
-    def _with_last_memo_alone(self, case: Case, events: list[Event]) -> Optimizer:
-        optimizer = case.make(mixed_space())
-        last = max((e.number for e in events if isinstance(e, Asked)), default=-1)
-        is_bare = lambda e: isinstance(e, Asked) and e.number != last  # noqa: E731
-        replay(optimizer, [replace(e, memo=None) if is_bare(e) else e for e in events])  # type: ignore[type-var]
-        return optimizer
 
     def test_when_none_may_begin_it_promotes_or_waits_and_waiting_changes_nothing(
         self, case: Case
@@ -281,18 +262,6 @@ class OptimizerContract(BriefContract):
         assert resumed == twin.ask(Budget(trials_left=0))
         assert resumed.configuration in {q.configuration for q in queries}
         assert asked.history[4].query == resumed
-
-    def test_only_a_method_that_draws_on_cost_asks_otherwise_if_trials_take_longer(
-        self, case: Case
-    ) -> None:
-        asked: list[list[Query]] = [[], []]
-        for seconds, queries in zip((1.0, 50.0), asked, strict=True):
-            optimizer = case.make(mixed_space())
-            for number in range(15):
-                queries.append(query := optimizer.ask(Budget(number, 15 - number)))
-                outcome = evaluation(loss_of(query) or 3.0, seconds if number % 2 else 1.0)
-                optimizer.tell(Trial(number, query).started().completed(outcome))
-        assert asked[0] == asked[1] or METHODS[case.method].draws_on_cost
 
 
 def simulation(case: Case, optimizer: Optimizer, *, trials: int) -> Simulation:

@@ -28,7 +28,7 @@ from prefect_tune.optimizers.methods.flash.design import PathTable
 from prefect_tune.optimizers.methods.flash.shared_values import SharedValues
 from prefect_tune.optimizers.models.path_linear import PathLinear
 from prefect_tune.optimizers.models.seconds import Costs
-from prefect_tune.optimizers.space.configuration import Choice, default_configuration
+from prefect_tune.optimizers.space.configuration import default_configuration
 from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
@@ -43,24 +43,21 @@ def windows() -> Algorithm:
         ]
     )
     space.add(EqualsCondition(space["year.of"], space["window"], "year"))
-    space.add(
-        ForbiddenAndConjunction(
-            ForbiddenEqualsClause(space["window"], "week"),
-            ForbiddenEqualsClause(space["scale"], "log"),
-        )
-    )
+    forbidden = (("window", "week"), ("scale", "log"))
+    clauses = (ForbiddenEqualsClause(space[name], value) for name, value in forbidden)
+    space.add(ForbiddenAndConjunction(*clauses))
     return algorithm("windows", hyperparameters=space)
 
 
-def costs_of(space: Space) -> Costs:
-    return Costs(space, Objective())
-
-
-def with_values(space: Space, path: tuple[str, ...], **values: str | float) -> Configuration:
-    """The default of a path, with other values in the first step."""
-    document = default_configuration(space, path).to_json()
+def configured(model: str, made: str = "aggregate", **values: str | float) -> Configuration:
+    """The default of a plain path of `SPACE`, with other values in the first step."""
+    document = default_configuration(SPACE, (made, "none", "none", model)).to_json()
     document["construct"]["hyperparameters"] |= values
-    return Configuration.from_json(document, space)
+    return Configuration.from_json(document, SPACE)
+
+
+SPACE = events_space(windows())
+SHARED = SharedValues(SPACE)
 
 
 @pytest.mark.parametrize(
@@ -79,29 +76,24 @@ def test_shared_are_the_values_of_steps_that_every_path_passes(space: Space, nam
 
 
 def test_categories_can_be_told_apart_without_numbers() -> None:
-    space = events_space()
-    shared = SharedValues(space, numbers=False)
+    shared = SharedValues(events_space(), numbers=False)
     assert shared.names == {("construct", "aggregate", "aggregation")}
-    configuration = with_values(space, ("aggregate", "unit", "none", "svm"), min_frequency=5)
-    sums = with_values(space, configuration.path, aggregation="sum")
-    best = shared.best(-shared.columns([sums])[0])
-    applied = dict(shared.applied(best, configuration)["construct"].values)
-    assert applied == {"aggregation": "sum", "min_frequency": 5}
+    best = shared.best(-shared.columns([configured("svm", aggregation="sum")])[0])
+    applied = shared.applied(best, configured("svm", min_frequency=5))
+    assert dict(applied["construct"].values) == {"aggregation": "sum", "min_frequency": 5}
 
 
 def test_a_value_has_a_column_for_all_models_and_one_for_its_kind() -> None:
-    space = events_space()
-    shared = SharedValues(space)
-    linear, trees = (
-        with_values(space, ("aggregate", "none", "none", model), aggregation="sum", min_frequency=4)
-        for model in ("svm", "boosting")
+    shared = SharedValues(events_space())
+    linear, trees, near = (
+        configured(model, aggregation="sum", min_frequency=frequency)
+        for model, frequency in (("svm", 4), ("boosting", 4), ("svm", 3))
     )
-    rows = shared.columns([linear, trees])
-    assert rows.shape == (2, 7 * (1 + 3))
-    assert rows.sum(axis=1).tolist() == [4, 4]  # two values, twice each
+    rows = shared.columns([linear, trees, near])
+    assert rows.shape == (3, 7 * (1 + 3))
+    assert rows.sum(axis=1).tolist() == [4, 4, 4]  # two values, twice each
     assert int((rows[0] * rows[1]).sum()) == 2
-    near = shared.columns([with_values(space, linear.path, aggregation="sum", min_frequency=3)])
-    assert np.array_equal(near[0], rows[0])  # 4 counts as the nearer level, or the default
+    assert np.array_equal(rows[2], rows[0])  # 4 counts as the nearer level, or the default
 
 
 def test_the_best_values_differ_by_kind_of_model() -> None:
@@ -111,143 +103,114 @@ def test_the_best_values_differ_by_kind_of_model() -> None:
     configurations, losses = [], []
     for model in ("svm", "boosting", "bayes"):
         for aggregation in FAMILIES:
-            path = ("aggregate", "none", "none", model)
-            configurations.append(with_values(space, path, aggregation=aggregation))
+            configurations.append(configured(model, aggregation=aggregation))
             of_average = 20.0 if model == "boosting" else 31.0
             losses.append({"sum": 29.0, "average": of_average}.get(aggregation, 30.0))
-    fitted = PathLinear.fit(shared.columns(configurations), np.array(losses))
-    table.best = shared.best(fitted.coefficients)
+    table.best = shared.best(
+        PathLinear.fit(shared.columns(configurations), np.array(losses)).coefficients
+    )
     firsts = {
         path[-1]: dict(table.first_run(i)["construct"].values)["aggregation"]
         for i, path in enumerate(table.paths)
     }
     trees = {"boosting": "average", "forest": "average"}
     assert firsts == {**dict.fromkeys(("svm", "ridge", "bayes", "neighbours"), "sum"), **trees}
+    # First runs are encoded at once as they are one by one.
+    runs, features = table.first_runs()
+    expected = table.candidates.encode(map(table.first_run, range(len(table))))
+    assert (runs.algorithms == expected.algorithms).all()
+    assert (features == table.candidates.features(expected)).all()
 
 
 def test_of_equal_values_the_default_is_best_and_forbidden_ones_never() -> None:
-    space = events_space(windows())
-    shared = SharedValues(space)
-    path = ("windows", "none", "none", "svm")
-    assert shared.best() == shared.best(np.zeros(shared.width))
-    assert shared.best()["linear", "construct", "aggregate"] == Choice(
-        "aggregate", (("aggregation", "count"), ("min_frequency", 3))
-    )
-    low = -shared.columns([with_values(space, path, window="week")])[0]
-    assert dict(shared.best(low)["linear", "construct", "windows"].values)["window"] == "week"
-    both = low - shared.columns([with_values(space, path, scale="log")])[0]
-    chosen = shared.best(both)["linear", "construct", "windows"]
-    assert dict(chosen.values)["window"] == "all"
-    last = with_values(space, path, **{"window": "year", "year.of": "last"})
-    best = shared.best(-shared.columns([last])[0])
-    assert best["linear", "construct", "windows"] == last["construct"]
+    def best(low: np.ndarray, made: str = "windows") -> dict[str, object]:
+        return dict(SHARED.best(low)["linear", "construct", made].values)
+
+    def lowering(**values: str) -> np.ndarray:
+        return -SHARED.columns([configured("svm", "windows", **values)])[0]
+
+    equal = best(np.zeros(SHARED.width), "aggregate")
+    assert equal == {"aggregation": "count", "min_frequency": 3}
+    assert best(lowering(window="week"))["window"] == "week"
+    assert best(lowering(window="week") + lowering(scale="log"))["window"] == "all"
+    last = best(lowering(**{"window": "year", "year.of": "last"}))
+    assert (last["window"], last["year.of"]) == ("year", "last")
+
+
+def models_varied(space: Space, **seconds: float) -> list[tuple[str, str]]:
+    """Constructions and models of the configurations whose values are varied."""
+    earlier = tuple(("fit model", model, level, None) for model, level in seconds.items())
+    costs = Costs(space, Objective(earlier_seconds=earlier))
+    bases = SharedValues(space).bases(space.paths(), costs)
+    return [(base.path[0], base.path[-1]) for base in bases]
 
 
 def test_values_are_varied_on_the_cheapest_models_of_two_kinds() -> None:
     of_events = SPACES["modern_healthcare"]
-    bases = SharedValues(of_events).bases(of_events.paths(), costs_of(of_events))
-    assert [base.path[-1] for base in bases] == ["logistic_regression", "lightgbm"]
-    assert {base.path[1] for base in bases} == {"keep_sparse"}
-    trees = ("hist_gradient_boosting", "lightgbm", "xgboost", "catboost")
-    seconds = dict(zip(trees, (0.0, 2.0, 1.0, 3.0), strict=True))
-    earlier = [("fit model", model, level, None) for model, level in seconds.items()]
-    known = Costs(of_events, Objective(earlier_seconds=tuple(earlier)))
-    bases = SharedValues(of_events).bases(of_events.paths(), known)
-    assert [base.path[-1] for base in bases] == ["logistic_regression", "xgboost"]
-    both = events_space(windows())
-    bases = SharedValues(both).bases(both.paths(), costs_of(both))
-    assert [(base.path[0], base.path[-1]) for base in bases] == [
+    assert [model for _, model in models_varied(of_events)] == ["logistic_regression", "lightgbm"]
+    known = models_varied(
+        of_events, hist_gradient_boosting=0.0, lightgbm=2.0, xgboost=1.0, catboost=3.0
+    )
+    assert [model for _, model in known] == ["logistic_regression", "xgboost"]
+    assert models_varied(SPACE) == [
         (made, model) for made in ("aggregate", "windows") for model in ("ridge", "boosting")
     ]
+    # Without boosted trees others are taken, and without kinds the first model.
+    whole = {s.name: [a.id for a in s.algorithms] for s in events_space().searched}
+    for models, varied in (
+        (["bayes", "ridge", "svm", "forest"], ["ridge", "forest"]),
+        (["neighbours", "bayes"], ["bayes"]),
+    ):
+        part = events_space().restricted_to(whole | {"model": models})
+        assert [model for _, model in models_varied(part)] == varied
+    assert models_varied(SPACES["flash"]) == []
 
 
-def test_without_boosted_trees_others_are_taken_and_without_kinds_the_first_model() -> None:
-    whole = events_space()
-    steps = [{s.name: [a.id for a in s.algorithms] for s in whole.searched} for _ in range(2)]
-    steps[0]["model"].remove("boosting")
-    steps[1]["model"] = ["neighbours", "bayes"]
-    found = []
-    for kept in steps:
-        space = whole.restricted_to(kept)
-        bases = SharedValues(space).bases(space.paths(), costs_of(space))
-        found.append([base.path[-1] for base in bases])
-    assert found == [["ridge", "forest"], ["bayes"]]
-
-
-def varied(space: Space, asked: list[Configuration]) -> list[Configuration]:
+def tried(space: Space, known: list[Configuration], **options: bool) -> list[Configuration]:
     """What is asked for until each value was tried, after these."""
-    shared, history = SharedValues(space), History()
-    bases = shared.bases(space.paths(), costs_of(space))
+    shared, history = SharedValues(space, **options), History()
+    bases = shared.bases(space.paths(), Costs(space, Objective()))
     for number in count():
-        new: Configuration | None = asked[number] if number < len(asked) else None
-        new = new or shared.untried(bases, history, np.random.default_rng([0, number - len(asked)]))
-        if new is None:
-            return list(history.asked)[len(asked) :]
+        new: Configuration | None = known[number] if number < len(known) else None
+        rng = np.random.default_rng([0, max(number - len(known), 0)])
+        if (new := new or shared.untried(bases, history, rng)) is None:
+            break
         history.record(Trial(number, Query(new)))
-    raise AssertionError
+    return list(history.asked)[len(known) :]
 
 
-def test_each_value_is_tried_with_each_kind_in_few_trials() -> None:
-    asked = varied(events_space(), [])
+def test_each_value_is_tried_with_each_kind_in_few_trials_and_no_known_one_again() -> None:
+    asked = tried(events_space(), [])
     assert [c.path[-1] for c in asked] == ["ridge", "boosting"] * 4
-    assert asked[0] == default_configuration(events_space(), asked[0].path)
+    assert asked[0] == configured("ridge")
     for model in ("ridge", "boosting"):
         values = [dict(c["construct"].values) for c in asked if c.path[-1] == model]
         assert {v["aggregation"] for v in values} == set(FAMILIES)
         assert {v["min_frequency"] for v in values} == {2, 3, 5}
-
-
-def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:
-    space = events_space()
-    shared = SharedValues(space)
-    ridge, _ = shared.bases(space.paths(), costs_of(space))
-    other = with_values(space, ridge.path, aggregation="average")
-    fails = [(Query(ridge), None), (Query(other), None)]
-    rng, tried = np.random.default_rng(0), told_history(fails[:1])
-    assert shared.untried([ridge], tried, rng) is not None
-    assert shared.untried([ridge], told_history(fails), rng) is None
-    again = with_values(space, ridge.path, aggregation="sum")
-    works = told_history([*fails, (Query(again), 10.0)])
-    assert shared.untried([ridge], works, rng) is not None
-
-
-def test_what_known_configurations_tried_is_not_tried_again() -> None:
-    space = events_space()
-    path = ("aggregate", "unit", "some", "svm")
-    known = [with_values(space, path, aggregation=f, min_frequency=2) for f in FAMILIES]
-    known += [with_values(space, path, min_frequency=n) for n in (3, 5)]
-    assert {c.path[-1] for c in varied(space, known)} == {"boosting"}
+    known = [configured("svm", aggregation=f, min_frequency=2) for f in FAMILIES]
+    known += [configured("svm", min_frequency=n) for n in (3, 5)]
+    assert {c.path[-1] for c in tried(events_space(), known)} == {"boosting"}
 
 
 def test_values_of_two_algorithms_are_tried_in_turn_and_only_allowed_ones() -> None:
-    asked = varied(events_space(windows()), [])
+    asked = tried(SPACE, [])
     assert [c.path[0] for c in asked[:4]] == ["aggregate", "aggregate", "windows", "windows"]
     made = [dict(c["construct"].values) for c in asked if c.path[0] == "windows"]
     assert {v["window"] for v in made} == {"all", "year", "week"}
     assert not [v for v in made if (v["window"], v["scale"]) == ("week", "log")]
 
 
-def test_first_runs_are_encoded_as_they_run() -> None:
-    space = events_space()
-    shared = SharedValues(space)
-    table = PathTable(space, 0, shared)
-    ran = with_values(space, ("aggregate", "none", "none", "boosting"), aggregation="average")
-    of_trees = {("trees", "construct", "aggregate"): ran["construct"]}
-    for best in (shared.best(), {**shared.best(), **of_trees}):
-        table.best = best
-        runs, features = table.first_runs()
-        expected = table.candidates.encode(map(table.first_run, range(len(table))))
-        assert (runs.algorithms == expected.algorithms).all()
-        assert (features == table.candidates.features(expected)).all()
+def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:
+    base, rng = configured("ridge"), np.random.default_rng(0)
+    fails = [(Query(base), None), (Query(configured("ridge", aggregation="average")), None)]
+    works = (Query(configured("ridge", aggregation="sum")), 10.0)
+    for results, is_varied in ((fails[:1], True), (fails, False), ([*fails, works], True)):
+        found = SHARED.untried([base], told_history(results), rng)
+        assert (found is not None) == is_varied
 
 
 def test_choices_that_are_none_or_lists_are_varied_as_others() -> None:
     listed = Categorical("h", ["all", None, [1, 2]])
     steps = Step("s", (algorithm("only", listed),)), Step("m", (algorithm("a"), algorithm("b")))
-    space = Space("shared", steps)
-    shared, history = SharedValues(space, numbers=False), History()
-    bases = [default_configuration(space, path) for path in space.paths()]
-    rng = np.random.default_rng(0)
-    while (varied := shared.untried(bases, history, rng)) is not None and len(history) < 30:
-        history.record(Trial(len(history), Query(varied)))
-    assert {c["s"].documents for c in history.asked} >= {(("h", None),), (("h", "[1, 2]"),)}
+    asked = tried(Space("shared", steps), [], numbers=False)
+    assert {c["s"].documents for c in asked} >= {(("h", None),), (("h", "[1, 2]"),)}

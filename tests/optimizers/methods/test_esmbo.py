@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worlds import counted_space, mixed_space, planted_loss, told
+from worlds import ask_and_tell, counted_space, mixed_space, planted_loss, recorded, told
 
 from prefect_tune.optimizers import (
     Asked,
@@ -16,7 +16,6 @@ from prefect_tune.optimizers import (
     Event,
     Jopt,
     Objective,
-    Optimizer,
     Query,
     Told,
     Trial,
@@ -29,53 +28,46 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.trials.objective import Bootstraps
 
 N = 4
+Risks = tuple[float, ...]
 
 
 def depth_of(query: Query) -> float:
     return float(dict(query.configuration["model"].values).get("depth", 25)) / 50
 
 
-def loss_of(query: Query) -> float:
-    return 20.0 + 30 * (depth_of(query) - 0.4) ** 2 + len(query.configuration.path[0])
-
-
-def risks_of(query: Query, n: int = N) -> tuple[float, ...]:
+def risks_of(query: Query) -> Risks:
     """Each history has its best elsewhere."""
-    return tuple(20.0 + 40 * (depth_of(query) - (j + 0.5) / n) ** 2 for j in range(n))
+    return tuple(20.0 + 40 * (depth_of(query) - (j + 0.5) / N) ** 2 for j in range(N))
 
 
-def esmbo(seed: int = 0, objective: Objective | None = None, **options: Any) -> Esmbo:
-    return Esmbo(mixed_space(), seed, objective, **{"n_histories": N, **options})
+def esmbo(objective: Objective | None = None, **options: Any) -> Esmbo:
+    return Esmbo(mixed_space(), 0, objective, **{"n_histories": N, **options})
 
 
-def ended(number: int, query: Query, risks: tuple[float, ...], **changes: Any) -> Trial:
+def with_risks(number: int, query: Query, risks: Risks, **measured: float) -> Trial:
     loss = float(np.mean(risks))
-    outcome = Evaluation(loss, cost_seconds=1.0, risks=risks, **changes)
+    outcome = Evaluation(loss, cost_seconds=1.0, risks=risks, constraints=measured)
     return Trial(number, query).started().completed(outcome)
 
 
-def study(optimizer: Esmbo, n: int) -> list[Query]:
-    queries = []
-    for _ in range(n):
-        query = optimizer.ask(Budget())
-        number = len(optimizer.history) - 1
-        optimizer.tell(ended(number, query, risks_of(query, optimizer.options.n_histories)))
-        queries.append(query)
-    return queries
+def tell(optimizer: Esmbo, risks: Risks | None = None, **measured: float) -> Query:
+    """Ask, and tell these risks, or those of the query."""
+    query, number = optimizer.ask(Budget()), len(optimizer.history) - 1
+    optimizer.tell(with_risks(number, query, risks or risks_of(query), **measured))
+    return query
 
 
 @pytest.mark.slow
 def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial() -> None:
-    one = esmbo(n_histories=1)
-    plain = Jopt(mixed_space(), 0, n_startup=5)
+    one, plain = esmbo(n_histories=1), Jopt(mixed_space(), 0, n_startup=5)
     for number in range(25):
-        query, same = one.ask(Budget()), plain.ask(Budget())
-        assert query == same
-        fails = number % 7 == 3
-        trial = told(number, query, None if fails else loss_of(query))
+        query = one.ask(Budget())
+        assert query == plain.ask(Budget())
+        loss = 20.0 + 30 * (depth_of(query) - 0.4) ** 2 + len(query.configuration.path[0])
+        trial = told(number, query, None if number % 7 == 3 else loss)
         plain.tell(trial)
         if trial.evaluation is not None:
-            trial = replace(trial, evaluation=replace(trial.evaluation, risks=(trial.loss or 0.0,)))
+            trial = replace(trial, evaluation=replace(trial.evaluation, risks=(loss,)))
         one.tell(trial)
     losses = {t.number: t.loss for t in one.history.complete}
     best = [number for number, loss in losses.items() if loss == min(losses.values())]
@@ -84,7 +76,8 @@ def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial() ->
 
 def test_histories_take_turns_and_each_improves_on_its_own_best(monkeypatch) -> None:
     optimizer = esmbo()
-    study(optimizer, 8)
+    for _ in range(8):
+        tell(optimizer)
     asked: list[int] = []
     of_target = GaussianProcess.of_target
 
@@ -93,47 +86,38 @@ def test_histories_take_turns_and_each_improves_on_its_own_best(monkeypatch) -> 
         return of_target(self, number)
 
     monkeypatch.setattr(GaussianProcess, "of_target", noted)
-    queries = study(optimizer, 12)
+    queries = [tell(optimizer) for _ in range(12)]
     assert asked == [0, 1, 2, 3] * 3
     for number, query in list(zip(asked, queries, strict=True))[4:]:
         assert abs(depth_of(query) - (number + 0.5) / N) < 0.3
 
 
-def test_weights_count_the_histories_in_which_a_trial_is_the_best() -> None:
+def test_weights_count_the_histories_in_which_a_trial_is_the_best_and_may_be() -> None:
     optimizer = esmbo()
-    told_risks = [(1.0, 5.0, 5.0, 2.0), (4.0, 1.0, 5.0, 2.0), (2.0, 2.0, 4.5, 3.0), (9.0,) * 4]
-    for number, risks in enumerate(told_risks):
-        optimizer.tell(ended(number, optimizer.ask(Budget()), risks))
+    for risks in ((1.0, 5.0, 5.0, 2.0), (4.0, 1.0, 5.0, 2.0), (2.0, 2.0, 4.5, 3.0), (9.0,) * 4):
+        tell(optimizer, risks)
     assert optimizer.weights == {0: 0.375, 1: 0.375, 2: 0.25}
     assert optimizer.decisions["effective"] == pytest.approx(1 / 0.34375)
-
-
-def test_what_failed_or_violates_has_no_weight() -> None:
-    limited = Objective(constraints=(Constraint("quantity", 1.0),))
-    optimizer = esmbo(objective=limited)
-    best, second = (1.0,) * N, (2.0,) * N
-    query = optimizer.ask(Budget())
-    optimizer.tell(ended(0, query, best, constraints={"quantity": 2.0}))
-    query = optimizer.ask(Budget())
-    optimizer.tell(ended(1, query, second, constraints={"quantity": 0.5}))
-    optimizer.tell(told(2, optimizer.ask(Budget()), None))
+    optimizer = esmbo(Objective(constraints=(Constraint("quantity", 1.0),)))
+    tell(optimizer, (1.0,) * N, quantity=2.0)
+    tell(optimizer, (2.0,) * N, quantity=0.5)
+    ask_and_tell(optimizer, lambda _: None, 1)
     assert optimizer.weights == {1: 1.0}
 
 
 def test_failed_trials_are_as_bad_as_any_and_those_without_risks_as_their_loss() -> None:
     optimizer = esmbo()
-    trials = [ended(0, optimizer.ask(Budget()), (1.0, 9.0, 5.0, 5.0))]
-    trials.append(told(1, optimizer.ask(Budget()), None))
-    trials.append(ended(2, optimizer.ask(Budget()), (3.0, 2.0, 5.0, 6.0)))
-    risks, number = optimizer._targets(trials, np.array([5.0, 5.0, 4.0]))
+    query = optimizer.ask(Budget())
+    trials = [
+        with_risks(0, query, (1.0, 9.0, 5.0, 5.0)),
+        told(1, query, None),
+        with_risks(2, query, (3.0, 2.0, 5.0, 6.0)),
+    ]
+    risks, _ = optimizer._targets(trials, np.array([5.0, 5.0, 4.0]))
     assert risks.tolist() == [[1.0, 9.0, 5.0, 5.0], [3.0, 9.0, 5.0, 6.0], [3.0, 2.0, 5.0, 6.0]]
-    assert number == 3
     risks, _ = optimizer._targets(trials, np.array([5.0, 100.0, 4.0]))
     assert risks[1].tolist() == [98.0, 104.0, 100.0, 101.0]
-    optimizer = esmbo()
-    optimizer.tell(told(0, optimizer.ask(Budget()), 3.0))
-    assert optimizer.weights == {0: 1.0}
-    optimizer.tell(ended(1, optimizer.ask(Budget()), (1.0, 9.0, 5.0, 5.0)))  # a loss of 5
+    optimizer.history = recorded(told(0, query, 3.0), with_risks(1, query, (1.0, 9.0, 5.0, 5.0)))
     risks, _ = optimizer._targets(list(optimizer.history), np.array([3.0, 5.0]))
     assert risks.tolist() == [[-1.0, 7.0, 3.0, 3.0], [1.0, 9.0, 5.0, 5.0]]
     assert optimizer.weights == {0: 1.0}  # better by two points in each of them
@@ -141,12 +125,10 @@ def test_failed_trials_are_as_bad_as_any_and_those_without_risks_as_their_loss()
 
 def test_random_configurations_equal_random_search_and_end_in_an_ensemble() -> None:
     ers = make_optimizer("ers", mixed_space(), 3, None, {"n_histories": N})
+    plain = make_optimizer("random", mixed_space(), 3)
     assert ers.bootstraps == Bootstraps(N, 0.5) == esmbo().bootstraps
-    plain: Optimizer = make_optimizer("random", mixed_space(), 3)
-    for number in range(12):
-        query = ers.ask(Budget())
-        assert plain.ask(Budget()) == query
-        ers.tell(ended(number, query, risks_of(query)))
+    for _ in range(12):
+        assert tell(ers) == plain.ask(Budget())
     assert len(ers.weights) > 1
     assert sum(ers.weights.values()) == pytest.approx(1)
 
@@ -158,35 +140,31 @@ def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_st
     for number in range(66):
         query = Query(sample_configuration(space, rng))
         events += [Asked(number, query, Budget()), Told(told(number, query, loss_of(query)))]
-    unbroken = Jopt(space, 0, Objective())
+    unbroken, resumed = Jopt(space, 0, Objective()), Jopt(space, 0, Objective())
     replay(unbroken, events)
-    fitted, pending = [], []
-    for number in range(66, 76):
-        query = unbroken.ask(Budget())
-        fitted.append(unbroken.memo["fitted"])
-        events.append(Asked(number, query, Budget(), json.loads(json.dumps(unbroken.memo))))
-        pending.append(Trial(number, query))
-        if len(pending) == 2:
-            for trial in pending:
-                ended = told(trial.number, trial.query, loss_of(trial.query))
-                unbroken.tell(ended)
-                events.append(Told(ended))
-            pending = []
+    fitted = []
+    for number in range(66, 76, 2):
+        queries = []
+        for k in (number, number + 1):
+            queries.append(query := unbroken.ask(Budget()))
+            fitted.append(unbroken.memo["fitted"])
+            events.append(Asked(k, query, Budget(), json.loads(json.dumps(unbroken.memo))))
+        for k, query in enumerate(queries, number):
+            unbroken.tell(ended := told(k, query, loss_of(query)))
+            events.append(Told(ended))
     assert fitted == [66, 66, 66, 66, 70, 70, 70, 70, 74, 74]
-    resumed = Jopt(space, 0, Objective())
     replay(resumed, events)
     assert resumed.ask(Budget()) == unbroken.ask(Budget())
 
 
 def test_where_a_query_is_under_way_no_other_is_asked_for() -> None:
-    space = counted_space((1,), 1)
+    def number_of(query: Query) -> float:
+        return float(query.configuration["step0"].values[0][1])
+
     apart = []
     for seed in range(6):
-        optimizer = Jopt(space, seed, Objective(), n_startup=6)
-        for number in range(6):
-            query = optimizer.ask(Budget())
-            x = float(dict(query.configuration["step0"].values)["h0"])
-            optimizer.tell(told(number, query, 10 + 50 * (x - 0.3) ** 2))
-        pair = [optimizer.ask(Budget()).configuration["step0"].values[0][1] for _ in range(2)]
-        apart.append(abs(float(pair[0]) - float(pair[1])))
+        optimizer = Jopt(counted_space((1,), 1), seed, Objective(), n_startup=6)
+        ask_and_tell(optimizer, lambda query: 10 + 50 * (number_of(query) - 0.3) ** 2, 6)
+        first, second = (number_of(optimizer.ask(Budget())) for _ in range(2))
+        apart.append(abs(first - second))
     assert np.median(apart) > 0.005

@@ -5,7 +5,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
-from curve_worlds import T_MAX, PowerLaws, bapi, crashed, mixed_nets, nets
+from curve_worlds import T_MAX, PowerLaws, bapi, mixed_nets, nets
 from simulation import Simulation
 from worlds import finite_space, mixed_space
 
@@ -110,25 +110,6 @@ def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
     assert fitted
     assert all(t.query.epochs is None for t in fitted)
     assert len({t.query.configuration for t in fitted}) == len(fitted)
-
-
-@pytest.mark.slow
-def test_a_lost_stretch_falls_back_to_the_epochs_told_and_can_be_run_again() -> None:
-    optimizer = bapi(n_first=4)
-    study(optimizer, power, 14)
-    number, query = len(optimizer.history), optimizer.ask(Budget())
-    while not optimizer.history.trials_of(query.configuration)[:-1]:  # until one is resumed
-        tell(optimizer, number, power(query.configuration))
-        number, query = number + 1, optimizer.ask(Budget())
-    told = optimizer.history.trials_of(query.configuration)[-2]
-    optimizer.tell(crashed(number, query.configuration, query.epochs))
-    curve = optimizer.curves[query.configuration]
-    assert (curve.done, curve.is_closed) == (told.query.epochs, True)
-    optimizer.retry(number)
-    assert query.configuration not in {optimizer.ask(Budget()).configuration for _ in range(3)}
-    tell(optimizer, number, power(query.configuration))
-    curve = optimizer.curves[query.configuration]
-    assert (curve.done, curve.has_failed) == (query.epochs, False)
 
 
 def test_a_space_smaller_than_the_start_is_trained_to_the_end() -> None:

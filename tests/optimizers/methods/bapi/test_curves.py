@@ -30,7 +30,6 @@ from prefect_tune.optimizers.methods.bapi.curves import (
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.models.curve_kernel import Decay
-from prefect_tune.optimizers.models.monotone import MonotoneProcess
 
 A, B = net(0.1), net(0.2)
 FAST = {"latency_us": 40.0}
@@ -178,15 +177,6 @@ def test_diverged_losses_count_as_a_few_times_worse_than_the_median() -> None:
     assert losses[: len(alone)] == pytest.approx(alone)
 
 
-@pytest.mark.slow
-def test_of_many_curves_the_best_and_the_newest_are_learned_from() -> None:
-    trials = [stretch(i, at(i / 1_000), [90.0 - i / 10]) for i in range(300)]
-    _, losses, _ = seen(*trials[::-1])
-    assert len(losses) == 150
-    best = sorted(t.loss for t in trials if t.loss is not None)[:75]
-    assert sorted(losses)[:75] == pytest.approx(best)
-
-
 @pytest.mark.parametrize(("n", "each"), [(50, 3), (51, 2), (76, 1)])
 def test_the_more_curves_the_fewer_points_of_each(n: int, each: int) -> None:
     trials = [stretch(i, at(i / 100), [60.0, 50.0, 40.0 + i]) for i in range(n)]
@@ -221,14 +211,6 @@ def test_sites_stand_at_resumable_curves_and_nowhere_else() -> None:
     assert sites == pytest.approx(np.unique(expected.round(9), axis=0))
 
 
-@pytest.mark.parametrize("variant", ["default", "paper"])
-def test_predicted_losses_never_rise_and_stay_in_the_metrics_range(variant: str) -> None:
-    steep = [stretch(i, at(i / 5), [90.0, 40.0, 8.0, 1.0]) for i in range(5)]
-    predicted = learned(curves(*steep), variant=variant).curve(rows_of(at(0.55, "unit")))
-    assert (np.diff(predicted) <= 1e-12).all()
-    assert 0.0 <= predicted.min() <= predicted.max() <= 100.0
-
-
 @pytest.mark.slow
 def test_parameters_are_fitted_again_whenever_trials_have_grown_by_a_tenth() -> None:
     many = [falling(i, i / 30) for i in range(30)]
@@ -238,22 +220,3 @@ def test_parameters_are_fitted_again_whenever_trials_have_grown_by_a_tenth() -> 
         _, memo = learner().learn(curves(*many[:n]), memo, np.random.default_rng(0))
         fitted.append(memo["n_fitted"])
     assert fitted == [20, 20, 22, 22, 25]
-
-
-def test_by_default_sites_stand_where_the_model_would_fall() -> None:
-    """Curves that were seen for a fifth, one of them flat from the beginning."""
-    trials = [
-        stretch(i, at(x), [50.0 - (40.0 * x - 4.0) * (1 - 3.0**-epoch) for epoch in range(4)])
-        for i, x in enumerate(np.linspace(0.1, 0.9, 6))
-    ]
-    belief, everywhere = learned(curves(*trials)), learned(curves(*trials), variant="paper")
-    assert 0 < len(belief.process.sites) < len(everywhere.process.sites) == 2 * len(trials)
-    rows = belief.at(rows_of(*(t.query.configuration for t in trials)), T_MAX)
-    plain = MonotoneProcess.of(belief.process.process, np.empty((0, rows.shape[1])))
-    step = 1e-5 * np.eye(rows.shape[1])[-1]
-    slopes, plain_slopes = (
-        process.predict(rows + step)[0] - process.predict(rows - step)[0]
-        for process in (belief.process, plain)
-    )
-    assert (plain_slopes < 0).any()
-    assert (slopes >= -1e-9).all()

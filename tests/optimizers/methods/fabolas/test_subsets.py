@@ -2,19 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from math import log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from subset_worlds import ROWS, configuration
-from worlds import told
 
-from prefect_tune.optimizers import History, Objective, Query
+from prefect_tune.optimizers import Objective
 from prefect_tune.optimizers.methods.fabolas.gate import (
     Prediction,
-    decisions_of,
     is_open,
     skills_of,
 )
@@ -151,14 +147,3 @@ def test_predictions_come_back_from_a_memo_rounded_but_never_to_nothing() -> Non
     assert Prediction.all_of({}) == {}
     kept = Prediction("search", 1 / 3, 2e-11 / 3).to_json()
     assert kept == ["search", 0.333333333, 6.66666667e-12]
-
-
-def test_confirmations_that_disagree_do_so_in_the_unit_that_was_learned() -> None:
-    memo = {"full": {"0": Prediction("confirm", log(2.0), 0.6).to_json()}}
-    disagree = []
-    for loss in (0.1, 0.3, 2.0, 4.5, 9.0):
-        history = History()
-        history.record(told(0, Query(configuration(0.5)), loss))
-        (made,) = decisions_of(history, Sizes.of(ROWS), memo, 0.25)["confirmations"]
-        disagree.append(made["disagrees"])
-    assert disagree == [True, True, False, False, True]
