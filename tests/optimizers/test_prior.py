@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from contracts.methods import ALL
 from contracts.optimizer import Case, each, loss_of, run, through_json
-from worlds import counted_space, finite_space, mixed_space, told
+from worlds import ask_and_tell, counted_space, finite_space, mixed_space, told
 
 from prefect_tune.optimizers import (
     Budget,
@@ -54,20 +54,9 @@ def reversed_losses(prior: Prior) -> Prior:
     return Prior(tuple(trials), prior.start, prior.name)
 
 
-def after(prior: Prior, method: str = "random") -> Optimizer:
-    optimizer = ALL[method].make(SPACE)
-    optimizer.begin_after(prior)
-    return optimizer
-
-
 def asked_by(optimizer: Optimizer, n: int) -> list[Configuration]:
-    """Ask and tell in turn; return what was asked."""
-    asked = []
-    for number in range(n):
-        query = optimizer.ask(Budget(number, n - number))
-        asked.append(query.configuration)
-        optimizer.tell(told(len(optimizer.history) - 1, query, loss_of(query) or 50.0))
-    return asked
+    queries = ask_and_tell(optimizer, lambda query: loss_of(query) or 50.0, n, n)
+    return [query.configuration for query in queries]
 
 
 @each(ALL)
@@ -95,13 +84,6 @@ def test_models_learn_from_older_trials(case: Case) -> None:
     assert asked_by(learns, 30)[14:] != asked_by(repeats, 30)[14:]
 
 
-def test_an_empty_prior_changes_nothing_and_one_after_the_first_ask_is_refused() -> None:
-    cold, empty = ALL["flash"].make(SPACE), after(Prior(), "flash")
-    assert run(empty, 8) == run(cold, 8)
-    with pytest.raises(ValueError, match="already"):
-        cold.begin_after(PRIOR)
-
-
 def test_weights_of_pairs_on_a_line_follow_from_their_spread() -> None:
     x = np.array([0.0, 10.0, 20.0, 30.0, 40.0])
     y = x + np.array([3.0, -3.0, 0.0, -3.0, 3.0])
@@ -110,15 +92,9 @@ def test_weights_of_pairs_on_a_line_follow_from_their_spread() -> None:
     # Median deviations are 10 of the losses and 3 of the residuals, of which three are free.
     assert transfer.weight == pytest.approx(100 / (100 + 9 * 5 / 3))
     assert transfer.correlation == pytest.approx(1.0)
-
-
-def test_older_losses_are_mapped_by_a_line_that_an_outlier_does_not_move() -> None:
-    older = np.array([10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
-    new = 5 + older
-    new[-1] = 400.0
-    transfer = Transfer.of(list(zip(older, new, strict=True)), older)
-    assert transfer.mapped(older)[:-1] == pytest.approx(new[:-1])
-    assert transfer.weight > 0.9
+    # An outlier does not move the line.
+    outlier = Transfer.of([*((float(k), 5.0 + k) for k in range(6)), (6.0, 400.0)], np.arange(7.0))
+    assert outlier.mapped(np.arange(6.0)) == pytest.approx(5 + np.arange(6.0))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +149,8 @@ def test_a_prior_comes_back_from_json_without_what_is_outside_the_space() -> Non
 
 def test_its_use_is_a_line_of_every_method_and_one_that_misleads_is_dropped() -> None:
     for prior, is_dropped in ((PRIOR, False), (reversed_losses(PRIOR), True)):
-        optimizer = after(prior)
+        optimizer = ALL["random"].make(SPACE)
+        optimizer.begin_after(prior)
         assert optimizer.decisions["prior"]["pairs"] == 0
         asked_by(optimizer, 5)
         found = optimizer.decisions["prior"]

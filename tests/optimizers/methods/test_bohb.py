@@ -167,11 +167,3 @@ def test_widening_draws_further_away_and_leaves_more_often() -> None:
         for widening in (1.0, 5.0)
     )
     assert far > 2 * near
-
-
-def test_draws_can_run() -> None:
-    space, rng = CandidateSpace(mixed_space()), np.random.default_rng(0)
-    some = space.encode(sample_configuration(mixed_space(), rng) for _ in range(6))
-    drawn = KernelDensity.fit(space, some, 4).sample(300, 3.0, rng)
-    assert len(drawn) > 150
-    assert space.can_run(drawn.algorithms).all()

@@ -1,6 +1,5 @@
 """TPE: what Optuna is told, and what it draws."""
 
-import logging
 from typing import Any
 
 import numpy as np
@@ -123,12 +122,3 @@ def test_what_lies_in_the_space_comes_back_as_it_was() -> None:
             for name, value in choice.values:
                 back = to_value(of_algorithm[name], params[f"{step}/{choice.algorithm}/{name}"])
                 assert back == value or abs(back - value) < 1e-9 * abs(value)
-
-
-def test_it_says_nothing_and_leaves_optunas_logger_as_it_was(capfd) -> None:
-    before = optuna.logging.get_verbosity()
-    optimizer = Tpe(mixed_space(), 0, Objective(), n_startup=2)
-    for number in range(6):
-        optimizer.tell(told(number, optimizer.ask(Budget()), float(number)))
-    assert optuna.logging.get_verbosity() == before == logging.INFO
-    assert capfd.readouterr() == ("", "")

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,23 +15,22 @@ from subset_worlds import (
     cube,
     position,
 )
-from worlds import ask_and_tell, mixed_space, told
+from worlds import ask_and_tell, told
 
 from prefect_tune.optimizers import (
     Budget,
+    Objective,
     Query,
     SpaceExhausted,
     make_optimizer,
 )
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
-from prefect_tune.optimizers.space.configuration import default_configuration
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
 
 
-def fabolas(seed=0, *, space=None, objective=ROWS, **options) -> Fabolas:
-    given = {"n_first": 1, **options}
-    made = make_optimizer("fabolas", space or cube(), seed, objective, given)
+def fabolas(seed: int = 0, *, objective: Objective = ROWS, n_first: int = 1) -> Fabolas:
+    made = make_optimizer("fabolas", cube(), seed, objective, {"n_first": n_first})
     assert isinstance(made, Fabolas)
     return made
 
@@ -77,23 +75,19 @@ def test_at_the_end_of_each_budget_the_best_are_confirmed_and_the_best_full_one_
         assert optimizer.incumbent == optimizer.history.incumbent
 
 
-def after(*results: tuple[float, float, float | None, float], **options: Any) -> Fabolas:
+FIRST = {1 / 64: (0.1, 0.42, 0.7, 0.9), 1 / 32: (0.42, 0.1), 1 / 16: (0.42,), 1 / 8: (0.42, 0.5)}
+"""Positions by share of the rows, in the first design."""
+
+
+def after_first() -> Fabolas:
     """A method after its first design: results of another, and what it has been asked."""
-    optimizer = fabolas(**options)
-    for number, (x, share, loss, seconds) in enumerate(results):
-        query = Query(configuration(x), share)
+    optimizer = fabolas()
+    for share, x in ((share, x) for share, numbers in FIRST.items() for x in numbers):
+        number, query = len(optimizer.history), Query(configuration(x), share)
         optimizer.restore(number, query, None)
-        optimizer.tell(told(number, query, loss, seconds))
+        optimizer.tell(told(number, query, (x - 0.4) ** 2 + 0.1, 100 * share))
     optimizer.memo = {"n_first": 0}
     return optimizer
-
-
-FIRST = [
-    *((x, 1 / 64, (x - 0.4) ** 2 + 0.1, 100 / 64) for x in (0.1, 0.42, 0.7, 0.9)),
-    *((x, 1 / 32, (x - 0.4) ** 2 + 0.1, 100 / 32) for x in (0.42, 0.1)),
-    *((x, 1 / 16, (x - 0.4) ** 2 + 0.1, 100 / 16) for x in (0.42,)),
-    *((x, 1 / 8, (x - 0.4) ** 2 + 0.1, 100 / 8) for x in (0.42, 0.5)),
-]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +103,7 @@ FIRST = [
 )
 def test_the_best_is_evaluated_on_all_rows_if_that_is_due(budget: Budget, phase: str) -> None:
     """Once subsets and asks have cost enough, and for as long as the rest of the budget lasts."""
-    optimizer = after(*FIRST)
+    optimizer = after_first()
     query = optimizer.ask(budget)
     assert optimizer.reason is not None
     assert optimizer.reason.phase == phase
@@ -118,21 +112,24 @@ def test_the_best_is_evaluated_on_all_rows_if_that_is_due(budget: Budget, phase:
 
 
 def test_nothing_is_asked_for_that_cannot_end_in_time() -> None:
-    query = after(*FIRST).ask(Budget(seconds_spent=1.0, seconds_left=30.0))
+    query = after_first().ask(Budget(seconds_spent=1.0, seconds_left=30.0))
     assert query.subset <= 1 / 4
     with pytest.raises(SpaceExhausted, match="the budget"):
-        after(*FIRST).ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
+        after_first().ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
 
 
 def test_pending_queries_are_imagined() -> None:
-    optimizer = after(*FIRST)
+    optimizer = after_first()
     asked = [position(optimizer.ask(Budget()))[0] for _ in range(4)]
     gaps = [abs(a - b) for i, a in enumerate(asked) for b in asked[:i]]
     assert min(gaps) > 0.01
 
 
 def test_a_configuration_that_fails_on_all_rows_is_not_the_answer() -> None:
-    optimizer = after(*FIRST, (0.42, 1.0, None, 100.0))
+    optimizer = after_first()
+    query = Query(configuration(0.42))
+    optimizer.restore(9, query, None)
+    optimizer.tell(told(9, query, None, 100.0))
     optimizer.ask(Budget())
     assert optimizer.incumbent is not None
     assert position(optimizer.incumbent.query)[0] != 0.42
@@ -152,59 +149,26 @@ def test_the_first_design_promotes_the_best_half_but_nothing_as_bad_as_chance() 
     assert max(promoted) < 0.5
 
 
-def test_each_model_begins_with_its_defaults_and_nothing_before_it_where_that_can_run() -> None:
-    space = mixed_space()
-    optimizer = fabolas(space=space, n_first=6)
-    asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
-    plain = {default_configuration(space, ("none", model)) for model in ("tree", "bayes")}
-    assert plain <= set(asked[:3])  # the other one needs something before it
-    assert len(set(asked)) == 6
-
-
-ODD: dict[str, Callable[[Query], Outcome]] = {
-    "equal losses": lambda _: (7.0, 1.0),
-    "no seconds": lambda query: (GOOD(query)[0], 0.0),
-    "no errors": lambda _: (0.0, 1.0),
-    "an outlier": lambda query: (1e8 if position(query)[0] > 0.8 else GOOD(query)[0], 1.0),
-    "tiny losses": lambda query: (1e-12 * (GOOD(query)[0] or 0.0), 1.0),
-}
-"""What may come (sheet, T17)."""
-
-
-PERCENT = replace(ROWS, metric="error", unit="percent", lower=0.0)
-
-
 @pytest.mark.full
-@pytest.mark.parametrize("outcome", ODD.values(), ids=ODD)
-@pytest.mark.parametrize("objective", [ROWS, PERCENT], ids=["raw", "percent"])
-def test_odd_losses_and_seconds_are_learned_from(objective, outcome) -> None:
-    optimizer = fabolas(objective=objective)
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        lambda _: (7.0, 1.0),
+        lambda query: (GOOD(query)[0], 0.0),
+        lambda _: (0.0, 1.0),
+        lambda query: (1e8 if position(query)[0] > 0.8 else GOOD(query)[0], 1.0),
+        lambda query: (1e-12 * (GOOD(query)[0] or 0.0), 1.0),
+    ],
+    ids=["equal losses", "no seconds", "no errors", "an outlier", "tiny losses"],
+)
+@pytest.mark.parametrize("metric", [{}, {"metric": "error", "unit": "percent", "lower": 0.0}])
+def test_odd_losses_and_seconds_are_learned_from(metric, outcome) -> None:
+    """Sheet, T17."""
+    optimizer = fabolas(objective=replace(ROWS, **metric))
     for query in ask_and_tell(optimizer, outcome, 13, last_ask_seconds=(30.0,)):
-        assert 0 <= position(query)[0] <= 1
         assert query.subset in optimizer.sizes.shares
     assert "NaN" not in json.dumps(optimizer.memo)
     assert optimizer.incumbent is not None
-
-
-@pytest.mark.full
-def test_the_paper_s_method_begins_scattered_and_asks_for_all_rows_at_the_end_alone() -> None:
-    optimizer = fabolas(variant="paper", n_first=10)
-    slow = {"last_ask_seconds": (1e4,)}
-    queries = ask_and_tell(optimizer, Twin(), 16, trials_left=9, **slow)
-    assert len({q.configuration for q in queries[:10]}) == 10
-    assert {q.subset for q in queries[:10]} == {1 / 64, 1 / 32, 1 / 16, 1 / 8}
-    confirmed = ask_and_tell(optimizer, Twin(), 3, trials_left=0)
-    assert all(q.is_full for q in confirmed)
-    assert {v[0] for v in optimizer.memo["full"].values()} <= {"confirm", "search"}
-
-
-def test_with_half_of_the_time_gone_the_first_design_ends() -> None:
-    """Else a short budget would end on small subsets alone."""
-    early, late = fabolas(), fabolas()
-    for optimizer in (early, late):
-        ask_and_tell(optimizer, lambda query: (10.0 + query.subset, 1.0), 4, seconds_left=100.0)
-    assert not early.ask(Budget(seconds_spent=40.0, seconds_left=60.0)).is_full
-    assert late.ask(Budget(seconds_spent=60.0, seconds_left=4.0)).is_full
 
 
 def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:
