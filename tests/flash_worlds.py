@@ -1,5 +1,5 @@
-"""Names of `worlds` under their old module, until all callers import that."""
+"""A name of `worlds` under its old module, until all callers import that."""
 
-from worlds import counted_space, planted_loss
+from worlds import counted_space
 
-__all__ = ["counted_space", "planted_loss"]
+__all__ = ["counted_space"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from ConfigSpace import (
@@ -19,15 +20,12 @@ from ConfigSpace.hyperparameters import Hyperparameter
 from prefect_tune.optimizers import (
     Algorithm,
     Budget,
-    Configuration,
     Constraint,
-    Encoding,
     Evaluation,
     Failure,
     FailureKind,
     Flags,
     History,
-    Objective,
     Optimizer,
     Query,
     Space,
@@ -48,8 +46,6 @@ FIRST_THIRTY = [
 """D-optimal picks on it from path 0, ties to the lowest index."""
 
 FAMILIES = ("binary", "count", "sum", "average")
-KINDS = ("linear", "trees")
-"""Kinds of models that values of `events_space` are planted for."""
 
 
 def algorithm(name: str, *values: Hyperparameter[Any, Any], **more: Any) -> Algorithm:
@@ -165,30 +161,6 @@ def one_hot_paths(counts: tuple[int, ...]) -> np.ndarray:
     return np.array([np.concatenate(rows) for rows in product(*blocks)])
 
 
-def planted_loss(counts: tuple[int, ...], seed: int) -> Callable[[Query], float | None]:
-    """Percent: 10 + a weight per algorithm + a parabola per hyperparameter; some paths fail.
-
-    The parabolas have their least within (0.2, 0.8), so defaults of 0.5 are fair and not best.
-    """
-    rng = np.random.default_rng([seed, *counts])
-    weights = [np.abs(rng.normal(0, 8, n)) for n in counts]
-    best = [rng.uniform(0.2, 0.8, n) for n in counts]
-    scales = [rng.exponential(30, n) for n in counts]
-    failing = {(int(rng.integers(counts[0])), int(rng.integers(counts[1])))}
-
-    def loss(query: Query) -> float | None:
-        total = 10.0
-        chosen = []
-        for k, (_, choice) in enumerate(query.configuration.choices):
-            j = int(choice.algorithm[1:])
-            chosen.append(j)
-            total += weights[k][j] - weights[k].min()
-            total += sum(scales[k][j] * (float(v) - best[k][j]) ** 2 for _, v in choice.values)
-        return None if tuple(chosen[:2]) in failing else min(total, 100.0)
-
-    return loss
-
-
 def events_space(*more: Algorithm) -> Space:
     """One construction of features, or more of them, on all of 3 x 2 x 6 = 36 paths."""
     aggregation = Categorical("aggregation", FAMILIES, default="count")
@@ -214,38 +186,20 @@ def events_space(*more: Algorithm) -> Space:
     )
 
 
-def kind_of(configuration: Configuration) -> str:
-    """The kind of the model of a configuration, of those that values are planted for."""
-    known = {"ridge": "linear", "svm": "linear", "forest": "trees", "boosting": "trees"}
-    return known.get(configuration.path[-1], "other")
+def planted(family: str, kind: str) -> Callable[[Query], float]:
+    """Losses that one aggregation lowers by 6 with linear models or trees, and raises with others.
 
-
-def planted(
-    space: Space, family: str, kind: str, seed: int, noise: float = 0.3
-) -> Callable[[Query], float]:
-    """Losses that one aggregation lowers by 6 with one kind of model, and raises with others.
-
-    That kind is worse by 2 with any other aggregation, so it seems not worth a look.
+    That kind of model is worse by 2 with any other aggregation, so it seems not worth a look.
     """
-    rng = np.random.default_rng([seed, FAMILIES.index(family), KINDS.index(kind)])
-    weights = {(s.name, a.id): rng.exponential(1.5) for s in space.searched for a in s.algorithms}
-    effects = {(k, v): rng.uniform(0, 2) for k in (*KINDS, "other") for v in FAMILIES}
-    effects |= {(k, family): rng.uniform(3, 4) for k in (*KINDS, "other")}
-    effects[kind, family] = -6.0
-    encoding = Encoding(space)
-    best = rng.uniform(0.2, 0.8, len(encoding.columns))
-    scales = rng.uniform(0, 4, len(encoding.columns))
+    kinds = {"ridge": "linear", "svm": "linear", "forest": "trees", "boosting": "trees"}
 
     def loss(query: Query) -> float:
-        configuration = query.configuration
-        own, values = kind_of(configuration), dict(configuration["construct"].values)
+        own = kinds.get(query.configuration.path[-1], "other")
         total = 20.0 + 2.0 * (own in (kind, "other"))
-        total += effects.get((own, str(values.get("aggregation"))), 0.0)
-        total += sum(weights[step, choice.algorithm] for step, choice in configuration.choices)
-        units, active = encoding.to_cube(configuration)
-        is_free = active & np.array([name != "aggregation" for *_, name in encoding.columns])
-        total += float((scales * (units - best) ** 2)[is_free].sum())
-        return total + noise * float(rng.normal())
+        total += crc32(query.configuration.canonical.encode()) / 2**32
+        if dict(query.configuration["construct"].values)["aggregation"] == family:
+            total += -6.0 if own == kind else 3.5
+        return total
 
     return loss
 
@@ -323,13 +277,3 @@ def ask_and_tell(
         loss, seconds = found if isinstance(found, tuple) else (found, 1.0)
         optimizer.tell(told(len(optimizer.history) - 1, query, loss, seconds))
     return queries
-
-
-def has_found(method: type[Optimizer], family: str, kind: str, seed: int, n: int) -> bool:
-    """Whether the incumbent after `n` trials has the planted aggregation and kind of model."""
-    optimizer = method(events_space(), seed, Objective())
-    ask_and_tell(optimizer, planted(optimizer.space, family, kind, seed), n, n)
-    incumbent = optimizer.incumbent
-    assert incumbent is not None
-    found = incumbent.query.configuration
-    return kind_of(found) == kind and dict(found["construct"].values)["aggregation"] == family

@@ -264,34 +264,25 @@ SECOND, BEST, LAST = trained(0, 0.1, 9, 8), trained(1, 0.2, 9, 7), trained(2, 0.
 
 
 @pytest.mark.parametrize(
-    ("trials", "step"),
+    ("trials", "may_begin", "step"),
     [
-        ((SECOND, BEST, Trial(2, Query(at(0.3), epochs=2))), Wait()),
-        ((SECOND, BEST, LAST), Promote(at(0.2), 6)),
+        ((SECOND, BEST, Trial(2, Query(at(0.3), epochs=2))), True, Wait()),
+        ((SECOND, BEST, LAST), True, Promote(at(0.2), 6)),
         # A full fit has its final loss, which a few epochs of others are no match for.
-        ((SECOND, BEST, stretch(2, knn(0.1), 1.0)), Promote(at(0.2), 6)),
-        ((trained(0, 0.1, 9, 8, 1, 1), BEST, LAST), Promote(at(0.2), 6)),
-        ((SECOND, BEST, LAST, trained(3, 0.4, 1, 1)), Promote(at(0.2), 6)),
-        ((SECOND, crashed(1, at(0.2), 2), LAST), Promote(at(0.1), 6)),
-        (tuple(crashed(i, at(0.1 * i), 2) for i in range(3)), Done()),
-        ((trained(0, 0.1, 9),), Begin(2)),
-        ((SECOND, BEST), Begin(2)),
-    ],
-)
-def test_a_rung_ranks_those_that_train_once_all_are_told(trials, step: Step) -> None:
-    assert THREE.next(curves_from(*trials, space=mixed_nets()), may_begin=True) == step
-
-
-@pytest.mark.parametrize(
-    ("trials", "step"),
-    [
-        ((trained(0, 0.1, 9),), Promote(at(0.1), 2)),
+        ((SECOND, BEST, stretch(2, knn(0.1), 1.0)), True, Promote(at(0.2), 6)),
+        ((trained(0, 0.1, 9, 8, 1, 1), BEST, LAST), True, Promote(at(0.2), 6)),
+        ((SECOND, BEST, LAST, trained(3, 0.4, 1, 1)), True, Promote(at(0.2), 6)),
+        ((SECOND, crashed(1, at(0.2), 2), LAST), True, Promote(at(0.1), 6)),
+        (tuple(crashed(i, at(0.1 * i), 2) for i in range(3)), True, Done()),
+        ((trained(0, 0.1, 9),), True, Begin(2)),
+        ((SECOND, BEST), True, Begin(2)),
+        ((trained(0, 0.1, 9),), False, Promote(at(0.1), 2)),
         # A third of two is less than one, but the best one goes on.
-        ((SECOND, BEST), Promote(at(0.2), 6)),
+        ((SECOND, BEST), False, Promote(at(0.2), 6)),
     ],
 )
-def test_if_none_may_begin_the_start_resumes_begun_configurations(trials, step: Step) -> None:
-    assert THREE.next(curves_from(*trials, space=mixed_nets()), may_begin=False) == step
+def test_a_rung_ranks_those_that_train_once_all_are_told(trials, may_begin, step: Step) -> None:
+    assert THREE.next(curves_from(*trials, space=mixed_nets()), may_begin=may_begin) == step
 
 
 def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_business() -> None:
@@ -365,26 +356,17 @@ def test_a_training_ends_when_it_will_surely_not_win_or_had_enough(given, expect
 N_FIRST = 7
 
 
-class NotedPlanning(Planning):
-    """A plan that is noted, with the power of costs when it was made."""
-
-    noted: list["NotedPlanning"]
-    power: float | None = None
-
-    def __init__(self, *parts: Any, **more: Any) -> None:
-        super().__init__(*parts, **more)
-        self.noted.append(self)
-
-    def chosen(self, entries: Sequence[PlannedTraining], power: float) -> PlannedTraining:
-        self.power = power
-        return super().chosen(entries, power)
-
-
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[NotedPlanning]:
-    NotedPlanning.noted = []
-    monkeypatch.setattr(bapi_module, "Planning", NotedPlanning)
-    return NotedPlanning.noted
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Planning]:
+    """All plans that are made."""
+    made = list[Planning]()
+
+    def noted(*parts: Any, **more: Any) -> Planning:
+        made.append(plan := Planning(*parts, **more))
+        return plan
+
+    monkeypatch.setattr(bapi_module, "Planning", noted)
+    return made
 
 
 def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
@@ -393,15 +375,14 @@ def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
     optimizer.tell(Trial(number, query).started().completed(outcome))
 
 
-def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
-    """The method after its start and the first plan; if it is limited, the best levels violate."""
-    while "planned" not in (optimizer.memo or {}):
-        level = dict(optimizer.ask(Budget()).configuration["model"].values)["level"]
-        quantities = {"quantity": 2.0 if 0.2 < float(level) < 0.45 else 0.5}
-        if "planned" not in (optimizer.memo or {}):
-            number = len(optimizer.history) - 1
-            tell(optimizer, number, constraints=quantities if is_limited else {})
-    return optimizer
+def started(optimizer: Bapi, least: float = 0.0) -> Bapi:
+    """The method after its start and the first plan; low levels have a quantity of 2."""
+    while True:
+        level = float(dict(optimizer.ask(Budget()).configuration["model"].values)["level"])
+        if "planned" in (optimizer.memo or {}):
+            return optimizer
+        quantities = {"quantity": 2.0 if level < least else 0.5}
+        tell(optimizer, len(optimizer.history) - 1, constraints=quantities)
 
 
 @pytest.mark.slow
@@ -412,26 +393,26 @@ def started(optimizer: Bapi, *, is_limited: bool = False) -> Bapi:
         (Budget(trials_spent=8, trials_left=8), 0.5),
     ],
 )
-def test_costs_are_cooled_by_the_share_of_the_budget_spent(plans, budget, share) -> None:
+def test_costs_are_cooled_by_the_share_of_the_budget_spent(monkeypatch, budget, share) -> None:
+    powers, chosen = list[float](), Planning.chosen
+
+    def noted(self: Planning, entries: list[PlannedTraining], power: float) -> PlannedTraining:
+        powers.append(power)
+        return chosen(self, entries, power)
+
     optimizer = started(bapi(n_first=N_FIRST))
-    plans.clear()
-    while not plans or plans[-1].power is None:
+    monkeypatch.setattr(Planning, "chosen", noted)
+    while not powers:
         tell(optimizer, len(optimizer.history) - 1)
         optimizer.ask(budget)
-    assert plans[-1].power == pytest.approx(1 - share)
+    assert powers == [pytest.approx(1 - share)]
 
 
-def test_the_best_to_improve_on_meets_the_constraints(plans: list[NotedPlanning]) -> None:
+def test_the_best_to_improve_on_meets_the_constraints(plans: list[Planning]) -> None:
     limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
-    optimizer = started(Bapi(nets(), 0, limited, n_first=N_FIRST), is_limited=True)
-    told = [t for t in optimizer.history if t.loss is not None]
-    losses = {
-        ok: min(t.loss for t in told if t.loss and (optimizer.history.violation(t) <= 0) == ok)
-        for ok in (True, False)
-    }
-    assert losses[False] < losses[True]  # else the world shows nothing
-    assert optimizer.incumbent.loss == losses[True]
-    assert plans[-1].best == plans[-1].belief.scores.scores(losses[True])
+    optimizer = started(Bapi(nets(), 0, limited, n_first=N_FIRST), least=0.45)
+    assert optimizer.incumbent.loss > min(t.loss for t in optimizer.history if t.loss is not None)
+    assert plans[-1].best == plans[-1].belief.scores.scores(optimizer.incumbent.loss)
 
 
 def test_the_tolerance_follows_the_spread_of_losses_that_have_no_range(plans) -> None:

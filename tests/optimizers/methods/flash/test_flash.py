@@ -14,7 +14,6 @@ from worlds import (
     counted_space,
     defaults_of,
     events_space,
-    has_found,
     one_hot_paths,
     planted,
     run_steps,
@@ -180,17 +179,19 @@ def test_the_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, 
     assert (found["step0"], found["step1"]) == kept
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("family", "kind"), [("sum", "linear"), ("average", "trees")])
-def test_the_aggregation_of_a_family_is_found_with_the_kind_of_model_that_it_suits(
-    family: str, kind: str, seed: int
+def test_an_aggregation_is_found_with_the_kind_of_model_that_it_suits(
+    family: str, kind: str
 ) -> None:
-    assert has_found(Flash, family, kind, seed, 24)
+    optimizer = Flash(events_space(), 0, Objective())
+    ask_and_tell(optimizer, planted(family, kind), 24, 24)
+    assert optimizer.incumbent is not None
+    assert optimizer.incumbent.loss < 17
 
 
 def test_first_runs_have_the_values_that_look_best_for_their_kind_and_nothing_is_settled() -> None:
     optimizer = Flash(events_space(), 0, Objective())
-    loss_of = planted(optimizer.space, "average", "trees", 0)
+    loss_of = planted("average", "trees")
     ask_and_tell(optimizer, loss_of, 8, 100)
     n, late = 8, {}
     while "subspace" not in optimizer.decisions:
@@ -211,7 +212,7 @@ def test_first_runs_have_the_values_that_look_best_for_their_kind_and_nothing_is
 )
 def test_varying_shared_values_takes_a_bounded_share_of_the_trials(n_all, options, most) -> None:
     optimizer = Flash(events_space(), 0, Objective(), **options)
-    ask_and_tell(optimizer, planted(optimizer.space, "sum", "linear", 0), min(n_all, 16), n_all)
+    ask_and_tell(optimizer, planted("sum", "linear"), min(n_all, 16), n_all)
     assert (optimizer.memo or {})["n_varied"] == most
 
 
