@@ -1,15 +1,9 @@
-"""Where learning curves are known: spaces of nets and their trials, and a study of power laws.
-
-Spaces of a model that trains in epochs, `net`, and one that is fitted at once, `knn`.
-
-Curves that fall as a power of the time trained, and what training them takes.
-"""
+"""Curves of a model that trains in epochs, `net`, beside one that is fitted at once, `knn`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from math import exp
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from ConfigSpace import Float
@@ -59,9 +53,8 @@ def net(level: float, rate: float = 0.5) -> Configuration:
 
 def at(level: float, scale: str = "none") -> Configuration:
     """A net of `mixed_nets`, behind a scaler."""
-    return Configuration.of(
-        mixed_nets(), (scale, "net"), [{}, {"level": float(level), "rate": 0.5}]
-    )
+    values = {"level": float(level), "rate": 0.5}
+    return Configuration.of(mixed_nets(), (scale, "net"), [{}, values])
 
 
 def knn(k: float, scale: str = "none") -> Configuration:
@@ -76,14 +69,9 @@ def stretch(
     epochs: int | None = None,
     **evaluation: Any,
 ) -> Trial:
-    """A stretch that has ended.
+    """A stretch that has ended, with the losses of all its epochs, or the one at the end.
 
-    Args:
-        number: Number of the trial.
-        configuration: The configuration.
-        losses: Losses of all epochs from the first, or the one at the end.
-        epochs: Epochs that were requested; by default as many as there are losses.
-        **evaluation: More fields of the evaluation.
+    As many epochs were requested as there are losses, unless it is said.
     """
     curve = () if isinstance(losses, float) else tuple(losses)
     asked = epochs or len(curve) or T_MAX
@@ -94,77 +82,43 @@ def stretch(
     return Trial(number, query).started().completed(ended)
 
 
-def crashed(
-    number: int, configuration: Configuration, epochs: int | None, at: float = 0.5
-) -> Trial:
-    """A stretch that has failed."""
-    failure = Failure(FailureKind.CRASHED, "its worker died", cost_seconds=at)
+def crashed(number: int, configuration: Configuration, epochs: int) -> Trial:
+    """A stretch that has failed after a hundred seconds."""
+    failure = Failure(FailureKind.CRASHED, "its worker died", cost_seconds=100.0)
     return Trial(number, Query(configuration, epochs=epochs)).started().failed(failure)
 
 
 def curves_from(
     *trials: Trial, space: Space | None = None
 ) -> Mapping[Configuration, LearningCurve]:
-    """The curves of trials."""
-    return curves_of(recorded(*trials), space or nets(), CURVES, T_MAX)
+    """The curves of trials, in `nets` or `mixed_nets` if no other space is given."""
+    known = nets() if len(trials[0].query.configuration.path) == 1 else mixed_nets()
+    return curves_of(recorded(*trials), space or known, CURVES, T_MAX)
 
 
-def curve(*trials: Trial, space: Space | None = None) -> LearningCurve:
+def curve(*trials: Trial) -> LearningCurve:
     """The curve of the trials of one configuration."""
-    (only,) = curves_from(*trials, space=space).values()
+    (only,) = curves_from(*trials).values()
     return only
 
 
-def bapi(space: Space | None = None, seed: int = 0, epochs: int = T_MAX, **options: Any) -> Bapi:
-    """The method with quick settings, unless others are given."""
-    objective = Objective(n_held_out=1_000, n_folds=1, epochs=epochs, iterative=frozenset({"net"}))
-    return Bapi(space or nets(), seed, objective, **options)
+def bapi(space: Space | None = None, epochs: int = T_MAX, **options: Any) -> Bapi:
+    """The method, on `nets` if no other space is given."""
+    return Bapi(space or nets(), 0, replace(CURVES, epochs=epochs), **options)
 
 
-@dataclass
-class PowerLaws:
-    """Curves that fall to a level of their own, with a little noise, and seconds that differ.
-
-    Attributes:
-        optimizer: The method that asks: epochs done are not done again.
-        seed: Seed of the noise.
-    """
-
-    optimizer: Optimizer
-    seed: int = 0
-
-    def __call__(self, query: Query) -> Evaluation:
-        """Return the evaluation of a stretch."""
-        t_max = self.optimizer.objective.epochs or 1
-        epochs = query.epochs or t_max
-        new = share_to_do(query, self.optimizer) * t_max
-        losses = self.losses(query.configuration, t_max)[:epochs]
-        seconds = new * self.rate(query.configuration)
-        iterative = query.configuration.path[-1] == "net"
-        best = int(np.argmin(losses)) + 1
-        loss = min(losses) if iterative else losses[-1]
-        step = StepCost("model", 0, seconds, 0.0, hit=False, key=query.configuration.canonical)
-        return Evaluation(
-            loss,
-            (loss,),
-            seconds,
-            seconds,
-            (step,) if iterative else (),
-            curve=tuple(losses) if iterative else (),
-            best_epoch=best if iterative else None,
-            resumed_from=round(epochs - new) if iterative else 0,
-        )
-
-    def losses(self, configuration: Configuration, t_max: int) -> list[float]:
-        """Percent after each epoch."""
-        values = dict(configuration["model"].values)
-        level, rate = (float(values.get(name, 0.5)) for name in ("level", "rate"))
-        end = 5 + 120 * (level - 0.3) ** 2 + 20 * float(values.get("k", 0.0))
-        t = np.arange(1, t_max + 1) / t_max
-        noise = np.random.default_rng([self.seed, crc32(configuration.canonical.encode())])
-        losses = end + (90 - end) * (1 + exp(4 * rate) * t) ** -1.2
-        return [float(x) for x in losses + noise.normal(0, 0.2, t_max)]
-
-    def rate(self, configuration: Configuration) -> float:
-        """Seconds of an epoch, from 1 to 7."""
-        return exp(2 * float(dict(configuration["model"].values).get("rate", 0.5)))
+def power_law(optimizer: Optimizer, query: Query) -> Evaluation:
+    """Losses that fall to a level of their own; an epoch takes 1 to 7 seconds."""
+    values = {name: float(value) for name, value in query.configuration["model"].values}
+    is_net, t_max = query.configuration.path[-1] == "net", optimizer.objective.epochs or 1
+    epochs, rate = query.epochs or t_max, values.get("rate", 0.5)
+    end = 5 + 120 * (values.get("level", 0.5) - 0.3) ** 2 + 20 * values.get("k", 0.0)
+    t = np.arange(1, epochs + 1) / t_max
+    losses = tuple((end + (90 - end) * (1 + exp(4 * rate) * t) ** -1.2).tolist())
+    new = share_to_do(query, optimizer) * t_max
+    seconds = new * exp(2 * rate)
+    step = StepCost("model", 0, seconds, 0.0, hit=False, key=query.configuration.canonical)
+    if not is_net:
+        return Evaluation(losses[-1], losses[-1:], seconds, seconds)
+    of_net = {"curve": losses, "best_epoch": epochs, "resumed_from": round(epochs - new)}
+    return Evaluation(losses[-1], losses[-1:], seconds, seconds, (step,), **of_net)

@@ -23,10 +23,6 @@ from prefect_tune.optimizers import (
     Trial,
 )
 
-__all__ = ["Outcome", "Simulation", "Stretch", "blurred", "share_of", "share_to_do"]
-
-_LAST_ASKS = 10
-
 Outcome = tuple[float | None, float]
 """Loss, None of a failure, and seconds of a stretch."""
 
@@ -51,10 +47,7 @@ def share_of(query: Query, objective: Objective) -> float:
 
 
 def share_to_do(query: Query, optimizer: Optimizer) -> float:
-    """How much of a full evaluation it still is, after the stretches of its configuration.
-
-    Epochs and folds are resumed; another subset is another training.
-    """
+    """How much of a full evaluation it still is; another subset is another training."""
     share = share_of(query, optimizer.objective)
     before = [
         share_of(t.query, optimizer.objective)
@@ -76,20 +69,8 @@ def blurred(loss: float | None, query: Query, share: float, width: float = 10.0)
 class Simulation:
     """Workers that get trials as they become free, on a clock of its own.
 
-    Attributes:
-        optimizer: The optimizer.
-        outcome: Function from a query to its loss and seconds, or to its evaluation.
-        n_workers: Trials at the same time.
-        trials: Configurations that may be begun; None for no limit.
-        seconds: Simulated seconds after which nothing is started.
-        is_end_told: Whether asks are told the seconds that are left.
-        clock: Clock that measures asks, if they take simulated seconds too.
-        are_asks_free: Whether measured asks take no simulated seconds.
-        ask_seconds: Seconds of each measured ask.
-        events: Events in their order.
-        stretches: Trials that ended, in that order.
-        n_waits: Asks that were answered with not yet.
-        now: Simulated seconds so far.
+    Nothing is begun after so many seconds, nor more than so many trials. With a clock, asks are
+    measured, and take simulated seconds too unless they are free.
     """
 
     optimizer: Optimizer
@@ -152,7 +133,7 @@ class Simulation:
             seconds_left=self.n_workers * (self.seconds - self.now) if self.is_end_told else None,
             ask_seconds=sum(said),
             n_workers=self.n_workers,
-            last_ask_seconds=tuple(said[-_LAST_ASKS:]),
+            last_ask_seconds=tuple(said[-10:]),
         )
 
     def _ask(self) -> Query:

@@ -48,14 +48,7 @@ _FITS = (
 
 @dataclass(frozen=True)
 class Case:
-    """A method that keeps the contract.
-
-    Attributes:
-        method: Its name.
-        options: Options that make it quick.
-        objective: The objective that it is told of.
-        tier: Mark of its tests, if they take more than a second.
-    """
+    """A method with options that make it quick; slow ones have the mark of a tier."""
 
     method: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -110,12 +103,9 @@ def nothing_is_fitted() -> Iterator[None]:
     """Let all that is expensive to learn fail."""
     with ExitStack() as stack:
         for name in _FITS:
-            stack.enter_context(patch(f"prefect_tune.optimizers.{name}", _refuse))
+            refused = AssertionError("a replay fits nothing")
+            stack.enter_context(patch(f"prefect_tune.optimizers.{name}", side_effect=refused))
         yield
-
-
-def _refuse(*_: Any, **__: Any) -> Any:
-    raise AssertionError("a replay fits nothing")
 
 
 class BriefContract:

@@ -1,11 +1,12 @@
 """Whole studies: budgets, looks at trainings, and those that end early or run into trouble."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
-from curve_worlds import T_MAX, PowerLaws, bapi, mixed_nets, nets
+from curve_worlds import T_MAX, bapi, mixed_nets, nets, power_law
 from simulation import Simulation
 from worlds import finite_space, mixed_space
 
@@ -105,7 +106,7 @@ def test_a_curve_that_will_be_the_best_is_looked_at_soon_and_then_by_quanta(vari
 @pytest.mark.slow
 def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
     optimizer = bapi(mixed_nets(), n_first=6)
-    Simulation(optimizer, PowerLaws(optimizer), trials=14).run()
+    Simulation(optimizer, partial(power_law, optimizer), trials=14).run()
     fitted = [t for t in optimizer.history if t.query.configuration.path[-1] == "knn"]
     assert fitted
     assert all(t.query.epochs is None for t in fitted)

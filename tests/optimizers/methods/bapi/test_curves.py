@@ -61,7 +61,7 @@ def test_a_stretch_under_way_is_pending_and_a_full_fit_counts_as_all_epochs() ->
     assert (one.is_pending, one.done, one.target, one.is_closed) == (True, 2, 6, False)
     new = curve(Trial(0, Query(A)))
     assert (new.done, new.loss, new.target) == (0, inf, T_MAX)
-    one = curve(stretch(0, knn(0.3), 5.0, cost_seconds=8.0), space=mixed_nets())
+    one = curve(stretch(0, knn(0.3), 5.0, cost_seconds=8.0))
     assert not one.is_iterative
     assert (one.epochs, one.losses, one.is_closed) == ((T_MAX,), (5.0,), True)
     assert one.rate == 8.0 / T_MAX
@@ -102,8 +102,8 @@ TWO = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
             10 / 6,
         ),
         ((stretch(0, A, [9.0] * 6, steps=(model(12.0, hit=True),), resumed_from=6),), 2.0),
-        ((crashed(0, A, 6, at=100.0),), None),
-        ((TWO, crashed(1, A, 6, at=100.0)), 1.0),
+        ((crashed(0, A, 6),), None),
+        ((TWO, crashed(1, A, 6)), 1.0),
     ],
 )
 def test_seconds_of_an_epoch_count_the_model_and_new_epochs_alone(
@@ -139,7 +139,7 @@ def rows_of(*configurations: Configuration) -> np.ndarray:
 
 
 def curves(*trials: Trial) -> list[LearningCurve]:
-    return list(curves_from(*trials, space=mixed_nets()).values())
+    return list(curves_from(*trials).values())
 
 
 def seen(*trials: Trial, objective: Objective = CURVES) -> tuple[list[int], np.ndarray, np.ndarray]:

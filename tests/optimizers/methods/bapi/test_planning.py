@@ -10,7 +10,6 @@ import pytest
 from curve_worlds import (
     CURVES,
     T_MAX,
-    PowerLaws,
     at,
     bapi,
     crashed,
@@ -19,6 +18,7 @@ from curve_worlds import (
     mixed_nets,
     net,
     nets,
+    power_law,
     stretch,
 )
 from subset_worlds import configuration, cube
@@ -233,7 +233,7 @@ def test_epochs_are_affordable_after_pending_ones_and_within_a_workers_part(
     """After two curves of 2 epochs, of 1 and of 3 seconds each."""
     first = stretch(0, at(0.1), [9.0, 8.0], cost_seconds=2.0)
     second = stretch(1, KNOWN, [9.0, 7.0], cost_seconds=6.0)
-    curves = curves_from(first, second, *pending, space=mixed_nets())
+    curves = curves_from(first, second, *pending)
     known = None if which is None else curves[which]
     for left, affordable in epochs.items():
         budget = Budget(seconds_left=left, n_workers=n_workers)
@@ -282,15 +282,15 @@ SECOND, BEST, LAST = trained(0, 0.1, 9, 8), trained(1, 0.2, 9, 7), trained(2, 0.
     ],
 )
 def test_a_rung_ranks_those_that_train_once_all_are_told(trials, may_begin, step: Step) -> None:
-    assert THREE.next(curves_from(*trials, space=mixed_nets()), may_begin=may_begin) == step
+    assert THREE.next(curves_from(*trials), may_begin=may_begin) == step
 
 
 def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_business() -> None:
     own, extra = (SECOND, BEST, LAST), trained(3, 0.4, 9, 9)
-    waiting = THREE.waiting(curves_from(*own, extra, space=mixed_nets()))
+    waiting = THREE.waiting(curves_from(*own, extra))
     assert waiting == {t.query.configuration for t in own}
     last = trained(4, 0.2, 9, 7, 6, 6, 6, 6)
-    assert THREE.waiting(curves_from(*own, extra, last, space=mixed_nets())) == set()
+    assert THREE.waiting(curves_from(*own, extra, last)) == set()
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Planning]:
 
 def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
     query = optimizer.history[number].query
-    outcome = replace(PowerLaws(optimizer)(query), **changes)
+    outcome = replace(power_law(optimizer, query), **changes)
     optimizer.tell(Trial(number, query).started().completed(outcome))
 
 
