@@ -10,34 +10,17 @@ from worlds import mixed_space
 
 from prefect_tune.optimizers import METHODS, Method, UnknownName, make_optimizer
 
-_LEARNING = "n_first [1"
-_BOUNDS = {
-    "random": "",
-    "flash": "n_init [1, n_prune [0, r [1, keep [0 1]",
-    "admm": "rho [0, rho_g (0",
-    **dict.fromkeys(("smac", "tpe", "jopt"), "n_startup [1"),
-    **dict.fromkeys(("esmbo", "ers"), "n_histories [1"),
-    **dict.fromkeys(("halving", "hyperband", "bohb"), "eta [2"),
-    **dict.fromkeys(("fabolas", "ei", "es"), _LEARNING),
-    "mtbo": f"{_LEARNING}, share (0 1)",
-    "bapi": "horizon [1, p (0 1], epsilon [0, n_first [1",
-}
-INTERVALS = {
-    (name, option): interval
-    for name, text in _BOUNDS.items()
-    for option, interval in (bounds.split(" ", 1) for bounds in text.split(", ") if bounds)
-}
-"""Of the numbers: brackets are on the bounds that are allowed."""
-
-
-def kinds(name: str, option: str) -> tuple[Any, ...]:
-    """The types of an option, or its words."""
-    kind = get_type_hints(METHODS[name].options)[option]
-    return (kind,) if isinstance(kind, type) else get_args(kind)
-
-
+BOUNDS = {"eta": "[2", "rho_g": "(0", "keep": "[0 1]", "share": "(0 1)", "p": "(0 1]"}
+BOUNDS |= dict.fromkeys(("n_first", "n_startup", "n_histories", "n_init", "r", "horizon"), "[1")
+BOUNDS |= dict.fromkeys(("n_prune", "rho", "epsilon"), "[0")
+"""Of options that are numbers: brackets are on the bounds that are allowed."""
 OPTIONS = [(name, field.name) for name in METHODS for field in fields(METHODS[name].options)]
-NUMBERS = [which for which in OPTIONS if {int, float} & set(kinds(*which))]
+NUMBERS = [(name, option) for name, option in OPTIONS if option in BOUNDS]
+WORDS = [(name, option) for name, option in OPTIONS if option not in BOUNDS]
+
+
+def kind_of(name: str, option: str) -> Any:
+    return get_type_hints(METHODS[name].options)[option]
 
 
 def refuses(name: str, option: str, value: Any) -> None:
@@ -48,9 +31,9 @@ def refuses(name: str, option: str, value: Any) -> None:
 
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
 def test_a_number_is_taken_on_its_bounds_and_refused_just_outside(name: str, option: str) -> None:
-    interval = INTERVALS[name, option]  # which every number has
-    step = 1 if int in kinds(name, option) else 1e-6
-    bounds = [(interval[0], float(interval[1:].split()[0].rstrip("])")), -step)]
+    kind, interval = kind_of(name, option), BOUNDS[option]
+    step = 1 if int in (kind, *get_args(kind)) else 1e-6
+    bounds = [(interval[0], float(interval[1:].split()[0]), -step)]
     if " " in interval:
         bounds.append((interval[-1], float(interval.split()[1][:-1]), step))
     for bracket, bound, outwards in bounds:
@@ -63,9 +46,9 @@ def test_a_number_is_taken_on_its_bounds_and_refused_just_outside(name: str, opt
         refuses(name, option, value)
 
 
-@pytest.mark.parametrize(("name", "option"), [which for which in OPTIONS if which not in NUMBERS])
+@pytest.mark.parametrize(("name", "option"), WORDS)
 def test_each_word_is_taken_and_no_other(name: str, option: str) -> None:
-    for word in re.findall(r"'(\w+)'", str(get_type_hints(METHODS[name].options)[option])):
+    for word in re.findall(r"'(\w+)'", str(kind_of(name, option))):
         assert getattr(METHODS[name].options(**{option: word}), option) == word
     refuses(name, option, "another")
 
@@ -77,12 +60,8 @@ def test_an_unknown_option_is_refused_before_any_work() -> None:
 
 @pytest.mark.parametrize(("decisions", "n_lines"), [({}, 0), ({"race": {}}, 1), ({"path": 3}, 1)])
 def test_a_renderer_that_fails_costs_a_line_and_not_the_study(decisions, n_lines) -> None:
-    method = Method(
-        name="mine",
-        purpose="p",
-        implementation="a:B",
-        render_decisions=lambda decisions: [f"at {decisions['path']}"],
-    )
+    given = {"name": "mine", "purpose": "p", "implementation": "a:B"}
+    method = Method(**given, render_decisions=lambda decisions: [f"at {decisions['path']}"])
     lines = method.decision_lines(decisions)
     assert len(lines) == n_lines
     assert ("KeyError" in "".join(lines)) == ("race" in decisions)
