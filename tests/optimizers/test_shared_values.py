@@ -75,27 +75,6 @@ def test_shared_are_the_values_of_steps_that_every_path_passes(space: Space, nam
     assert {h for *_, h in SharedValues(space).names} == names
 
 
-def test_categories_can_be_told_apart_without_numbers() -> None:
-    shared = SharedValues(events_space(), numbers=False)
-    assert shared.names == {("construct", "aggregate", "aggregation")}
-    best = shared.best(-shared.columns([configured("svm", aggregation="sum")])[0])
-    applied = shared.applied(best, configured("svm", min_frequency=5))
-    assert dict(applied["construct"].values) == {"aggregation": "sum", "min_frequency": 5}
-
-
-def test_a_value_has_a_column_for_all_models_and_one_for_its_kind() -> None:
-    shared = SharedValues(events_space())
-    linear, trees, near = (
-        configured(model, aggregation="sum", min_frequency=frequency)
-        for model, frequency in (("svm", 4), ("boosting", 4), ("svm", 3))
-    )
-    rows = shared.columns([linear, trees, near])
-    assert rows.shape == (3, 7 * (1 + 3))
-    assert rows.sum(axis=1).tolist() == [4, 4, 4]  # two values, twice each
-    assert int((rows[0] * rows[1]).sum()) == 2
-    assert np.array_equal(rows[2], rows[0])  # 4 counts as the nearer level, or the default
-
-
 def test_the_best_values_differ_by_kind_of_model() -> None:
     """Averages lower the loss with trees; sums lower it a little with both other kinds."""
     space = events_space()
@@ -187,17 +166,12 @@ def test_each_value_is_tried_with_each_kind_in_few_trials_and_no_known_one_again
         values = [dict(c["construct"].values) for c in asked if c.path[-1] == model]
         assert {v["aggregation"] for v in values} == set(FAMILIES)
         assert {v["min_frequency"] for v in values} == {2, 3, 5}
+    made = [dict(c["construct"].values) for c in tried(SPACE, []) if c.path[0] == "windows"]
+    assert {v["window"] for v in made} == {"all", "year", "week"}
+    assert not [v for v in made if (v["window"], v["scale"]) == ("week", "log")]  # forbidden
     known = [configured("svm", aggregation=f, min_frequency=2) for f in FAMILIES]
     known += [configured("svm", min_frequency=n) for n in (3, 5)]
     assert {c.path[-1] for c in tried(events_space(), known)} == {"boosting"}
-
-
-def test_values_of_two_algorithms_are_tried_in_turn_and_only_allowed_ones() -> None:
-    asked = tried(SPACE, [])
-    assert [c.path[0] for c in asked[:4]] == ["aggregate", "aggregate", "windows", "windows"]
-    made = [dict(c["construct"].values) for c in asked if c.path[0] == "windows"]
-    assert {v["window"] for v in made} == {"all", "year", "week"}
-    assert not [v for v in made if (v["window"], v["scale"]) == ("week", "log")]
 
 
 def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:

@@ -1,6 +1,5 @@
 """FLASH: its phases and their lengths, what it scores, prunes and tunes, and shared values."""
 
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -81,14 +80,6 @@ def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(options) -
     assert (decisions["n_init"], decisions["n_prune"], decisions["phase"]) == (6, 6, 3)
     part = optimizer.space.restricted_to(decisions["subspace"])
     assert {query.configuration.path for query in late} <= set(part.paths())
-
-
-@pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
-def test_while_nothing_completes_it_goes_through_the_paths(options: dict[str, Any]) -> None:
-    optimizer = Flash(counted_space((3, 4)), 0, Objective(), **options)
-    asked = ask_and_tell(optimizer, lambda _: None, 24)
-    counts = Counter(query.configuration.path for query in asked)
-    assert set(counts.values()) == {2}  # of 12 paths
 
 
 @pytest.mark.parametrize(("n_rows", "counts"), [(20_000, True), (20_001, False)])
