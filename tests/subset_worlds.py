@@ -12,13 +12,7 @@ from ConfigSpace import Float
 from simulation import Outcome
 from worlds import algorithm
 
-from prefect_tune.optimizers import (
-    Configuration,
-    Objective,
-    Query,
-    Space,
-    Step,
-)
+from prefect_tune.optimizers import Configuration, Objective, Query, Space, Step
 
 BEST = 0.37
 """Where losses are least, in each dimension."""

@@ -17,15 +17,7 @@ from worlds import (
     run_steps,
 )
 
-from prefect_tune.optimizers import (
-    Evaluation,
-    History,
-    Objective,
-    Query,
-    Space,
-    StepCost,
-    Trial,
-)
+from prefect_tune.optimizers import Evaluation, History, Objective, Query, Space, StepCost, Trial
 from prefect_tune.optimizers.methods.flash.cost import PathCost
 from prefect_tune.optimizers.methods.flash.design import design_order
 from prefect_tune.optimizers.models.path_linear import PathLinear

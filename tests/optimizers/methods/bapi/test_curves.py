@@ -23,11 +23,7 @@ from worlds import recorded
 
 from prefect_tune.optimizers import Configuration, Constraint, Objective, Query, StepCost, Trial
 from prefect_tune.optimizers.methods.bapi.belief import CurveBelief, CurveLearner, Scores
-from prefect_tune.optimizers.methods.bapi.curves import (
-    LearningCurve,
-    chosen_epochs,
-    curves_of,
-)
+from prefect_tune.optimizers.methods.bapi.curves import LearningCurve, chosen_epochs, curves_of
 from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.models.curve_kernel import Decay
 

@@ -41,10 +41,7 @@ from prefect_tune.optimizers.methods.bapi.planning import (
 )
 from prefect_tune.optimizers.methods.declarations import BapiOptions
 from prefect_tune.optimizers.methods.halving import Begin, Done, Promote, Wait
-from prefect_tune.optimizers.search.improvement import (
-    JointImprovement,
-    sobol_normals,
-)
+from prefect_tune.optimizers.search.improvement import JointImprovement, sobol_normals
 
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 

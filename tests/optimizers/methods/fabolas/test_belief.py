@@ -9,14 +9,7 @@ import pytest
 from subset_worlds import ROWS, configuration, cube
 from worlds import recorded, told
 
-from prefect_tune.optimizers import (
-    Evaluation,
-    Failure,
-    FailureKind,
-    Objective,
-    Query,
-    Trial,
-)
+from prefect_tune.optimizers import Evaluation, Failure, FailureKind, Objective, Query, Trial
 from prefect_tune.optimizers.methods.fabolas import belief as belief_module
 from prefect_tune.optimizers.methods.fabolas.belief import (
     Belief,

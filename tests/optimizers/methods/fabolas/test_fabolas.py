@@ -7,23 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from simulation import Outcome, Simulation
-from subset_worlds import (
-    BEST,
-    ROWS,
-    Twin,
-    configuration,
-    cube,
-    position,
-)
+from subset_worlds import BEST, ROWS, Twin, configuration, cube, position
 from worlds import ask_and_tell, told
 
-from prefect_tune.optimizers import (
-    Budget,
-    Objective,
-    Query,
-    SpaceExhausted,
-    make_optimizer,
-)
+from prefect_tune.optimizers import Budget, Objective, Query, SpaceExhausted, make_optimizer
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)

@@ -9,18 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prefect_tune.optimizers import Objective
-from prefect_tune.optimizers.methods.fabolas.gate import (
-    Prediction,
-    is_open,
-    skills_of,
-)
-from prefect_tune.optimizers.methods.fabolas.subsets import (
-    COST,
-    LOG_LOSS,
-    PAPER_LOSS,
-    TASKS,
-    Sizes,
-)
+from prefect_tune.optimizers.methods.fabolas.gate import Prediction, is_open, skills_of
+from prefect_tune.optimizers.methods.fabolas.subsets import COST, LOG_LOSS, PAPER_LOSS, TASKS, Sizes
 
 SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 LARGE = Objective(n_rows=50_000, n_classes=10, n_rarest=4_000)
