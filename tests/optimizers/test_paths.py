@@ -78,15 +78,6 @@ def test_imagining_a_path_equals_a_refit_with_its_mean_as_outcome(seen, new) -> 
     assert (imagined.leverage(table) <= model.leverage(table) + 1e-12).all()
 
 
-def test_a_row_of_a_whole_weight_counts_like_as_many_equal_rows() -> None:
-    rng = np.random.default_rng(5)
-    targets, weights = rng.normal(20, 5, len(PATHS)), rng.integers(1, 4, len(PATHS))
-    weighted = PathLinear.fit(PATHS, targets, weights=weights.astype(float))
-    repeated = PathLinear.fit(np.repeat(PATHS, weights, axis=0), np.repeat(targets, weights))
-    assert weighted.mean(PATHS) == pytest.approx(repeated.mean(PATHS))
-    assert weighted.deviation(PATHS) == pytest.approx(repeated.deviation(PATHS))
-
-
 def test_equal_losses_leave_a_positive_deviation() -> None:
     model = PathLinear.fit(PATHS[SEEN], np.full(4, 7.0))
     assert (model.deviation(PATHS) > 0).all()

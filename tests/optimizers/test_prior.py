@@ -108,12 +108,6 @@ def test_a_prior_of_another_order_is_dropped(new: tuple[int, ...], is_dropped: b
     assert bool(len(OlderTrials.of(prior, transfer))) != is_dropped
 
 
-def test_few_pairs_or_equal_losses_make_older_trials_count_a_little() -> None:
-    few = Transfer.of([(1.0, 9.0), (2.0, 8.0), (3.0, 7.0)], np.arange(9.0))
-    equal = Transfer.of([(x, 7.0) for x in range(6)], np.arange(9.0))
-    assert 0 < few.weight == equal.weight == Transfer().weight < 0.5
-
-
 def test_older_runs_count_less_the_newest_loss_counts_and_a_share_is_spread_evenly() -> None:
     trials = (PriorTrial(tree(1), 9.0, 3), PriorTrial(tree(1), 4.0, 2), PriorTrial(tree(2), 5.0))
     older = OlderTrials.of(Prior(trials), Transfer(weight=0.5))

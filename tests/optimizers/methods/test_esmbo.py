@@ -19,13 +19,11 @@ from prefect_tune.optimizers import (
     Query,
     Told,
     Trial,
-    make_optimizer,
     replay,
 )
 from prefect_tune.optimizers.methods.esmbo import Esmbo
 from prefect_tune.optimizers.models.gaussian_process import GaussianProcess
 from prefect_tune.optimizers.space.sampling import sample_configuration
-from prefect_tune.optimizers.trials.objective import Bootstraps
 
 N = 4
 Risks = tuple[float, ...]
@@ -121,16 +119,6 @@ def test_failed_trials_are_as_bad_as_any_and_those_without_risks_as_their_loss()
     risks, _ = optimizer._targets(list(optimizer.history), np.array([3.0, 5.0]))
     assert risks.tolist() == [[-1.0, 7.0, 3.0, 3.0], [1.0, 9.0, 5.0, 5.0]]
     assert optimizer.weights == {0: 1.0}  # better by two points in each of them
-
-
-def test_random_configurations_equal_random_search_and_end_in_an_ensemble() -> None:
-    ers = make_optimizer("ers", mixed_space(), 3, None, {"n_histories": N})
-    plain = make_optimizer("random", mixed_space(), 3)
-    assert ers.bootstraps == Bootstraps(N, 0.5) == esmbo().bootstraps
-    for _ in range(12):
-        assert tell(ers) == plain.ask(Budget())
-    assert len(ers.weights) > 1
-    assert sum(ers.weights.values()) == pytest.approx(1)
 
 
 def number_of(query: Query) -> float:

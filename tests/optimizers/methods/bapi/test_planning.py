@@ -1,6 +1,6 @@
 """Plans of BAPI: its start, what trainings promise and cost, and when one ends."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Literal
@@ -81,7 +81,7 @@ def planned(
     rates: Sequence[float],
     budget: float,
     *,
-    enough: Sequence[int | None] = (10,) * 6,
+    enough: Sequence[int | None] | Mapping[int, int] = (10,) * 6,
     most: int = 4,
     quantum: int = 1,
     **changed: Any,
@@ -136,6 +136,8 @@ def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> 
     assert planned(TRIO, 0.9) == {}
     assert planned([9.0, 9.0, 0.5], 2.0) == {2: (4, 2.0)}
     assert list(planned(TRIO, 5.0, is_divisible=[False, True, True])) == [1]
+    # How much is enough is not sought of what cannot be begun.
+    assert planned([9.0, 9.0, 0.1], 5.0, enough={2: 10}, most=1) == {2: (10, pytest.approx(1.0))}
 
 
 @pytest.mark.parametrize(

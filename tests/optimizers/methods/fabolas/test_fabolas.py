@@ -1,6 +1,5 @@
 """Fabolas, and the methods that it is compared with."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,14 +9,14 @@ from simulation import Outcome, Simulation
 from subset_worlds import BEST, ROWS, Twin, configuration, cube, position
 from worlds import ask_and_tell, told
 
-from prefect_tune.optimizers import Budget, Objective, Query, SpaceExhausted, make_optimizer
+from prefect_tune.optimizers import Budget, Query, SpaceExhausted, make_optimizer
 from prefect_tune.optimizers.methods.fabolas.fabolas import Fabolas
 
 GOOD, BAD = Twin(drop=8.0), Twin(is_good=False, drop=8.0)
 
 
-def fabolas(seed: int = 0, *, objective: Objective = ROWS, n_first: int = 1) -> Fabolas:
-    made = make_optimizer("fabolas", cube(), seed, objective, {"n_first": n_first})
+def fabolas(seed: int = 0, *, n_first: int = 1) -> Fabolas:
+    made = make_optimizer("fabolas", cube(), seed, ROWS, {"n_first": n_first})
     assert isinstance(made, Fabolas)
     return made
 
@@ -134,28 +133,6 @@ def test_the_first_design_promotes_the_best_half_but_nothing_as_bad_as_chance() 
     promoted = [position(q)[0] for q in queries[8:] if q.subset == 1 / 32]
     assert promoted == begun[: len(promoted)]
     assert max(promoted) < 0.5
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "outcome",
-    [
-        lambda _: (7.0, 1.0),
-        lambda query: (GOOD(query)[0], 0.0),
-        lambda _: (0.0, 1.0),
-        lambda query: (1e8 if position(query)[0] > 0.8 else GOOD(query)[0], 1.0),
-        lambda query: (1e-12 * (GOOD(query)[0] or 0.0), 1.0),
-    ],
-    ids=["equal losses", "no seconds", "no errors", "an outlier", "tiny losses"],
-)
-@pytest.mark.parametrize("metric", [{}, {"metric": "error", "unit": "percent", "lower": 0.0}])
-def test_odd_losses_and_seconds_are_learned_from(metric, outcome) -> None:
-    """Sheet, T17."""
-    optimizer = fabolas(objective=replace(ROWS, **metric))
-    for query in ask_and_tell(optimizer, outcome, 13, last_ask_seconds=(30.0,)):
-        assert query.subset in optimizer.sizes.shares
-    assert "NaN" not in json.dumps(optimizer.memo)
-    assert optimizer.incumbent is not None
 
 
 def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:
