@@ -66,8 +66,8 @@ def test_a_stretch_under_way_is_pending_and_a_full_fit_counts_as_all_epochs() ->
 @pytest.mark.parametrize(
     ("trials", "is_closed", "has_failed"),
     [
-        ((stretch(0, A, [9.0, 8.0], 6, trouble="no epoch 3 in fold 0"),), True, False),
-        ((stretch(0, A, [9.0, 8.0]), crashed(1, A, 6)), True, True),
+        ((stretch(0, A, [9.0, 8.0], 6, trouble="no epoch 3", constraints=FAST),), True, False),
+        ((stretch(0, A, [9.0, 8.0], constraints=FAST), crashed(1, A, 6)), True, True),
         ((stretch(0, A, [9.0, 8.0], constraints=FAST), crashed(1, A, 6).waiting()), False, False),
         ((stretch(0, A, [9.0, 8.0], constraints={"latency_us": 60.0}),), True, False),
         ((stretch(0, A, [9.0, 8.0], constraints=FAST),), False, False),
