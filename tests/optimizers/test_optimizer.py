@@ -6,9 +6,8 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from contracts.optimizer import OBJECTIVE
-from flash_worlds import counted_space
 from processes import run_python
-from worlds import mixed_space, told
+from worlds import counted_space, mixed_space, told
 
 from prefect_tune.optimizers import (
     METHODS,

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from ConfigSpace import Categorical, Float, Integer
 from ConfigSpace.hyperparameters import Hyperparameter
-from flash_worlds import counted_space
 from subset_worlds import configuration, cube
-from worlds import mixed_space, one_algorithm
+from worlds import counted_space, mixed_space, one_algorithm
 
 from prefect_tune.optimizers import Configuration, Space
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs

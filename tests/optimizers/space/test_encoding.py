@@ -13,10 +13,9 @@ from ConfigSpace import (
     Integer,
     OrdinalHyperparameter,
 )
-from flash_worlds import counted_space
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import algorithm, mixed_space, sparse_space
+from worlds import algorithm, counted_space, mixed_space, sparse_space
 
 from prefect_tune.optimizers import Configuration, Encoding, Space, Step
 from prefect_tune.optimizers.documents import choices_of
