@@ -28,7 +28,7 @@ NASTY = (
     "\x1b[31m"
 )
 """A name or message that would be markup, a script, or steer a terminal."""
-TRACEBACK = "".join(f'  File "{NASTY}", line {n}, in <module>\n' for n in range(90))
+TRACEBACK = "".join(f'  File "{NASTY}", line {n}, in <module>\n' for n in range(3))
 N = 5_000
 
 
@@ -97,7 +97,7 @@ def judged() -> ModelReport:
         descriptions={NASTY: f"{NASTY} {'long ' * 30}", "LAB//1": "Sodium"},
         coverage=tuple(
             CodeCoverage(f"{NASTY} {k}", NASTY if k else "", 1 / (k + 1), 2.5, (0.5, None))
-            for k in range(30)
+            for k in range(21)
         ),
     )
 
@@ -162,7 +162,7 @@ def full(n: int = N) -> StudyReport:
             {"trial": k, "model": "tree" if k % 3 else NASTY, "state": "complete",
              "losses": [30.0 / (e + 1) for e in range(10)], "configuration": k, "epochs": 10,
              "best": 3.0, "trainings": 2}
-            for k in range(1, 40)
+            for k in range(1, 7)
         ]),
         members=pd.DataFrame({
             "trial": [1, 2], "weight": [0.7, 0.3], "loss": [12.5, 12.75], "path": NASTY

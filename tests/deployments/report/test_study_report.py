@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prefect_tune.deployments.report import study_report as module
@@ -56,6 +56,12 @@ def ended(number: int, loss: float, seed: int | None = None, **more: Any) -> Tri
     return Trial(number, asked).started().completed(evaluation)
 
 
+def trained(number: int, seed: int, epochs: int | None, losses: list[float]) -> Trial:
+    """A trial of a model that is trained in epochs."""
+    curve = {"curve": tuple(losses), "best_epoch": 1, "fold_losses": (min(losses),)}
+    return ended(number, min(losses), seed, fidelity={"epochs": epochs}, **curve)
+
+
 def broken(number: int, message: str, **more: Any) -> Trial:
     kind = FailureKind(more.pop("kind", "error"))
     failure = Failure(kind, message, **{"cost_seconds": 2.0, **more})
@@ -100,41 +106,28 @@ def reported(tmp_path):
 
 
 def test_partial_evaluations_count_as_one_use_of_an_algorithm(reported) -> None:
-    report = reported(ended(0, 20.0, seed=1, **PART), ended(1, 18.0, seed=1), broken(2, "no"))
+    report = reported(
+        ended(0, 20.0, seed=1, **PART), ended(1, 18.0, seed=1), broken(2, "no"), broken(5, "no"),
+        ended(5, 19.0),
+    )  # fmt: skip
     uses = report.algorithms.groupby("step")["configurations"].sum()
-    assert set(uses) == {2}
+    assert set(uses) == {3}
     best = report.paths.iloc[0]
     assert tuple(best.iloc[: len(uses)]) == query(1).configuration.path
     assert (best["configurations"], best["best"], best["trial"], best["median"]) == (1, 18, 1, 18)
     models = report.algorithms[report.algorithms["step"] == report.algorithms["step"].iloc[-1]]
     assert models["algorithm"].iloc[0] == query(1).configuration.path[-1]  # the best comes first
+    assert report.paths["failed"].sum() == 1  # what failed and then ran has not failed
 
 
-def test_a_configuration_that_failed_and_then_ran_has_not_failed(reported) -> None:
-    report = reported(broken(0, "no"), ended(0, 5.0))
-    assert report.paths["failed"].tolist() == [0]
-
-
-def test_seconds_of_steps_are_summed_in_pipeline_order(reported) -> None:
-    steps = [step("impute", 2.0), step("fit model", 4.0, hit=True)]
-    report = reported(
-        ended(0, 1.0, steps=tuple(steps)),
-        ended(1, 1.0, steps=(step("impute", hit=True), step("rescale"), step("fit model"))),
-        broken(2, "no", steps=(step("impute", 8.0),)),
-    )
-    times = report.step_times.set_index("step")
-    assert list(times.index) == ["impute", "rescale", "fit model"]
-    impute, model = times.loc["impute"], times.loc["fit model"]
-    assert (impute["made"], impute["made_seconds"], impute["served"]) == (2, 10.0, 1)
-    assert (model["served"], model["saved_seconds"], model["load_seconds"]) == (1, 3.75, 0.5)
-
-
-def test_show_report_and_progress_have_equal_cache_savings(tmp_path) -> None:
+def test_steps_are_summed_and_savings_equal_those_of_show_and_of_the_running_study(
+    tmp_path,
+) -> None:
     served = step("impute", 3.0, hit=True)
     trials = [
-        ended(0, 1.0, steps=(step("impute"), step("fit model"))),
+        ended(0, 1.0, steps=(step("impute", 2.0), step("fit model"))),
         broken(1, "no", steps=(served, step("rescale"))),
-        ended(2, 1.0, steps=(served, step("fit model"))),
+        ended(2, 1.0, steps=(served, step("fit model", 4.0))),
     ]
     store = told(tmp_path, *((trial, 1.0, 0) for trial in trials))
     summed = read_study(store, "s").to_json()["cache"]
@@ -143,6 +136,9 @@ def test_show_report_and_progress_have_equal_cache_savings(tmp_path) -> None:
     assert summed["seconds_saved"] == steps["saved_seconds"].sum() == live.seconds_saved == 5.5
     assert summed["hits"] == steps["served"].sum() == live.cache_hits == 2
     assert summed["misses"] == steps["made"].sum() == 4
+    assert steps["step"].tolist() == ["impute", "rescale", "fit model"]  # of the pipeline
+    assert steps["made_seconds"].tolist() == [2.0, 1.0, 5.0]
+    assert steps["load_seconds"].tolist() == [0.75, 0.25, 0.5]
 
 
 def test_messages_that_differ_in_numbers_are_grouped(reported) -> None:
@@ -170,32 +166,21 @@ def test_long_messages_keep_their_beginning_and_tracebacks_their_end(reported) -
     assert "sec" not in group.message  # masked before it is cut
 
 
-@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=30))
-def test_the_trade_off_has_the_undominated_trials(pairs) -> None:
-    measured = [{"latency_us": float(value)} for _, value in pairs]
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=9))
+def test_the_trade_off_has_the_undominated_full_trials(pairs) -> None:
     trials = [
-        ended(n, float(loss), seed=0, constraints=of)
-        for n, ((loss, _), of) in enumerate(zip(pairs, measured, strict=True))
+        ended(n, float(loss), seed=0, constraints={"latency_us": float(value)})
+        for n, (loss, value) in enumerate(pairs)
     ]
+    trials.append(ended(len(pairs), -1.0, constraints={"latency_us": float("nan")}))
+    trials.append(ended(len(pairs) + 1, -1.0, constraints={"latency_us": -1.0}, **PART))
     found = trade_offs_of([TrialView(trial.to_json()) for trial in trials])
     front = {pairs[trial] for trial in found[found["is_best"]]["trial"]}
     beaten = {
         (a, b) for a, b in pairs if any((c <= a and d <= b) and (c, d) != (a, b) for c, d in pairs)
     }
     assert front == set(pairs) - beaten
-
-
-def test_only_full_trials_with_a_finite_quantity_are_compared() -> None:
-    nan = ended(1, 1.0, constraints={"latency_us": float("nan")})
-    partial = ended(2, 1.0, constraints={"latency_us": 3.0}, **PART)
-    trials = ended(0, 1.0, constraints={"latency_us": 3.0}), nan, partial
-    found = trade_offs_of([TrialView(trial.to_json()) for trial in trials])
-    assert found["trial"].tolist() == [0]
-
-
-def trained(number: int, seed: int, epochs: int | None, losses: list[float]) -> Trial:
-    evaluation = Evaluation(min(losses), (min(losses),), 1.0, curve=tuple(losses), best_epoch=1)
-    return Trial(number, query(seed, epochs=epochs)).started().completed(evaluation)
 
 
 def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) -> None:
@@ -212,11 +197,11 @@ def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) 
     assert levels == [["epochs 2", 2], ["full", 1]]
 
 
-def test_a_study_without_ended_trials_has_empty_tables(reported, tmp_path) -> None:
-    report = reported()
+def test_a_study_without_ended_trials_has_empty_tables(tmp_path) -> None:
+    store = told(tmp_path)
+    report = study_report(store, "s")
     for table in ("progress", "paths", "levels", "curves", "step_times", "trade_offs", "members"):
         assert getattr(report, table).empty
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
     event, trial = Asked(0, query(0), Budget()), Trial(0, query(0))
     ledger = Ledger(store.database)
     ledger.append("s", event.kind, event_document(event), trial.started().to_json())
@@ -226,45 +211,38 @@ def test_a_study_without_ended_trials_has_empty_tables(reported, tmp_path) -> No
     assert begun.paths["configurations"].tolist() == [1]
 
 
-@pytest.fixture
-def losses_of(reported, monkeypatch):
-    """Those that the forests are given."""
-
-    def losses(*trials: Trial) -> list[float]:
-        given = []
-        monkeypatch.setattr(module, "importance_of", lambda *a: given.append(a) or Importance(0))
-        reported(*trials)
-        [(_, configurations, losses, chance)] = given
-        assert len(configurations) == len(losses)
-        assert chance == 50.0
-        return losses
-
-    return losses
+FOLDS = (18.0, 20.0, 22.0)
 
 
-def test_importance_uses_the_first_fold_of_a_raced_configuration(losses_of) -> None:
-    full = ended(0, 20.0, fold_losses=(18.0, 20.0, 22.0))
-    part = ended(1, 30.0, fidelity={"folds": 1}, fold_losses=(30.0,))
-    assert losses_of(full, part) == [20.0, 32.0]  # the first fold is the easier one
-
-
-def test_importance_uses_the_trial_with_the_most_folds(losses_of) -> None:
-    first = ended(0, 18.0, seed=4, fidelity={"folds": 1}, fold_losses=(18.0,))
-    whole = ended(1, 20.0, seed=4, fold_losses=(18.0, 20.0, 22.0))
-    other = ended(2, 20.0, seed=5, fold_losses=(14.0, 20.0, 26.0))
-    assert losses_of(first, whole, other) == [20.0, 20.0]
-
-
-def test_losses_of_few_rows_or_epochs_do_not_count(losses_of) -> None:
-    few = ended(0, 9.0, fidelity={"subset": 0.25})
-    young = ended(1, 9.0, fidelity={"epochs": 3}, curve=(9.0,) * 3)
-    assert losses_of(few, young, ended(2, 5.0)) == [5.0]
+@pytest.mark.parametrize(
+    ("trials", "expected"),
+    [
+        # A configuration with one fold: the first fold is the easier one.
+        ([ended(0, 20.0, fold_losses=FOLDS), ended(1, 30.0, **PART, fold_losses=(30.0,))],
+         [20.0, 32.0]),
+        # The trial with the most folds counts.
+        ([ended(0, 18.0, 4, **PART, fold_losses=(18.0,)), ended(1, 20.0, 4, fold_losses=FOLDS),
+          ended(2, 20.0, 5, fold_losses=(14.0, 20.0, 26.0))],
+         [20.0, 20.0]),
+        # Losses of few rows or epochs do not count.
+        ([ended(0, 9.0, fidelity={"subset": 0.25}), trained(1, 1, 3, [9.0] * 3), ended(2, 5.0)],
+         [5.0]),
+    ],
+)  # fmt: skip
+def test_importance_is_learned_from_comparable_losses(
+    reported, monkeypatch, trials, expected
+) -> None:
+    given = []
+    monkeypatch.setattr(module, "importance_of", lambda *a: given.append(a) or Importance(0))
+    reported(*trials)
+    [(_, configurations, losses, chance)] = given
+    assert (losses, len(configurations), chance) == (expected, len(expected), 50.0)
 
 
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"space_digest": "other"}, "differs in this version"),
+        ({"space_digest": "other"}, "differs"),
         ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),
     ],
 )
@@ -273,33 +251,21 @@ def test_an_unavailable_space_is_reported_with_the_reason(reported, changed, rea
     assert reason in reported(ended(0, 1.0), plan=plan).importance.reason
 
 
-def test_the_progress_table_is_ordered_by_the_end_of_trials(reported) -> None:
-    a, b, c = ended(0, 5.0), ended(1, 7.0, fidelity={"folds": 1}), broken(2, "no")
-    report = reported((b, 1.0, 1), (a, 2.5, 0), (c, 4.0, 0))
+def test_progress_is_ordered_by_the_last_end_of_each_trial(reported) -> None:
+    part = ended(1, 7.0, **PART)
+    report = reported(
+        (broken(0, "no"), 0.5, None), (part, 1.0, 1), (broken(2, "no"), 2.0, 1),
+        (ended(0, 5.0), 3.5, 0), (ended(3, 4.0), 3.0, 3),  # of a killed session, which forgot
+    )  # fmt: skip
     progress = report.progress
-    assert progress["trial"].tolist() == [1, 0, 2]
-    assert progress["seconds"].tolist() == [1.0, 2.5, 4.0]
-    assert progress["loss"].fillna(-1).tolist() == [7.0, 5.0, -1]
-    assert progress["state"].tolist() == ["stopped", "complete", "failed"]
-    assert progress["fidelity"].tolist() == ["folds 1 of 3", "full", "full"]
+    assert progress["trial"].tolist() == [1, 2, 0, 3]
+    assert progress["seconds"].tolist() == [1.0, 2.0, 3.5, 3.5]
+    assert progress["loss"].fillna(-1).tolist() == [7.0, -1, 5.0, 4.0]
+    assert progress["state"].tolist() == ["stopped", "failed", "complete", "complete"]
+    assert progress["fidelity"].tolist() == ["folds 1 of 3", "full", "full", "full"]
     assert set(progress["phase"]) == {"first"}
-    assert report.incumbents[["seconds", "evaluations", "trial"]].to_numpy().tolist() == [
-        [1.0, 1, 1], [2.5, 2, 0]
-    ]  # fmt: skip
-    assert report.incumbents["fidelity"].tolist() == ["folds 1 of 3", "full"]
-
-
-def test_a_trial_that_ran_again_is_where_it_ended_last(reported) -> None:
-    failed, other, again = broken(0, "no"), ended(1, 5.0), ended(0, 3.0)
-    report = reported((failed, 1.0, None), (other, 2.0, 1), (again, 3.0, 0))
-    assert report.progress["trial"].tolist() == [1, 0]
-    leads = report.incumbents[["trial", "seconds", "evaluations"]].to_numpy().tolist()
-    assert leads == [[1, 2.0, 1], [0, 3.0, 2]]  # each at its own place among the trials
-
-
-def test_seconds_that_a_killed_session_forgot_do_not_run_backwards(reported) -> None:
-    report = reported((ended(0, 5.0), 8.0, 0), (ended(1, 4.0), 6.0, 1))
-    assert report.progress["seconds"].tolist() == [8.0, 8.0]
+    leads = report.incumbents[["trial", "evaluations", "fidelity"]].to_numpy().tolist()
+    assert leads == [[1, 1, "folds 1 of 3"], [0, 3, "full"], [3, 4, "full"]]
 
 
 @pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
