@@ -81,12 +81,12 @@ class Question:
         for name in _FIXED:
             given, known = getattr(options, name), getattr(self, name)
             if given is not None and given != known:
-                raise _another(series, OPTIONS[name].flag, given, known)
+                raise _another(series, OPTIONS[name].flag.removeprefix("--"), given, known)
         if self.has_test != (options.test is not None):
             given, known = ("a file", "none") if options.test else ("none", "a file")
-            raise _another(series, "--test", given, known)
+            raise _another(series, "test", given, known)
         if options.gap is not None and not self.looks_forward:
-            raise _another(series, "--gap", f"of {options.gap:g} s", None)
+            raise _another(series, "gap", f"{options.gap:g} s", None)
         gap = options.gap
         if gap is None and self.looks_forward and self.time is None:
             gap = 0.0  # of events, where only a gap tells that folds look forward
@@ -105,10 +105,12 @@ class Question:
                 )
 
 
-def _another(series: str, flag: str, given: object, known: object) -> BadInput:
+def _another(series: str, option: str, given: object, known: object) -> BadInput:
     shown = "none" if known is None else known
     return BadInput(
-        f"{flag} {given} asks another question than series {series!r}, which has {flag} {shown}",
+        f"series {series!r} asks another question, with --{option} {shown}",
+        option=option,
+        value=given,
         remedy="omit the option, or choose another --series name",
     )
 

@@ -74,12 +74,19 @@ def on_events(folder: Path) -> Parameters:
 STUDIES: dict[str, Callable[[Path], Parameters]] = {
     "flash": lambda folder: on_table(folder, "flash", trials=5),
     "modern": lambda folder: on_table(folder, "modern"),
-    "own code": lambda folder: on_table(folder, "mine.py:space"),
-    "subsets": lambda folder: on_table(
-        folder, "small", method="hyperband", option={"fidelity": "folds"}
-    ),
+    "own code": lambda folder: on_table(folder, "mine.py:space", trials=1),
     "events": on_events,
 }
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def documents(found: Searched) -> list[Any]:
+    """The trials of a study."""
+    return [trial.document for trial in open_study(found.store, "s").trials()]
 
 
 def fitted_in_first_fold(found: Searched, trial: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -92,21 +99,19 @@ def fitted_in_first_fold(found: Searched, trial: dict[str, Any]) -> dict[str, di
     }
 
 
-@pytest.mark.parametrize("study", STUDIES)
-def test_it_is_what_the_first_fold_was_fitted_with(
-    study: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(
+    "study", ["flash", "own code", "events", pytest.param("modern", marks=pytest.mark.full)]
+)
+def test_it_is_what_the_first_fold_was_fitted_with(study: str, tmp_path: Path) -> None:
     found = searched(tmp_path, fit=False, **STUDIES[study](tmp_path))
     loaded = load_study("s", str(tmp_path / "store"))
-    for trial in (t.document for t in open_study(found.store, "s").trials()):
+    for trial in documents(found):
         assert trial["failure"] is None
         pipeline = loaded.pipeline(trial["number"])
         fitted = fitted_in_first_fold(found, trial)
         assert list(dict(pipeline.steps)) == list(fitted)
         for name, estimator in pipeline.steps:
-            as_built = parameters(estimator)
-            expected = fitted[name]
+            as_built, expected = parameters(estimator), fitted[name]
             for argument in set(as_built) & set(expected):
                 if argument.endswith("class_weight"):  # the fitted one has it in figures
                     as_built[argument] = expected[argument]
@@ -119,16 +124,13 @@ def test_it_is_what_the_first_fold_was_fitted_with(
         assert parameters(built) == parameters(pipeline), code
 
 
-def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path) -> None:
     given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
     found = searched(tmp_path, fit=False, **given)
     models = set()
-    for trial in (t.document for t in open_study(found.store, "s").trials()):
-        best, built = (
-            trial["evaluation"]["best_epoch"],
-            built_pipeline(found.store, "s", trial["number"]),
-        )
+    for trial in documents(found):
+        best = trial["evaluation"]["best_epoch"]
+        built = built_pipeline(found.store, "s", trial["number"])
         model = built.pipeline["fit model"]
         models.add(type(model).__name__)
         if "n_estimators" in model.get_params():
@@ -139,17 +141,15 @@ def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path, m
     assert len(models) == 2
 
 
-def test_its_code_runs_and_weighs_rows_as_the_study_did(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = on_table(tmp_path, "mine.py:iterative", trials=4)
-    found = searched(tmp_path, fit=False, **given)
+def test_its_code_runs_and_weighs_rows_as_the_study_did(tmp_path: Path) -> None:
+    found = searched(tmp_path, fit=False, **on_table(tmp_path, "mine.py:iterative", trials=4))
     frame = table()
     X, y = frame.drop(columns="target"), frame["target"]
     X = X.astype({name: "category" for name in X if X[name].dtype == object})
     weighted = set()
     for number in range(4):
         built = built_pipeline(found.store, "s", number)
-        (tmp_path / "code.py").write_text(pipeline_code(found.store, "s", number, pytest.fail))
+        Path("code.py").write_text(pipeline_code(found.store, "s", number, pytest.fail))
         fitted = runpy.run_path("code.py", {"X": X, "y": y})["pipeline"]
         assert (fitted.predict(X) == y).mean() > 0.7
         model, weights = built.pipeline["fit model"], built.weighted
@@ -171,17 +171,11 @@ def test_a_study_that_cached_nothing_runs_the_steps_before_the_model_once_more(
     assert len(notes) == 2
 
 
-@pytest.mark.parametrize("no_cache", [False, True])
-def test_a_step_that_failed_does_not_run_once_more(
-    tmp_path: Path, monkeypatch, no_cache: bool
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    given = on_table(tmp_path, "mine.py:space", trials=1, no_cache=no_cache)
+def test_a_step_that_failed_does_not_run_once_more(tmp_path: Path) -> None:
+    given = on_table(tmp_path, "mine.py:space", trials=1, no_cache=True)
     ran = tmp_path / "ran"
     fails = f"open({str(ran)!r}, 'a').write('x')\n        raise MemoryError"
-    (tmp_path / "mine.py").write_text(
-        MINE.replace("return np.sign(X)", f"{fails}\n        np.sign(X)")
-    )
+    Path("mine.py").write_text(MINE.replace("return np.sign(X)", f"{fails}\n        np.sign(X)"))
     found = searched(tmp_path, fit=False, **given)
     before = ran.read_text()
     code = pipeline_code(found.store, "s", 0, lambda _: None)
@@ -191,18 +185,17 @@ def test_a_step_that_failed_does_not_run_once_more(
     assert list(dict(built_from(code).steps)) == steps
 
 
-def test_trials_and_spaces_that_are_not_there_are_refused(tmp_path: Path, monkeypatch) -> None:
-    found = searched(tmp_path, fit=False, **on_table(tmp_path, "small", trials=2))
-    with pytest.raises(BadInput) as refused:
-        built_pipeline(found.store, "s", 7)
-    assert (refused.value.option, refused.value.value) == ("trial", 7)
-    monkeypatch.setattr(Problem, "find_space", lambda _: space_named("flash"))
-    with pytest.raises(BadInput, match="differs"):
-        built_pipeline(found.store, "s", 0)
-    small = space_named("small")
-    models = tuple(replace(a, requires=("catboost",)) for a in small.steps[-1].algorithms)
-    needy = replace(small, steps=(*small.steps[:-1], replace(small.steps[-1], algorithms=models)))
+def test_trials_and_spaces_that_are_not_there_are_refused(ended, monkeypatch) -> None:
+    with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("trial", 77)):
+        built_pipeline(ended.store, "h", 77)
+    own = open_study(ended.store, "h").space()
+    models = tuple(replace(a, requires=("catboost",)) for a in own.steps[-1].algorithms)
+    needy = replace(own, steps=(*own.steps[:-1], replace(own.steps[-1], algorithms=models)))
+    with monkeypatch.context() as patched:
+        patched.setattr(Problem, "find_space", lambda _: space_named("flash"))
+        with pytest.raises(BadInput, match="differs"):
+            built_pipeline(ended.store, "h", 0)
     monkeypatch.setattr(OpenedStudy, "space", lambda _: needy)
     monkeypatch.setitem(sys.modules, "catboost", None)
-    with pytest.raises(BadInput, match=r"catboost"):
-        built_pipeline(found.store, "s", 0)
+    with pytest.raises(BadInput, match="catboost"):
+        built_pipeline(ended.store, "h", 0)

@@ -1,7 +1,7 @@
-"""Model cards in Markdown: what stands in them, and what is kept of a former one."""
+"""Model cards in Markdown: golden files, and what is kept of a former card."""
 
-import re
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,7 @@ from markdown_it import MarkdownIt
 
 from prefect_tune.flows.reading.trial_view import TrialView
 from prefect_tune.flows.results.exported import Exported
-from prefect_tune.flows.results.model_card import (
-    CardFacts,
-    QualityOnTest,
-    model_card,
-    written_use,
-)
+from prefect_tune.flows.results.model_card import CardFacts, QualityOnTest, model_card, written_use
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
@@ -33,7 +28,7 @@ TRIAL = {
     "number": 4, "query": {"configuration": {"fit model": MODEL}},
     "evaluation": {"constraints": {"latency_us": 31.25}},
 }  # fmt: skip
-MEMBER = TrialView(TRIAL)
+MEMBERS = (TrialView(TRIAL), TrialView(TRIAL | {"number": 5}))
 BEST = {"trial": 4, "loss": 0.2, "fidelity": "", "constraints": {}, "configuration": {}}
 VIEW = {
     "metric": "r2", "incumbent": BEST, "model_trial": BEST, "single_best_test_loss": 0.25,
@@ -48,7 +43,11 @@ ROWS = pd.DataFrame(
 )
 HOUSES = Dataset("houses", "table", ROWS, np.arange(100.0), ())
 ABOUT = {"members": [{"trial": 4, "weight": 1.0}], "test_loss": 0.25, "test_loss_undefined": None}
-PACKAGES = {"scikit-learn": "1.9.1"}
+
+
+@pytest.fixture(autouse=True)
+def python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prefect_tune.flows.results.model_card.python_version", lambda: "3.11.7")
 
 
 def card(
@@ -64,7 +63,7 @@ def card(
     problem = Problem("abc", "split", "regression", "digest", "r2", seed=7)
     made = Exported(
         study="s", metric="r2", about=ABOUT, format="pickle", data=b"", model=None,
-        packages=PACKAGES, rows_checked=20,
+        packages={"scikit-learn": "1.9.1"}, rows_checked=20,
     )  # fmt: skip
     facts = CardFacts(
         plan=plan(problem=problem, chance_loss=1.0, data_name="houses", **given | (options or {})),
@@ -73,12 +72,13 @@ def card(
         dataset=HOUSES,
         n_training=80,
         n_test=20,
-        members=(MEMBER,),
+        members=MEMBERS[:1],
         balanced=(),
         quality=QualityOnTest(),
         versions={"python": "3.12.1"},
     )
-    return model_card(replace(facts, **changed), file, use)
+    text = model_card(replace(facts, **changed), file, use)
+    return text.replace(f"prefect-tune {version('prefect-tune')}", "prefect-tune VERSION")
 
 
 def header_of(text: str) -> dict[str, Any]:
@@ -86,68 +86,42 @@ def header_of(text: str) -> dict[str, Any]:
     return found
 
 
-def test_the_header_is_what_hugging_face_reads() -> None:
-    header = header_of(card())
-    assert header["library_name"] == "sklearn"
-    assert header["tags"] == ["sklearn", "prefect-tune", "tabular-regression"]
-    assert (header["model_file"], header["model_format"]) == ("model.pkl", "pickle")
-    (result,) = header["model-index"][0]["results"]
+def test_a_card_of_a_pipeline_for_numbers_of_a_table(file_regression) -> None:
+    text = card()
+    file_regression.check(text, extension=".md")
+    [result] = header_of(text)["model-index"][0]["results"]  # what Hugging Face reads
     assert result["metrics"] == [{"type": "r2", "value": 0.75}]
     assert "skops" in header_of(card("m.skops", exported={"format": "skops"}))["tags"]
     untested = {"exported": {"about": ABOUT | {"test_loss": None}}, "n_test": 0}
-    assert "model-index" not in header_of(card(quality=QualityOnTest(), **untested))
+    assert "model-index" not in header_of(card(**untested))
 
 
-def test_columns_and_numbers_are_listed_and_what_steers_markdown_is_escaped() -> None:
-    text = card()
-    assert r"| a\|b \<i\>\* | number |  | 0 to 2.475 |" in text
-    assert "`h` and 2 more |" in text
-    assert "| `gaps` | number | 100.0% |  |" in text
-    assert "| 0.25 | 20 |" in text
-    assert "| fit model | `ridge` | `alpha=0.3333` |" in text
-    assert "best single trial (4) on" not in text
-    (evaluated,) = (line for line in text.splitlines() if line.startswith("| evaluated |"))
-    assert re.findall(r"\d+", evaluated) == ["5", "6", "1", "1", "15"]
-    assert "| excluded columns | `id` |" in text
-    assert "| python | 3.12.1 |" in text
-    assert "Fairness" in text
-    assert not re.search(r"\n{3}|[^\n]\n##", text)
-    limited = card(options={"constraint": (QuantityBound(Quantity("latency_us"), 50.0),)})
-    assert "| `latency_us` | 50 | 4 | 31.25 |" in limited
-    assert "Fairness" not in limited
-    balanced = card(balanced=(4,))
-    assert "(trial 4)" in balanced.split("## Limits")[1]
-
-
-def test_a_card_of_events_has_codes_and_patients() -> None:
+def test_a_card_of_an_ensemble_for_classes_of_patients(file_regression) -> None:
     events, labels = events_and_labels()
     rows = EventRows.build(events.rename(columns={"numeric_value": "value"}), labels)
     classes = np.tile([0, 1], len(rows) // 2).astype(np.int32)
-    dataset = Dataset("stays", "events", rows, classes, ("case", "control"))
-    text = card(dataset=dataset, options={"target": None}, quality=QualityOnTest())
-    assert "one of `case`, `control` from the events" in text
-    assert "| patients | 40;" in text
-    assert "`prefect-tune predict` makes rows" in text
-    assert "## Columns" not in text
-    assert "pipeline_tag" not in header_of(text)
-
-
-def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
     weights = [{"trial": 4, "weight": 0.25}, {"trial": 5, "weight": 0.75}]
-    exported = {"about": ABOUT | {"members": weights, "test_loss": 0.21}}
     ensemble = {"kind": "greedy", "members": weights, "losses": [0.15], "nested": {}}
-    members = (MEMBER, TrialView(TRIAL | {"number": 5}))
-    text = card(exported=exported, members=members, view={"ensemble": ensemble})
-    rows = [line.split(" | ")[1:] for line in text.splitlines() if line.startswith("| ")]
-    found = {tuple(row) for row in rows if row}
-    assert {("0.15", "80 |"), ("0.21", "20 |"), ("0.25", "20 |")} <= found
-    assert text.index("Trial 5, weight 75.0%") < text.index("Trial 4, weight 25.0%")
+    auroc = Auroc(0.8125, 0.75, 0.875, n_draws=1_000, n_units=20)
+    bounds = (QuantityBound(Quantity("latency_us"), 50.0),)
+    text = card(
+        exported={"about": ABOUT | {"members": weights, "test_loss": 0.21}},
+        dataset=Dataset("stays", "events", rows, classes, ("case", "control")),
+        options={"target": None, "constraint": bounds},
+        quality=QualityOnTest(auroc=auroc),
+        members=MEMBERS,
+        balanced=(4,),
+        view={"ensemble": ensemble},
+    )
+    file_regression.check(text, extension=".md")
+    assert "pipeline_tag" not in header_of(text)
+    unknown = card(quality=QualityOnTest(auroc=replace(auroc, low=None, high=None)))
+    assert "0.812." in unknown
 
 
 @pytest.mark.parametrize(
     ("exported", "text"),
     [
-        ({}, "prefect-tune is not needed."),
         ({"own_classes": ("Picky",), "carries_code": True}, "Python 3.11, but not prefect-tune."),
         ({"own_classes": ("Picky",), "format": "skops"}, "must be installed."),
         ({"format": "skops", "trusted": ("a.B",)}, 'trusted = [\n    "a.B",\n]\n'),
@@ -157,10 +131,7 @@ def test_losses_of_an_ensemble_are_compared_with_the_best_trial() -> None:
         ({"about": ABOUT | {"test_loss_undefined": "no <b>"}}, r"is undefined: no \<b\>."),
     ],
 )
-def test_a_card_tells_what_loading_takes_and_how_the_model_was_fitted(
-    exported, text, monkeypatch
-) -> None:
-    monkeypatch.setattr("prefect_tune.flows.results.model_card.python_version", lambda: "3.11.7")
+def test_a_card_tells_what_loading_takes_and_how_the_model_was_fitted(exported, text) -> None:
     assert text in card(exported=exported)
 
 
@@ -176,7 +147,7 @@ def test_what_people_wrote_of_its_use_is_kept_and_no_other_file_is_replaced(tmp_
         assert written_use(path) == mine
         assert card(use=mine) == path.read_text()
     path.write_text("# Notes\n\n## Intended use\n\nmine\n")
-    with pytest.raises(BadInput, match="--no-card"):
+    with pytest.raises(BadInput, check=lambda e: "--no-card" in e.remedy):
         written_use(path)
 
 
@@ -184,19 +155,9 @@ def test_no_word_of_the_command_ends_its_block_and_none_is_a_password() -> None:
     target = "price\n```\n<script>alert(1)</script>\r````\u2028## Limits"
     text = card(options={"data": "https://ann:hidden@host/a b.csv", "target": target})
     tokens = MarkdownIt().parse(text)
-    blocks = [token.content for token in tokens if token.type == "fence" and token.info == "sh"]
-    assert len(blocks) == 1
-    assert blocks[0].count("\n") == 1
-    assert "<script>" in blocks[0]
-    assert "'https://ann:***@host/a b.csv'" in blocks[0]
+    [block] = [token.content for token in tokens if token.type == "fence" and token.info == "sh"]
+    assert block.count("\n") == 1
+    assert "<script>" in block
+    assert "'https://ann:***@host/a b.csv'" in block
     assert not any(token.type == "html_block" for token in tokens)
     assert "hidden" not in text
-
-
-def test_an_area_has_its_interval_where_one_is_known() -> None:
-    auroc = Auroc(0.8125, 0.75, 0.875, n_draws=1_000, n_units=20)
-    text = card(quality=QualityOnTest(auroc=auroc))
-    assert re.search(r"AUROC.* 0\.812 .*0\.750 .*0\.875", text)
-    unknown = QualityOnTest(auroc=replace(auroc, low=None, high=None))
-    assert re.search(r"AUROC.* 0\.812\.", card(quality=unknown))
-    assert "AUROC" not in card()
