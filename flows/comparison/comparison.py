@@ -219,10 +219,9 @@ def prepare_comparison(
         read = cache(read_copy)
         request = request.with_options(input=None)
     if (request.options.trials is None) == (request.options.budget is None):
-        raise BadInput(
-            "methods are compared at equal time or at equal trials: set either --budget, for "
-            "instance --budget 2m for each study, or --trials"
-        )
+        reason = "methods are compared at equal time or at equal trials"
+        remedy = "set either --budget, for instance 2m for each study, or --trials"
+        raise BadInput(reason, option="budget", value=request.options.budget, remedy=remedy)
     if request.options.test_size == 0:
         reason = "methods are compared on test rows"
         raise BadInput(reason, option="test-size", value=0, remedy="use a share above 0")

@@ -103,21 +103,12 @@ def test_p_values_equal_counting_all_orders() -> None:
         assert p_values[a, b] == pytest.approx(expected, abs=0.008)
 
 
-@pytest.mark.parametrize(("n_blocks", "n_methods"), [(1, 2), (3, 2), (2, 4)])
-def test_the_least_p_comes_from_one_order_in_all_blocks(n_blocks, n_methods) -> None:
-    losses = np.tile(np.arange(float(n_methods)), (n_blocks, 1))
-    _, p_values = permutation_test(losses, np.random.default_rng(0), 50_000)
-    expected = (n_methods * (n_methods - 1)) ** (1 - n_blocks)
-    assert p_values[0, -1] == pytest.approx(expected, abs=0.008)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_blocks", [3])
-def test_of_methods_that_are_alike_a_pair_differs_in_one_case_of_twenty(n_blocks) -> None:
+@pytest.mark.full
+def test_of_methods_that_are_alike_a_pair_differs_in_one_case_of_twenty() -> None:
     rng = np.random.default_rng(0)
     found = 0
     for _ in range(400):
-        _, p_values = permutation_test(rng.random((n_blocks, 4)), rng, 400)
+        _, p_values = permutation_test(rng.random((3, 4)), rng, 400)
         found += bool((p_values <= SIGNIFICANCE).any())
     assert found <= 36  # 5 % are 20; 36 or more of 400 come once in 2,000 times
 
@@ -135,9 +126,9 @@ def test_average_ranks_equal_scipy_and_equal_methods_are_not_apart(losses) -> No
 
 
 def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
-    curves({"a": [1.0, 2.0], "b": [2.0, 1.0]}, "one").to_parquet(tmp_path / "one.parquet")
-    curves({"a": [0.1], "b": [0.2]}, "two").to_parquet(tmp_path / "two.parquet")
     files = [str(tmp_path / "one.parquet"), str(tmp_path / "two.parquet")]
+    curves({"a": [1.0, 2.0], "b": [2.0, 1.0]}, "one").to_parquet(files[0])
+    curves({"a": [0.1], "b": [0.2]}, "two").to_parquet(files[1])
     found = standings(read_curves(files))
     assert (found.n_blocks, found.data, found.metric) == (3, None, "error")
     assert by_method(found)["a"].average_rank == pytest.approx(4 / 3)
@@ -147,7 +138,7 @@ def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
 
 def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
     one, two = curves({"a": [1.0], "b": [2.0]}, "one"), curves({"a": [1.0]}, "two", "c2")
-    with pytest.raises(BadInput, match=r"'c2' has no.*'b'"):
+    with pytest.raises(BadInput, check=lambda e: "'c2'" in e.reason and "'b'" in e.reason):
         standings(pd.concat([one, two]))
     with pytest.raises(BadInput, match="nothing to compare"):
         standings(curves({}))

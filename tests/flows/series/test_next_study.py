@@ -28,11 +28,14 @@ from prefect_tune.tasks.data import schema
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
 
+pytestmark = pytest.mark.slow
+
 GIVEN = {"target": "target", "drop": ["patient"], "series": "n", "trials": 4, **QUICK}
+Night = Callable[..., SeriesStudy]
 
 
 @pytest.fixture
-def night(prepared) -> Callable[..., SeriesStudy]:
+def night(prepared) -> Night:
     """Prepares a run of the series `n`, which ends at once: it releases the series."""
 
     def prepare(data: str = "train.csv", **options: object) -> SeriesStudy:
@@ -43,12 +46,15 @@ def night(prepared) -> Callable[..., SeriesStudy]:
     return prepare
 
 
-def end(prepared: PreparedStudy, state: str = "complete", losses: tuple[float, ...] = ()) -> None:
+def ended(
+    prepared: SeriesStudy, state: str = "complete", losses: tuple[float, ...] = ()
+) -> SeriesStudy:
     """End the study of a run, with trials of these losses."""
     with Study.opened(prepared.store, prepared.name) as study:
         for loss in losses:
             tell(study, evaluation(loss))
         study.set_state(state)
+    return prepared
 
 
 def grow(n: int = 120) -> None:
@@ -75,103 +81,110 @@ def make_champion(prepared: SeriesStudy) -> None:
         locked.table.save(locked.read().with_champion(Champion(prepared.name, "none", "rule")))
 
 
-def test_studies_are_numbered(night) -> None:
-    first = night()
+def lose_data(prepared: PreparedStudy) -> None:
+    """Remove the stored copy of a study's data."""
+    prepared.store.records.release(prepared.name, [prepared.plan.problem.records[0]])
+    load_dataset.cache_clear()
+
+
+def is_test(prepared: PreparedStudy) -> list[bool]:
+    return (load_split(prepared.store, prepared.plan.problem.split).fold == TEST).tolist()
+
+
+def test_studies_are_numbered_as_data_grow(prepared, night) -> None:
+    first = ended(night())
     assert action(first) == ("start", "n-1")
-    end(first)
+    assert action(night()) == ("skip", "n-1")
+    pd.read_csv("train.csv").to_parquet("later.parquet", index=False)
+    assert action(night("later.parquet")) == ("skip", "n-1")  # the same rows
+    prepared("train.csv", **{**GIVEN, "series": None, "study": "n-2"})  # by hand
     grow()
-    second = night()
-    assert action(second) == ("start", "n-2")
+    second = ended(night())
+    assert action(second) == ("start", "n-3")
     assert last_run(second).changes == Changes(rows_added=20)
     assert [run.rows for run in series_of(second).runs] == [100, 120]
+    assert is_test(second)[:100] == is_test(first)  # test rows stay test rows
+    assert 0 < sum(is_test(first)) < 50
+    frame = pd.read_csv("train.csv")
+    frame.assign(new=range(len(frame))).to_csv("train.csv", index=False)
+    third = ended(night())
+    assert is_test(third) == is_test(second)
+    Ledger(third.store.database).delete_study(third.name)
+    frame[:110].to_csv("train.csv", index=False)
+    fourth = ended(night())
+    assert action(fourth) == ("start", "n-5")
+    assert last_run(fourth).changes == Changes(rows_removed=10)  # since the newest that is left
+    with closing(LockedSeries(first.store, "n")) as locked:
+        locked.delete()
+    assert action(night()) == ("start", "n-4")  # studies of a removed series keep their names
 
 
-def test_a_run_on_unchanged_data_is_skipped(night) -> None:
-    end(night())
-    assert action(night()) == ("skip", "n-1")
-
-
-def test_the_same_rows_in_another_file_are_unchanged(night) -> None:
-    end(night())
-    pd.read_csv("train.csv").to_parquet("later.parquet", index=False)
-    assert action(night("later.parquet")) == ("skip", "n-1")
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"trials": 4}, "skip"),
-        ({"trials": 3}, "skip"),
-        ({"trials": 5}, "resume"),
-        ({"trials": None, "budget": "5m"}, "resume"),
-        ({"trials": 5, "if_unchanged": "skip"}, "skip"),
-        ({"promotion": "always", "margin": 0.5, "workers": 1}, "skip"),
-    ],
-)
-def test_an_unchanged_study_is_resumed_if_its_budget_has_grown(night, options, expected) -> None:
-    end(night())
-    again = night(**options)
-    assert action(again) == (expected, "n-1")
-    if expected == "resume":
+def test_an_unchanged_study_is_resumed_if_its_budget_has_grown(night) -> None:
+    ended(night())
+    for options in (
+        {"trials": 3},
+        {"trials": 5, "if_unchanged": "skip"},
+        {"promotion": "always", "margin": 0.5, "workers": 1},
+    ):
+        assert action(night(**options)) == ("skip", "n-1"), options
+    for options in ({"trials": 5}, {"trials": None, "budget": "5m"}):
+        again = ended(night(**options))
+        assert action(again) == ("resume", "n-1")
         assert again.options.stop_rule.trials == options["trials"]
+    with Study.opened(again.store, "n-1") as study:  # a model made in a hurry is fitted again
+        study.record(replace(study.facts, model=ModelFacts(model_of_folds=True)))
+    same = {"trials": None, "budget": "5m"}
+    assert action(night(**same, if_unchanged="skip")) == ("skip", "n-1")
+    assert action(night(**same)) == ("resume", "n-1")
+    ended(again, "failed")
+    assert action(night(**same)) == ("resume", "n-1")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"method": "tpe"}, {"folds": 4}, {"trial_timeout": "9s"}, {"constraint": ["latency_us<=50"]}],
-)
-def test_other_options_make_another_study(night, options) -> None:
-    end(night())
-    assert action(night(**options)) == ("start", "n-2")
-    assert action(night(**options)) == ("resume", "n-2")  # it has not ended
-
-
-def test_another_version_of_ones_own_space_makes_another_study(night) -> None:
+def test_other_options_make_another_study(night) -> None:
     own = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING), one("flat", GaussianNB))\n'
     Path("mine.py").write_text(own)
-    end(night(space="mine.py:space"))
-    assert action(night(space="mine.py:space")) == ("skip", "n-1")
+    given: dict[str, object] = {"space": "mine.py:space"}
+    ended(night(**given))
+    assert action(night(**given)) == ("skip", "n-1")
+    changes = (
+        {"method": "tpe"},
+        {"folds": 4},
+        {"trial_timeout": "9s"},
+        {"constraint": ["latency_us<=50"]},
+    )
+    for number, change in enumerate(changes, 2):
+        given |= change
+        changed = night(**given)
+        assert action(changed) == ("start", f"n-{number}")
+        assert action(ended(night(**given))) == ("resume", f"n-{number}")  # it had not ended
     Path("mine.py").write_text(own.replace("flat", "other"))
-    assert action(night(space="mine.py:space")) == ("start", "n-2")
+    grow()
+    other = night(**given)  # another version of the space
+    assert action(other) == ("start", "n-6")
+    assert other.notes[0].reason.startswith("--space changed; the data changed: +20 rows")
 
 
-@pytest.mark.parametrize("state", ["new", "running", "interrupted"])
-def test_an_unfinished_study_continues_on_its_stored_copy(night, state) -> None:
+def test_an_unfinished_study_continues_on_its_stored_copy(night) -> None:
     first = night()
-    end(first, state)
     grow()
-    again = night()
-    assert action(again) == ("resume", "n-1")
-    assert again.plan.problem == first.plan.problem
-    end(again)
+    for state in ("new", "running", "interrupted"):
+        again = night()
+        assert action(again) == ("resume", "n-1")
+        assert again.plan.problem == first.plan.problem
+        ended(again, state)
+    ended(first)
+    plan = first.plan.to_json() | {"flow_run_id": "f"}  # of a flow run that is retried
+    Ledger(first.store.database).update_study("n-1", settings=plan)
+    retried = prepare_study(
+        {**dict.fromkeys(OPTIONS), "data": "train.csv", **GIVEN}, flow_run_id="f"
+    )
+    retried.release()
+    assert action(retried) == ("resume", "n-1")
     assert action(night()) == ("start", "n-2")
-
-
-def test_a_failed_study_is_tried_again(night) -> None:
-    end(night(), "failed")
-    assert action(night()) == ("resume", "n-1")
-
-
-def test_a_model_made_in_a_hurry_is_fitted_again(night) -> None:
-    first = night()
-    end(first)
-    with Study.opened(first.store, "n-1") as study:
-        study.record(replace(study.facts, model=ModelFacts(model_of_folds=True)))
-    assert action(night(if_unchanged="skip")) == ("skip", "n-1")
-    assert action(night()) == ("resume", "n-1")
-    grow()
-    assert action(night()) == ("start", "n-2")
-
-
-def test_the_reason_of_a_new_study_names_options_and_data(night) -> None:
-    end(night())
-    grow()
-    changed = night(method="tpe")
-    assert changed.notes[0].reason.startswith("--method changed; the data changed: +20 rows")
 
 
 def test_a_study_and_its_run_are_entered_together(night, monkeypatch) -> None:
-    end(first := night())
+    first = ended(night())
     grow()
     with monkeypatch.context() as patched:  # as if the process was killed
         patched.setattr(SeriesTable, "write", lambda *_: 1 // 0)
@@ -182,99 +195,53 @@ def test_a_study_and_its_run_are_entered_together(night, monkeypatch) -> None:
     assert action(night()) == ("start", "n-2")
 
 
-def test_data_is_compared_with_the_newest_study_that_is_left(night) -> None:
-    end(night())
-    grow()
-    end(second := night())
-    Ledger(second.store.database).delete_study("n-2")
-    grow(130)
-    third = night()
-    assert action(third) == ("start", "n-3")
-    assert last_run(third).changes == Changes(rows_added=30)
-
-
-def test_damaged_data_of_the_last_study_does_not_stop_the_series(night) -> None:
-    first = night()
-    end(first)
+def test_damaged_data_does_not_stop_the_series(night) -> None:
+    first = ended(night())
     make_champion(first)
-    first.store.records.release("n-1", [first.plan.problem.records[0]])
-    load_dataset.cache_clear()
+    lose_data(first)
+    again = ended(night(trials=9))
+    assert action(again) == ("resume", "n-1")
+    assert again.store.records.is_whole(first.plan.problem.records[0])  # from the file
+    lose_data(first)
     grow()
-    second = night()
+    second = night(trials=9)
     assert action(second) == ("start", "n-2")
     assert last_run(second).changes is None
 
 
-def test_a_study_whose_copy_is_damaged_continues_on_the_file(night) -> None:
-    first = night()
-    end(first)
-    first.store.records.release("n-1", [first.plan.problem.records[0]])
-    load_dataset.cache_clear()
-    again = night(trials=9)
-    assert action(again) == ("resume", "n-1")
-    assert again.store.records.is_whole(first.plan.problem.records[0])
-
-
-def test_a_study_by_hand_keeps_its_name(prepared, night) -> None:
-    end(night())
-    prepared("train.csv", **{**GIVEN, "series": None, "study": "n-2"})
-    grow()
-    assert action(night()) == ("start", "n-3")
-
-
-def test_test_rows_stay_test_rows(night) -> None:
-    first = night()
-    end(first)
-    grow()
-    second = night()
-    before, now = (load_split(p.store, p.plan.problem.split).fold for p in (first, second))
-    assert 0 < (before == TEST).sum() < 50
-    assert ((now == TEST)[:100] == (before == TEST)).all()
-
-
-def test_a_new_column_leaves_the_test_rows(night) -> None:
-    first = night()
-    end(first)
-    frame = pd.read_csv("train.csv")
-    frame.assign(new=range(len(frame))).to_csv("train.csv", index=False)
-    second = night()
-    before, now = (load_split(p.store, p.plan.problem.split).fold for p in (first, second))
-    assert second.name == "n-2"
-    assert ((now == TEST) == (before == TEST)).all()
-
-
 def prior_of(prepared: PreparedStudy) -> dict | None:
-    events = [
-        e for e in Ledger(prepared.store.database).each_event(prepared.name) if e.kind == "prior"
-    ]
-    return events[0].body if events else None
+    events = Ledger(prepared.store.database).each_event(prepared.name)
+    return next((event.body for event in events if event.kind == "prior"), None)
 
 
 def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
-    first = night()
-    end(first, losses=(30.0, 10.0, 20.0))
+    first = ended(night(), losses=(30.0, 10.0, 20.0))
     assert prior_of(first) is None
     grow()
     second = night()
     prior = prior_of(second)
-    assert [trial["loss"] for trial in prior["trials"]] == [10.0, 20.0, 30.0]
-    assert {trial["runs_ago"] for trial in prior["trials"]} == {1}
+    assert [(t["runs_ago"], t["loss"]) for t in prior["trials"]] == [
+        (1, 10.0),
+        (1, 20.0),
+        (1, 30.0),
+    ]
     assert len(prior["start"]) == GIVEN["trials"] // 2
     with Study.opened(second.store, second.name) as study:
         asked = tell(study, evaluation(11.0)).query.configuration.to_json()
     assert asked == prior["trials"][0]["configuration"]
-    end(second, losses=(12.0,))
+    ended(second, losses=(12.0,))
     grow(150)
-    third = prior_of(night())
+    third = prior_of(night(start="none"))  # a given start replaces that of the prior
     assert sorted((t["runs_ago"], t["loss"]) for t in third["trials"]) == [
         (1, 11.0), (1, 12.0), (2, 10.0), (2, 20.0), (2, 30.0),
     ]  # fmt: skip
+    assert third["start"] == []
     reused = last_run(second).reused
     assert (reused.studies, reused.observations) == (("n-2", "n-1"), 5)
 
 
 def test_a_study_with_a_prior_is_replayed(night) -> None:
-    end(night(), losses=(30.0, 10.0, 20.0, 15.0))
+    ended(night(), losses=(30.0, 10.0, 20.0, 15.0))
     grow()
     second = night(method="tpe", trials=8)
     with Study.opened(second.store, second.name) as study:
@@ -290,54 +257,44 @@ def test_a_study_with_a_prior_is_replayed(night) -> None:
     assert decisions["repeated"] == 4
 
 
-def test_a_given_start_replaces_that_of_the_prior(night) -> None:
-    end(night(), losses=(30.0, 10.0, 20.0))
-    grow()
-    prior = prior_of(night(start="none"))
-    assert (prior["start"], len(prior["trials"])) == ([], 3)
-
-
 def test_trials_outside_of_the_constraints_are_not_reused(night) -> None:
     first = night()
     with Study.opened(first.store, first.name) as study:
         for loss, latency in ((10.0, 90.0), (20.0, 30.0)):
             tell(study, replace(evaluation(loss), constraints={"latency_us": latency}))
-        study.set_state("complete")
+    ended(first)
     grow()
     prior = prior_of(night(constraint=["latency_us<=50"]))
     assert [trial["loss"] for trial in prior["trials"]] == [20.0]
 
 
-@pytest.fixture
-def asked(night) -> Callable[..., PreparedStudy]:
-    """A series with a study that has ended."""
-    end(night(metric="auroc", positive="yes"))
-    return night
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"metric": "error"}, "metric"),
-        ({"target": "colour"}, "target"),
-        ({"positive": "no"}, "positive"),
-        ({"test_size": 0.3}, "test-size"),
-        ({"group": "patient", "drop": None}, "group"),
-        ({"test": "test.parquet"}, "test"),
-        ({"input": "stored"}, "input"),
-        ({"study": "n-1"}, "study"),
-    ],
-)
-def test_another_question_is_refused(asked, options, words) -> None:
-    with pytest.raises(BadInput, match=words):
-        asked(**options)
-    assert action(asked(metric="auroc", positive="yes")) == ("skip", "n-1")  # it is not locked
-
-
-def test_an_omitted_option_has_the_value_of_the_series(asked) -> None:
-    grow()
-    again = asked()
+def test_another_question_is_refused(night) -> None:
+    ended(night(metric="auroc", positive="yes"))
+    for options in (
+        {"metric": "error"},
+        {"target": "colour"},
+        {"positive": "no"},
+        {"test_size": 0.3},
+        {"group": "patient", "drop": None},
+        {"test": "test.parquet"},
+        {"input": "stored"},
+    ):
+        option = next(iter(options)).replace("_", "-")
+        with pytest.raises(BadInput, check=lambda e, option=option: e.option == option):
+            night(**options)
+    with pytest.raises(BadInput, match="kind"):
+        night("cohort:demo", target=None, drop=None, space=None, method=None)
+    again = night()  # an omitted option has the value of the series, which is not locked
+    assert action(again) == ("skip", "n-1")
     assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
+
+
+def test_folds_of_events_look_forward_in_all_studies_or_in_none() -> None:
+    known = Question(kind="events", predicts="classes", metric="error", looks_forward=True)
+    assert known.completed("n", StudyOptions()).gap == 0.0
+    assert known.completed("n", StudyOptions(gap=5.0)).gap == 5.0
+    with pytest.raises(BadInput, check=lambda e: e.option == "gap"):
+        replace(known, looks_forward=False).completed("n", StudyOptions(gap=5.0))
 
 
 def test_names_of_studies_have_room_for_their_number(night) -> None:
@@ -347,18 +304,11 @@ def test_names_of_studies_have_room_for_their_number(night) -> None:
     assert StudyOptions.parse({"study": study}).study == study
 
 
-def test_another_kind_of_data_is_refused(asked) -> None:
-    with pytest.raises(BadInput, match="kind"):
-        asked("cohort:demo", target=None, drop=None, space=None, method=None)
-
-
 def test_data_without_columns_of_the_champion_is_refused(night) -> None:
-    first = night()
-    end(first)
-    make_champion(first)
+    make_champion(ended(night()))
     frame = pd.read_csv("train.csv")
     frame.drop(columns="colour").to_csv("train.csv", index=False)
-    with pytest.raises(BadInput, match=r"champion n-1.*colour"):
+    with pytest.raises(BadInput, match="colour"):
         night()
 
 
@@ -370,40 +320,11 @@ def test_two_runs_of_a_series_at_once_are_refused(prepared, night) -> None:
     assert action(night()) == ("resume", "n-1")
 
 
-def test_a_retried_flow_run_continues_its_study(night) -> None:
-    first = night()
-    end(first)
-    plan = first.plan.to_json() | {"flow_run_id": "f"}
-    Ledger(first.store.database).update_study("n-1", settings=plan)
-    grow()
-    given = {**dict.fromkeys(OPTIONS), "data": "train.csv", **GIVEN}
-    again = prepare_study(given, flow_run_id="f")
-    again.release()
-    assert action(again) == ("resume", "n-1")
-
-
-def test_folds_of_events_look_forward_in_all_studies_or_in_none() -> None:
-    known = Question(kind="events", predicts="classes", metric="error", looks_forward=True)
-    assert known.completed("n", StudyOptions()).gap == 0.0
-    assert known.completed("n", StudyOptions(gap=5.0)).gap == 5.0
-    with pytest.raises(BadInput, match="another question"):
-        replace(known, looks_forward=False).completed("n", StudyOptions(gap=5.0))
-
-
-@pytest.mark.parametrize(
-    "options", [{"if_unchanged": "skip"}, {"promotion": "always"}, {"margin": 0.0}]
-)
-def test_options_of_series_need_one(prepared, options) -> None:
-    with pytest.raises(BadInput, match="--series"):
-        prepared("train.csv", **{**GIVEN, **options, "series": None})
-
-
-def test_studies_of_a_removed_series_keep_their_names(night) -> None:
-    first = night()
-    end(first)
-    with closing(LockedSeries(first.store, "n")) as locked:
-        locked.delete()
-    assert action(night()) == ("start", "n-2")
+def test_options_of_series_need_one(prepared) -> None:
+    for name, value in (("if_unchanged", "skip"), ("promotion", "always"), ("margin", 0.0)):
+        option = name.replace("_", "-")
+        with pytest.raises(BadInput, check=lambda e, option=option: e.option == option):
+            prepared("train.csv", **{**GIVEN, name: value, "series": None})
 
 
 def texts(n: int, *names: str) -> pd.DataFrame:
@@ -422,33 +343,32 @@ def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) ->
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
     whole = texts(150, "note")
     whole[:110].to_csv("train.csv", index=False)
-    first = night()
-    end(first)
+    first = ended(night())
     whole.to_csv("train.csv", index=False)
-    second = night()
+    second = ended(night())
     assert last_run(second).changes == Changes(rows_added=40)
     assert n_words(first)["note"] == n_words(second)["note"] == 8_000 // 110
-    end(second)
-    second.store.records.release("n-2", [second.plan.problem.records[0]])
-    load_dataset.cache_clear()
+    lose_data(second)
     assert action(night(trials=9)) == ("resume", "n-2")  # the file is read as on that night
 
 
 def test_texts_that_come_later_share_what_is_left(night, monkeypatch) -> None:
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)
     whole = texts(150, "first", "second", "third")
-    whole[:110].drop(columns=["first", "second", "third"]).to_csv("train.csv", index=False)
-    end(night())
-    whole[:110].drop(columns=["second", "third"]).to_csv("train.csv", index=False)
-    end(second := night())
-    whole.to_csv("train.csv", index=False)
-    end(third := night())
-    whole.drop(columns="first").to_csv("train.csv", index=False)
-    end(night())
-    whole.to_csv("train.csv", index=False)
-    assert n_words(second)["first"] == 72
-    assert n_words(third) == n_words(second) | {"second": 16, "third": 16}
-    assert n_words(night())["first"] == 72  # although it was away for a night
+    nights = [
+        whole[:110].drop(columns=["first", "second", "third"]),
+        whole[:110].drop(columns=["second", "third"]),
+        whole,
+        whole.drop(columns="first"),
+        whole,
+    ]
+    words = []
+    for frame in nights:
+        frame.to_csv("train.csv", index=False)
+        words.append(n_words(ended(night())))
+    assert words[1]["first"] == 72
+    assert words[2] == words[1] | {"second": 16, "third": 16}
+    assert words[4]["first"] == 72  # although it was away for a night
 
 
 def test_a_column_of_texts_keeps_its_kind(night) -> None:
@@ -457,7 +377,7 @@ def test_a_column_of_texts_keeps_its_kind(night) -> None:
     diverse = texts(150, "note")["note"]
     whole = texts(150)
     whole[:110].assign(note=few[:110], code=diverse[:110]).to_csv("train.csv", index=False)
-    end(first := night())
+    first = ended(night())
     whole.assign(note=diverse, code=few).to_csv("train.csv", index=False)
     second = night()
     assert (n_words(first)["note"], n_words(first)["code"]) == (0, 128)
@@ -465,7 +385,7 @@ def test_a_column_of_texts_keeps_its_kind(night) -> None:
 
 
 def test_the_event_on_changed_data_names_the_study_before(prepared, night, monkeypatch) -> None:
-    end(night())
+    ended(night())
     grow()
     sent = []
     monkeypatch.setattr(next_study, "send_event", lambda *_, **payload: sent.append(payload))

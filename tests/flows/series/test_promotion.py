@@ -1,12 +1,10 @@
 """Champion and challenger: what a series decides after each night, and what is made of it.
 
-Nights are whole studies on growing data, on real workers. The targets of the first rows are noise,
+Nights are whole studies on growing data, in this process. The targets of the first rows are noise,
 so that the model of the first night is useless, and later ones are better.
 """
 
-import signal
-import subprocess
-import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,55 +13,85 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_line import CommandLine
-from inputs import QUICK
-from prefect_api import artifacts, flow_runs
-from processes import environment
+from finished.searched import Here, searched
+from observing import Heard
+from user_spaces import PRELUDE
 
 from prefect_tune import load_champion
-from prefect_tune.flows import flow_run_page
+from prefect_tune.flows.flow_run_page import RunArtifact
 from prefect_tune.flows.reading.lookup import champion_of, find_series
 from prefect_tune.flows.results.exported import exported_model
 from prefect_tune.flows.results.predict import predict
+from prefect_tune.flows.series import champion
 from prefect_tune.flows.series.champion import promote, promote_study, roll_back
 from prefect_tune.flows.series.locked import LockedSeries, SeriesBusy
-from prefect_tune.flows.tune import tune
+from prefect_tune.flows.series.promotion import decide_promotion
+from prefect_tune.flows.study.study import Study
 from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
-from prefect_tune.storage.series import Decision, Series
+from prefect_tune.storage.series import Decision, Series, SeriesTable, series_lease
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.final.promotion import compared
+from prefect_tune.tasks.problem import StudyContext
 
-pytestmark = pytest.mark.usefixtures("server")
+pytestmark = pytest.mark.slow
 
 N_NOISE = 700
+TREES = f"{PRELUDE}\nspace = models(one('tree', DecisionTreeClassifier, DEPTH, seeded=True))"
 
 
-def frame(n: int, n_noise: int = N_NOISE) -> pd.DataFrame:
+def frame(n: int) -> pd.DataFrame:
     """The first n rows of a table whose first targets are noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(8_000, 3))
     is_yes = X[:, 0] + X[:, 1] > 0
-    is_yes[:n_noise] = rng.random(n_noise) < 0.5
-    frame = pd.DataFrame(X, columns=list("abc")).assign(target=np.where(is_yes, "yes", "no"))
-    return frame[:n]
+    is_yes[:N_NOISE] = rng.random(N_NOISE) < 0.5
+    return pd.DataFrame(X, columns=list("abc")).assign(target=np.where(is_yes, "yes", "no"))[:n]
+
+
+class Workers(Here):
+    """Workers that are this process, and compare models."""
+
+    def run(self, task: Any, parameters: dict[str, Any], **options: Any) -> Any:
+        if task.name != "compare":
+            return super().run(task, parameters, **options)
+        given = {name: value for name, value in parameters.items() if name != "what"}
+        return compared(**given)
 
 
 class Nights:
-    """The nights of a series in a store of its own."""
+    """The nights of a series in a store."""
 
     def __init__(self, folder: Path, name: str = "daily") -> None:
-        self.folder, self.name = folder, name
+        self.folder, self.name, self.heard = folder, name, Heard()
         self.store = ArtifactStore(StoreAddress(str(folder / "store")))
+        self.address = ("--store", self.store.address.url)
 
-    def parameters(self, data: pd.DataFrame, **options: Any) -> dict[str, Any]:
-        data.to_csv(self.folder / "table.csv", index=False)
-        return {
-            "data": str(self.folder / "table.csv"), "target": "target", "series": self.name,
-            "store": str(self.folder / "store"), "workers": 2, "trials": 3, "folds": 3, **QUICK,
-            **options,
+    def night(self, n: int, **options: Any) -> str:
+        """The study of a night, which has ended with a decision."""
+        study = self.undecided(n, **options)
+        self.decide(study)
+        return study
+
+    def undecided(self, n: int, **options: Any) -> str:
+        data = self.folder / "table.csv"
+        frame(n).to_csv(data, index=False)
+        (self.folder / "own.py").write_text(TREES)
+        given: Mapping[str, Any] = {
+            "data": str(data), "target": "target", "series": self.name, "study": None, "trials": 2,
+            "folds": 3, "space": f"{self.folder}/own.py:space", **options,
         }  # fmt: skip
+        found = searched(self.folder, **given)
+        self.store.leases.release(series_lease(self.name))
+        return found.name
 
-    def night(self, n: int, **options: Any) -> dict[str, Any]:
-        return tune(**self.parameters(frame(n), **options))
+    def decide(self, study: str) -> None:
+        with Study.opened(self.store, study) as opened:
+            context = StudyContext(study, opened.problem, self.store.address)
+            workers: Any = Workers()
+            with pytest.MonkeyPatch.context() as patched:  # Prefect would start a server
+                patched.setattr(RunArtifact, "publish", lambda *_: None)
+                decide_promotion(opened, workers, context, self.heard, None)
 
     @property
     def state(self) -> Series:
@@ -85,23 +113,18 @@ class Nights:
     def record(self) -> str:
         return champion_of(self.store, self.name).record
 
+    def kept(self) -> list[str]:
+        """Models that the series keeps."""
+        return self.store.records.used_by(f"series {self.name}")
+
 
 @pytest.fixture
-def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
-    """Names and payloads of the events that go to Prefect."""
-    sent: list[tuple[str, dict[str, Any]]] = []
-    emit = flow_run_page.emit_event
-
-    def noted(event: str, resource: Any, payload: dict[str, Any]) -> Any:
-        sent.append((event, payload))
-        return emit(event, resource, payload=payload)
-
-    monkeypatch.setattr(flow_run_page, "emit_event", noted)
-    return sent
+def fresh(tmp_path: Path) -> Nights:
+    return Nights(tmp_path)
 
 
 @pytest.fixture(scope="module")
-def nights(server, tmp_path_factory: pytest.TempPathFactory) -> Nights:  # noqa: ARG001
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     """Four nights; nobody changes the champion afterwards."""
     made = Nights(tmp_path_factory.mktemp("nights"), "nightly")
     for n in (N_NOISE, 4_000, 4_300, 6_500):
@@ -119,127 +142,89 @@ def test_the_first_model_is_the_champion_and_a_better_one_replaces_it(nights: Ni
     assert second.compared["difference"]["low"] > 0
     loss, of_champion = (second.compared[one] for one in ("challenger", "champion"))
     assert loss["low"] < loss["value"] < loss["high"] < of_champion["low"]
-    assert second.n_rows > second.compared["n_blocks"] == 200
-    assert "fresh rows" in second.reason
-    assert "not enough rows" in third.reason
+    assert second.compared["n_blocks"] == 200
     assert third.compared is None
     assert fourth.test_number == 1  # a decision without a test uses no level
-
-
-def test_only_test_rows_that_have_not_decided_yet_decide(nights: Nights) -> None:
-    # The second champion was promoted on a fifth of 4,000 rows; 2,500 rows came after it.
-    decided, *_, last = nights.decisions[1:]
-    assert decided.n_rows == pytest.approx(0.2 * 4_000, rel=0.2)
-    assert last.n_rows == pytest.approx(0.2 * 2_500, rel=0.2)
-
-
-@pytest.mark.usefixtures("nights")
-def test_the_decision_is_shown_in_prefect() -> None:
-    run = next(r for r in flow_runs() if r.name.startswith("nightly-2"))
-    (page,) = (a for a in artifacts(run.id) if a.key == "nightly-champion")
-    assert "nightly-1" in page.data
-    assert "fresh rows" in page.data
-    assert page.type == "markdown"
-
-
-def test_the_models_of_champions_are_kept(nights: Nights) -> None:
-    records = nights.store.records.used_by("series nightly")
-    assert set(records) == {champion.record for champion in nights.state.champions}
-    assert len(records) >= 2
+    # Only test rows that have not decided yet decide: the second champion was promoted on a fifth
+    # of 4,000 rows, and 2,500 rows came after it.
+    assert second.n_rows == pytest.approx(0.2 * 4_000, rel=0.2)
+    assert fourth.n_rows == pytest.approx(0.2 * 2_500, rel=0.2)
+    assert set(nights.kept()) == {champion.record for champion in nights.state.champions}
 
 
 def test_predict_and_export_use_the_champion(nights: Nights, tmp_path: Path) -> None:
-    cli, new = CommandLine(tmp_path), tmp_path / "new.csv"
-    store = ("--store", nights.folder / "store")
+    cli, new, out = CommandLine(tmp_path), tmp_path / "new.csv", tmp_path / "out.parquet"
     frame(8_000)[-300:].drop(columns="target").to_csv(new, index=False)
-    out = tmp_path / "out.parquet"
-    said = cli.json("predict", "--series", "nightly", new, "--out", out, *store)
+    said = cli.json("predict", "--series", "nightly", new, "--out", out, *nights.address)
     champion = nights.state.champion.study
-    assert champion in {"nightly-2", "nightly-4"}
     assert (said["study"], said["rows"]) == (champion, 300)
     expected = predict(nights.store, champion, str(new), None)
     pd.testing.assert_frame_equal(pd.read_parquet(out), expected, check_dtype=False)
-    said = cli.json("export", "--series", "nightly", tmp_path / "model.pkl", *store)
-    model = pd.read_pickle(tmp_path / "model.pkl")
-    rows = pd.read_csv(new)
-    assert np.array_equal(model.predict(rows), expected["prediction"])
-    loaded = load_champion("nightly", str(nights.folder / "store"))
+    cli.json("export", "--series", "nightly", tmp_path / "model.pkl", *nights.address)
+    loaded = load_champion("nightly", nights.store.address.url)
     assert loaded.name == champion
-    assert np.array_equal(loaded.model().predict(rows), expected["prediction"])
-
-
-def test_study_and_series_are_not_given_both(nights: Nights, tmp_path: Path) -> None:
-    cli, store = CommandLine(tmp_path), ("--store", nights.folder / "store")
+    for model in (pd.read_pickle(tmp_path / "model.pkl"), loaded.model()):
+        assert np.array_equal(model.predict(pd.read_csv(new)), expected["prediction"])
     for arguments in (
         ("predict", "--series", "nightly", "nightly-1", "new.csv"),
         ("predict", "nightly-1"),
         ("export", "--series", "nightly"),
         ("export",),
+        ("predict", "--series", "none", "new.csv"),
     ):
-        result = cli(*arguments, *store)
-        assert result.exit_code == 2, arguments
-    assert cli("predict", "--series", "none", "new.csv", *store).exit_code == 2
+        assert cli(*arguments, *nights.address).exit_code == 2, arguments
 
 
-def test_a_champion_set_by_hand(tmp_path: Path, events: list[Any]) -> None:
-    nights, cli = Nights(tmp_path), CommandLine(tmp_path)
-    nights.night(N_NOISE)
-    nights.night(2_000, promotion="never")
-    assert nights.outcomes == ["first", "never"]
-    assert nights.decisions[1].compared is not None
-    store = ("--store", tmp_path / "store")
-    changed = cli.json("promote", "daily", *store)
+def test_a_champion_set_by_hand(fresh: Nights, tmp_path: Path, monkeypatch) -> None:
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setattr(champion, "send_event", lambda *_, **payload: sent.append(payload))
+    cli = CommandLine(tmp_path)
+    fresh.night(N_NOISE)
+    fresh.night(2_000, promotion="never")
+    assert fresh.outcomes == ["first", "never"]
+    assert fresh.decisions[1].compared is not None
+    changed = cli.json("promote", "daily", *fresh.address)
     assert changed == {
         "series": "daily", "champion": "daily-2", "former": "daily-1", "by": "promote",
         "is_changed": True,
     }  # fmt: skip
-    assert nights.champions == ["daily-2", "daily-1"]
-    assert nights.state.champion.by != "rule"
-    assert len(nights.store.records.used_by("series daily")) == 2
-    assert "already" in cli("promote", "daily", "daily-2", *store).stdout
-    assert "daily-1" in cli("rollback", "daily", *store).stdout
-    assert nights.champions == ["daily-1"]
-    assert nights.store.records.used_by("series daily") == [nights.record]
-    assert cli("rollback", "daily", *store).exit_code == 2  # past the kept champions
-    named = [payload for name, payload in events if name == "prefect-tune.champion-changed"]
-    assert [(p["study"], p["former"], p["by"]) for p in named] == [
+    assert fresh.champions == ["daily-2", "daily-1"]
+    assert fresh.state.champion.by != "rule"
+    assert len(fresh.kept()) == 2
+    assert not cli.json("promote", "daily", "daily-2", *fresh.address)["is_changed"]
+    assert cli.json("rollback", "daily", *fresh.address)["champion"] == "daily-1"
+    assert fresh.champions == ["daily-1"]
+    assert fresh.kept() == [fresh.record]
+    assert cli("rollback", "daily", *fresh.address).exit_code == 2  # past the kept champions
+    assert [(p["study"], p["former"], p["by"]) for p in sent] == [
         ("daily-1", None, "rule"),
         ("daily-2", "daily-1", "promote"),
         ("daily-1", "daily-2", "rollback"),
     ]
-    promote("daily", "daily-2", str(tmp_path / "store"))  # the flow of the deployment
-    assert nights.champions == ["daily-2", "daily-1"]
-    nights.store.records.release("series daily")  # a person has removed the kept models
-    assert cli("rollback", "daily", *store).exit_code == 2
-    assert nights.champions == ["daily-2", "daily-1"]
+    promote.fn("daily", "daily-2", fresh.store.address.url)  # the flow of the deployment
+    assert fresh.champions == ["daily-2", "daily-1"]
+    fresh.store.records.release("series daily")  # a person has removed the kept models
+    assert cli("rollback", "daily", *fresh.address).exit_code == 2
+    assert fresh.champions == ["daily-2", "daily-1"]
 
 
-def test_a_resumed_champion_stays_until_its_new_model_is_better(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
-    nights.night(1_500, trials=1, seed=1)
-    first = nights.record
-    nights.night(1_500, trials=8, seed=1)
-    assert [run.study for run in nights.state.runs] == ["daily-1"]
-    (decision,) = nights.decisions
+def test_a_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -> None:
+    fresh.night(1_500, trials=1, seed=1)
+    first = fresh.record
+    with closing(LockedSeries(fresh.store, "daily")):  # a study that a person resumed by its name
+        fresh.decide("daily-1")
+    assert "no decision" in fresh.heard.notes[-1]
+    assert fresh.night(1_500, trials=8, seed=1) == "daily-1"
+    (decision,) = fresh.decisions
     assert decision.model != first  # the study has another model now
     is_promoted = decision.promoted
-    assert (nights.record == first) != is_promoted
-    _, about = exported_model(nights.store, "daily-1", record=nights.record)
-    of_study = nights.store.records.get("models/daily-1", ["about"])["about"]
+    assert (fresh.record == first) != is_promoted
+    _, about = exported_model(fresh.store, "daily-1", record=fresh.record)
+    of_study = fresh.store.records.get("models/daily-1", ["about"])["about"]
     assert (about["trial"] == of_study["trial"]) == is_promoted
-
-
-def test_a_study_resumed_by_its_name_leaves_the_champion_to_a_decision(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
-    nights.night(1_500, trials=1, seed=1)
-    given = {**nights.parameters(frame(1_500)), "series": None, "study": "daily-1", "seed": 1}
-    assert tune(**{**given, "trials": 8})["state"] == "complete"
-    assert nights.decisions[0].champion == "daily-1"
-    assert nights.record in nights.store.records.used_by("series daily")
-    with closing(LockedSeries(nights.store, "daily")) as locked:  # which is free again
-        assert tune(**{**given, "trials": 9})["state"] == "complete"
+    with closing(LockedSeries(fresh.store, "daily")) as locked:
         locked.delete()
-    assert tune(**{**given, "trials": 10})["state"] == "complete"
+    fresh.decide("daily-1")  # no series has it any more
 
 
 @pytest.mark.parametrize(("rule", "champions"), [("always", [1, 2]), ("never", [None, None])])
@@ -254,72 +239,41 @@ def test_the_rule_can_replace_the_test(tmp_path: Path, rule: str, champions: lis
             champion_of(nights.store, rule)
 
 
-KILLED = """
-import os, signal, sys
-from prefect_tune.flows.tune import tune
-from prefect_tune.storage.series import SeriesTable
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_saved) -> None:
+    save = SeriesTable.save
 
-save = SeriesTable.save
+    def killed(*arguments: Any, **options: Any) -> None:
+        if is_saved:
+            save(*arguments, **options)
+        raise KeyboardInterrupt
 
-def killed(self, *arguments, **options):
-    if sys.argv[1] == "after":
-        save(self, *arguments, **options)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-if __name__ == "__main__":
-    SeriesTable.save = killed
-    tune(**eval(sys.argv[2]))
-"""
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_killed_decision_is_made_exactly_once(tmp_path: Path, server: str, when: str) -> None:
-    nights = Nights(tmp_path)
-    nights.night(N_NOISE)
-    given = nights.parameters(frame(4_000))
-    (tmp_path / "killed.py").write_text(KILLED)
-    ended = subprocess.run(
-        [sys.executable, str(tmp_path / "killed.py"), when, repr(given)],
-        env=environment(tmp_path, server),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2_000:]
-    n_decided = 1 + (when == "after")
-    assert len(nights.outcomes) == n_decided
-    assert nights.champions[0] == f"daily-{n_decided}"  # both or neither
-    tune(**given)
-    assert nights.outcomes == ["first", "better"]
-    assert nights.champions == ["daily-2", "daily-1"]
-    assert len(nights.store.records.used_by("series daily")) == 2
+    fresh.night(N_NOISE)
+    study = fresh.undecided(4_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(SeriesTable, "save", killed)
+        with pytest.raises(KeyboardInterrupt):
+            fresh.decide(study)
+    assert len(fresh.outcomes) == 1 + is_saved
+    assert fresh.champions[0] == f"daily-{1 + is_saved}"  # both or neither
+    fresh.decide(study)
+    assert fresh.outcomes == ["first", "better"]
+    assert fresh.champions == ["daily-2", "daily-1"]
+    assert len(fresh.kept()) == 2
 
 
-def test_what_cannot_be_promoted_is_named(nights: Nights) -> None:
-    store = nights.store
-    with pytest.raises(UnknownName, match="nope"):
-        promote_study(store, "nope")
-    with pytest.raises(UnknownName, match="nope"):
-        promote_study(store, "nightly", "nope")
-    with closing(LockedSeries(store, "nightly")):
+def test_what_cannot_be_promoted_is_named(fresh: Nights) -> None:
+    fresh.night(N_NOISE, promotion="always")
+    other = Nights(fresh.folder, "other").night(900)
+    for names in (("nope",), ("daily", "nope"), ("daily", other)):
+        with pytest.raises(UnknownName, match=names[-1]):
+            promote_study(fresh.store, *names)
+    with closing(LockedSeries(fresh.store, "daily")):
         for change in (promote_study, roll_back):
-            with pytest.raises(SeriesBusy, match="in use"):
-                change(store, "nightly")
-
-
-def test_a_study_of_another_series_or_without_a_model_is_not_promoted(
-    tmp_path: Path,
-) -> None:
-    nights, others = Nights(tmp_path), Nights(tmp_path, "other")
-    nights.night(N_NOISE)
-    others.night(900)
-    with pytest.raises(UnknownName, match="other-1"):
-        promote_study(nights.store, "daily", "other-1")
-    nights.store.records.release("daily-1", ["models/daily-1"])
-    with pytest.raises(BadInput, match="no model"):
-        promote_study(nights.store, "daily", "daily-1")
-    with pytest.raises(BadInput, match="no study"):
-        promote_study(nights.store, "daily")
-    assert nights.record in nights.store.records.ids()  # the champion itself stays
+            with pytest.raises(SeriesBusy):
+                change(fresh.store, "daily")
+    fresh.store.records.release("daily-1", ["models/daily-1"])
+    for names, reason in ((("daily", "daily-1"), "has no"), (("daily",), "no study")):
+        with pytest.raises(BadInput, match=reason):
+            promote_study(fresh.store, *names)
+    assert fresh.record in fresh.store.records.ids()  # the champion itself stays
