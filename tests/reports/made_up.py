@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from flow_studies import study_view
 
 from prefect_tune.deployments.report.judged_model import ModelReport
 from prefect_tune.deployments.report.study_report import Reproduction, StudyReport
-from prefect_tune.flows.reading.study_view import CacheUse, StudyView
+from prefect_tune.flows.reading.study_view import CacheUse
 from prefect_tune.flows.wording.text import FailureGroup
-from prefect_tune.optimizers.documents import from_document
 from prefect_tune.optimizers.importance import Effect, Importance, Input
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.tasks.final.figures import (
@@ -37,31 +37,24 @@ def choice(algorithm: str, **values: Any) -> dict[str, Any]:
 
 
 CONFIGURATION = {"rescale": choice("none"), "fit model": choice("tree", depth=3, note=NASTY)}
-SUMMARY = from_document(StudyView, {
-    "study": "made-up", "method": "flash", "metric": "error", "space": "small",
-    "data": f"s3://me:secret@bucket/{NASTY}", "state": "complete", "n_trials": N, "n_stopped": 40,
-    "n_failed": 30, "n_waiting": 0, "n_begun": N - 40,
-    "store_options": [],
-    "incumbent": {
+SUMMARY = study_view(
+    study="made-up", method="flash", data=f"s3://me:secret@bucket/{NASTY}", n_trials=N,
+    n_stopped=40, n_failed=30, n_waiting=0, n_begun=N - 40,
+    incumbent={
         "trial": 1, "loss": 12.5, "fidelity": "", "constraints": {"latency_us": 7.0},
         "configuration": CONFIGURATION,
     },
-    "finalists": [
+    finalists=[
         {"trial": 1, "loss": 12.5, "recheck_loss": 13.0},
         {"trial": 2, "loss": 12.75, "recheck_loss": None},
     ],
-    "constraints": {"latency_us": 10.0}, "nearest_infeasible": None, "plugins": [],
-    "ensemble": {"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},
-    "model_trial": None, "model_is_partial": False, "instead_of": None,
-    "no_model": None, "model_of_folds": False,
-    "test_loss_undefined": None, "single_best_test_loss_undefined": None,
-    "test_loss": 13.0, "single_best_test_loss": 13.5, "holdout": None, "chance_loss": 50.0,
-    "decisions": {"notes": [NASTY], "race": {"begun": 90, "stopped": 40}}, "notes": [],
-    "cache": {"hits": 3, "misses": 1, "size_bytes": 2000, "seconds_saved": 4.0},
-    "seconds": {
+    ensemble={"kind": "agnostic", "members": [], "losses": [], "nested": {"single": 12.5}},
+    model_trial=None, single_best_test_loss=13.5,
+    decisions={"notes": [NASTY], "race": {"begun": 90, "stopped": 40}},
+    seconds={
         "total": 75.0, "evaluating": 70.0, "asking": 1.0, "budget": 60.0, "over_budget": 15.0,
     },
-})  # fmt: skip
+)  # fmt: skip
 REPRODUCTION = Reproduction(
     command=("prefect-tune", "run", "it's here.csv", "--target", NASTY, "--study", "made-up"),
     longer=("prefect-tune", "run", "it's here.csv", "--budget", "20m", "--study", "made-up"),
@@ -214,13 +207,3 @@ def failed() -> StudyReport:
         paths=some.paths.assign(**unknown),
         failures=some.failures,
     )
-
-
-def beyond_limits() -> StudyReport:
-    """A study whose full trials are all beyond its limits."""
-    near = replace(SUMMARY.incumbent, constraints={"latency_us": 12.34})
-    changed = {"incumbent": None, "nearest_infeasible": near, "state": "failed", "ensemble": None,
-               "test_loss": None, "single_best_test_loss": None, "finalists": ()}  # fmt: skip
-    some = full()
-    none = {"members": some.members.head(0), "incumbents": some.incumbents.head(0)}
-    return replace(some, summary=replace(SUMMARY, **changed), **none)

@@ -19,15 +19,12 @@ from prefect_tune.deployments.report.figures.model import (
     coverage_section,
     quality_section,
 )
-from prefect_tune.deployments.report.figures.search import importance_section, input_name
+from prefect_tune.deployments.report.figures.search import importance_section
 from prefect_tune.deployments.report.html import page_html, plotly_script
 from prefect_tune.deployments.report.page import Command, Figure, ReportPage, Section, sampled
 from prefect_tune.deployments.report.study_page import study_page
 from prefect_tune.deployments.report.study_report import StudyReport
 from prefect_tune.flows.comparison.standings import standings
-from prefect_tune.optimizers.importance import Input
-from prefect_tune.optimizers.space.vectors import CandidateSpace
-from prefect_tune.tasks.catalogue.spaces import space_named
 
 N_FEW = 200
 """Trials of a report that is compared with a file."""
@@ -108,14 +105,11 @@ def test_the_page_of_a_comparison(file_regression) -> None:
     assert medians.keys() == tests.keys()
 
 
-@pytest.mark.parametrize("name", ["empty", "beyond_limits"])
-def test_a_page_has_lines_commands_and_sections_whatever_the_study(name) -> None:
-    page = study_page(getattr(made_up, name)())
+def test_a_page_of_a_study_without_trials_has_lines_and_commands() -> None:
+    page = study_page(made_up.empty())
     assert page.lines
     assert page.commands
-    assert len({section.id for section in page.sections}) == len(page.sections)
-    has_figures = any(isinstance(part, Figure) for s in page.sections for part in s.parts)
-    assert (len(page_html(page)) > 500_000) == has_figures  # of Plotly
+    assert len(page_html(page)) < 500_000  # it needs no Plotly
 
 
 def test_names_and_messages_are_text_and_nothing_else(everything) -> None:
@@ -238,17 +232,9 @@ def test_losses_of_different_fidelities_are_not_held_against_each_other() -> Non
 
 
 def test_figures_have_bounds_and_descriptions() -> None:
-    sections = sections_of(made_up.beyond_limits())
+    sections = sections_of(full(N_FEW))
     figure, table = sections["constraints"].parts
     assert [shape.x0 for shape in figure.plot.layout.shapes] == [10.0]
     assert {row[-1] for row in table.rows} == {"within the bound"}
     [figure] = [part for part in sections["codes"].parts if isinstance(part, Figure)]
     assert {label for trace in figure.plot.data for label in trace.y} > {"Sodium", "age, years"}
-
-
-@pytest.mark.parametrize("space", ["flash", "healthcare"])
-def test_each_choice_of_a_space_has_a_name_of_its_own(space) -> None:
-    columns = CandidateSpace(space_named(space)).columns
-    inputs = [Input(step.name) for step in space_named(space).searched]
-    inputs += [Input(*column) for column in columns]
-    assert len({input_name(of) for of in inputs}) == len(inputs)

@@ -134,7 +134,6 @@ def test_what_replicates_share_cannot_change(compared) -> None:
         ({"trials": None}, "budget"),
         ({"budget": "1m"}, "budget"),
         ({"name": "a b"}, "name"),
-        ({"out": "/nowhere/x.parquet"}, "out"),
         ({"test_size": 0}, "test-size"),
     ],
 )

@@ -191,18 +191,6 @@ def test_a_session_drops_what_those_before_it_left(store) -> None:
     assert left(store) == {*range(50), 70, *range(90, 100), int("f" * 64, 16)}
 
 
-def test_what_is_shared_goes_with_the_last_that_keeps_it(store) -> None:
-    kept = kept_by(store)
-    keep(kept, store, [ended(0, 1.0, key=999), ended(1, 99.0, key=999)])
-    keep(kept, store, [ended(number, float(number)) for number in range(2, 100)])
-    assert 999 in left(store)  # the first of the two is among the best
-    of_another = predictions_record(f"{98:064x}")
-    store.records.put(of_another, {"label": [1]}, "another study")
-    keep(kept, store, [ended(number, 0.5) for number in range(100, 160)])
-    assert not {98, 999} & left(store)
-    assert store.records.exists(of_another)
-
-
 def test_resumable_trials_stay_until_they_are_complete(store) -> None:
     kept = kept_by(store, model_step="fit model")
     keep(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])

@@ -6,24 +6,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from finished.searched import Here, run_here
 from flow_studies import changed, entered
 from flow_studies import tell as tell_came
 from observing import Heard
 from studies import context_of, draw
-from worlds import evaluation, mixed_space
+from worlds import evaluation
 
 from prefect_tune.flows.ending.final_model import fit_final_model
-from prefect_tune.flows.ending.reevaluation import finalists_of, recheck_finalists, recheck_seconds
+from prefect_tune.flows.ending.reevaluation import finalists_of, recheck_finalists
 from prefect_tune.flows.options.values import EnsembleRule
 from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.study.facts import WeightedTrial
 from prefect_tune.flows.study.study import Study
 from prefect_tune.flows.workers.dask_trials import Job
-from prefect_tune.optimizers import Constraint, Failure, Query, Trial
-from prefect_tune.optimizers.space.sampling import sample_configuration
+from prefect_tune.optimizers import Constraint, Failure
 from prefect_tune.optimizers.trials.outcome import FailureKind
 from prefect_tune.storage.keys import PREDICTIONS
 from prefect_tune.storage.waiting import StoreLost
@@ -35,7 +33,6 @@ from prefect_tune.tasks.trial.evaluate import TrialOutcome
 pytestmark = pytest.mark.slow
 
 NAME = "searched"
-QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
 LOSSES = (30.0, 20.0, 10.0, 12.0, 40.0, 15.0, 16.0)
 RANKED = [2, 3, 5, 6, 1]
 SINGLE = EnsembleRule("single")
@@ -255,13 +252,6 @@ def test_looking_again_takes_at_most_a_tenth_of_the_seconds(new) -> None:
     ):
         new.plan(budget=budget)
         assert new.finalists(n_slots) == expected
-
-
-def test_a_look_takes_as_long_as_the_dearest_of_each_batch() -> None:
-    trials = [Trial(0, QUERY).started().completed(evaluation(1.0, s)) for s in (8.0, 1.0, 1.0, 2.0)]
-    assert recheck_seconds(trials, 1) == 1.25 * 12 + 4 * 0.5
-    assert recheck_seconds(trials, 2) == 1.25 * (8 + 2) + 2 * 0.5
-    assert recheck_seconds([], 2) == 0
 
 
 def test_there_are_finalists_where_the_study_ends_in_one_trial(looked) -> None:

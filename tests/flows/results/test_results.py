@@ -356,16 +356,6 @@ def test_rows_without_events_get_the_shares_of_the_training_rows(
     assert balanced[0] == found["probability_True"][0]
 
 
-def test_the_weight_of_balanced_members_counts(ended, monkeypatch) -> None:
-    exported = export(ended.store, "s", "pickle")
-    members = card_facts(ended.store, exported).members
-    first = members[0].configuration
-    monkeypatch.setattr(predicting, "is_balanced", lambda configuration, _: configuration == first)
-    alike = [exported.weights[m.number] for m in members if m.configuration == first]
-    found = predicting.balanced_weight(ended.store, "s", ended.load().plan, exported.about)
-    assert 0 < found == pytest.approx(sum(alike))
-
-
 def test_rows_without_events_get_the_mean_and_new_codes_change_nothing(tmp_path) -> None:
     value = np.arange(80) ** 2 / 10
     store = counting(tmp_path, value)

@@ -297,13 +297,6 @@ def test_folds_of_events_look_forward_in_all_studies_or_in_none() -> None:
         replace(known, looks_forward=False).completed("n", StudyOptions(gap=5.0))
 
 
-def test_names_of_studies_have_room_for_their_number(night) -> None:
-    with pytest.raises(BadInput, match="90"):
-        night(series="n" * 91)
-    study = night(series="n" * 90).name
-    assert StudyOptions.parse({"study": study}).study == study
-
-
 def test_data_without_columns_of_the_champion_is_refused(night) -> None:
     make_champion(ended(night()))
     frame = pd.read_csv("train.csv")

@@ -227,18 +227,6 @@ def test_a_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -
     fresh.decide("daily-1")  # no series has it any more
 
 
-@pytest.mark.parametrize(("rule", "champions"), [("always", [1, 2]), ("never", [None, None])])
-def test_the_rule_can_replace_the_test(tmp_path: Path, rule: str, champions: list[Any]) -> None:
-    nights = Nights(tmp_path, rule)
-    for n, number in zip((1_500, 1_900), champions, strict=True):
-        nights.night(n, promotion=rule)
-        assert nights.champions[:1] == ([f"{rule}-{number}"] if number else [])
-    assert nights.state.n_tests == 0
-    if rule == "never":
-        with pytest.raises(BadInput, match="no champion"):
-            champion_of(nights.store, rule)
-
-
 @pytest.mark.parametrize("is_saved", [False, True])
 def test_a_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_saved) -> None:
     save = SeriesTable.save
@@ -263,7 +251,13 @@ def test_a_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_s
 
 
 def test_what_cannot_be_promoted_is_named(fresh: Nights) -> None:
-    fresh.night(N_NOISE, promotion="always")
+    fresh.night(N_NOISE, promotion="never")
+    with pytest.raises(BadInput, match="no champion"):
+        champion_of(fresh.store, "daily")
+    fresh.night(N_NOISE + 100, promotion="always")
+    fresh.night(N_NOISE + 200, promotion="always")
+    assert fresh.champions[:2] == ["daily-3", "daily-2"]
+    assert fresh.state.n_tests == 0
     other = Nights(fresh.folder, "other").night(900)
     for names in (("nope",), ("daily", "nope"), ("daily", other)):
         with pytest.raises(UnknownName, match=names[-1]):
@@ -272,7 +266,8 @@ def test_what_cannot_be_promoted_is_named(fresh: Nights) -> None:
         for change in (promote_study, roll_back):
             with pytest.raises(SeriesBusy):
                 change(fresh.store, "daily")
-    fresh.store.records.release("daily-1", ["models/daily-1"])
+    for study in ("daily-1", "daily-2", "daily-3"):
+        fresh.store.records.release(study, [f"models/{study}"])
     for names, reason in ((("daily", "daily-1"), "has no"), (("daily",), "no study")):
         with pytest.raises(BadInput, match=reason):
             promote_study(fresh.store, *names)

@@ -45,7 +45,11 @@ def newest_flow_run() -> Any:
 
 def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     nights = Nights(tmp_path)
-    nights.run(150, 3)
+    with observed_by(Interrupting(2)), pytest.raises(KeyboardInterrupt):
+        nights.run(150, 5)
+    assert read_series(nights.store, "growing").runs[-1].state == "interrupted"
+    summary = nights.run(180, 5)  # the interrupted night continues on its own data
+    assert (summary["study"], summary["state"], summary["n_begun"]) == ("growing-1", "complete", 5)
     run = newest_flow_run()
     assert run.name.startswith("growing-1 (")
     assert {"series:growing", "study:growing-1"} <= set(run.tags)
@@ -59,16 +63,12 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     assert "growing-1" in run.state.message
     assert "series:growing" in run.tags
     assert artifacts(run.id) == []
-    assert (summary["study"], summary["n_trials"]) == ("growing-1", 3)
-    assert len(nights.asked("growing-1")) == 3
-
+    assert (summary["study"], summary["n_trials"]) == ("growing-1", 5)
+    assert len(nights.asked("growing-1")) == 5
     with monkeypatch.context() as patched:
         patched.setattr("prefect_tune.flows.series.next_study.get_client", lambda **_: 1 // 0)
         nights.run(150, 3)  # nothing has changed, and Prefect cannot be told
     assert newest_flow_run().state.name == SKIPPED
-
-    summary = nights.run(150, 5)  # the budget has grown
-    assert (summary["study"], summary["n_begun"]) == ("growing-1", 5)
 
     summary = nights.run(180, 7)  # new data
     assert summary["study"] == "growing-2"
@@ -85,11 +85,4 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     assert (last.test_loss, last.changes.rows_added) == (summary["test_loss"], 30)
     assert last.reused.weight == summary["decisions"]["prior"]["weight"]
     assert summary["series"] == {"name": "growing", "run": 2, "champion": view.champion.study}
-
-    with observed_by(Interrupting(2)), pytest.raises(KeyboardInterrupt):
-        nights.run(210, 6)
-    assert read_series(nights.store, "growing").runs[-1].state == "interrupted"
-    summary = nights.run(240, 6)  # the interrupted night continues on its own data
-    assert (summary["study"], summary["state"], summary["n_begun"]) == ("growing-3", "complete", 6)
-    assert read_series(nights.store, "growing").runs[-1].rows == 210
     assert not nights.store.leases.holder("series growing")
