@@ -10,10 +10,12 @@ COMMON = {"comparison": "c", "data": "d", "dataset": "d", "space": "small", "met
           "seed": 0, "ask_seconds": 0.5, "cost_seconds": 2.0, "budget_seconds": 40.0}  # fmt: skip
 
 
-def replicate(method: str, repeat: int, losses: list[float | None], test: float) -> list[dict]:
+def replicate(
+    method: str, repeat: int, losses: list[float | None], test: float | None, **changes: str
+) -> list[dict]:
     """A trial each ten seconds of forty, which has failed where there is no loss."""
-    common = {**COMMON, "method": method, "repeat": repeat, "study": f"c-{repeat}-{method}",
-              "test_loss": test}  # fmt: skip
+    common = {**COMMON, **changes, "method": method, "repeat": repeat, "test_loss": test}
+    common["study"] = f"{common['comparison']}-{repeat}-{method}"
     rows, best = [{**common, "trials": 0, "seconds": 0.0}], None
     for n, loss in enumerate(losses, 1):
         best = loss if best is None else min(best, loss or best)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from reports.compared import curves_of, replicate
 from scipy.stats import rankdata
 
 from prefect_tune.flows.comparison.curves import read_curves
 from prefect_tune.flows.comparison.standings import (
-    CURVE_COLUMNS,
     Standings,
     permutation_test,
     standings,
@@ -24,26 +24,13 @@ from prefect_tune.tasks.bad_input import BadInput
 def curves(
     test_losses: dict[str, list[float | None]], dataset: str = "d", comparison: str = "c"
 ) -> pd.DataFrame:
-    """Studies of 8 trials at seconds 1 to 8 of 8, whose loss falls by one with each trial."""
-    rows = []
-    for method, losses in test_losses.items():
-        for repeat, test_loss in enumerate(losses):
-            common = {
-                "comparison": comparison, "data": dataset, "dataset": dataset, "space": "small",
-                "metric": "error", "method": method, "repeat": repeat, "seed": repeat,
-                "study": f"{comparison}-{repeat}-{method}", "budget_seconds": 8.0,
-                "budget_trials": None, "failure": None, "ask_seconds": 0.0, "cost_seconds": 1.0,
-                "test_loss": test_loss,
-            }  # fmt: skip
-            rows.append({**common, "trials": 0, "seconds": 0.0})
-            rows += [
-                {
-                    **common, "trial": n, "trials": n + 1, "seconds": n + 1.0, "loss": 9.0 - n,
-                    "incumbent": n, "incumbent_loss": 9.0 - n + repeat,
-                }
-                for n in range(8)
-            ]  # fmt: skip
-    return pd.DataFrame(rows, columns=list(CURVE_COLUMNS))
+    """Studies of 8 trials, whose loss falls by one with each trial."""
+    names = {"data": dataset, "dataset": dataset, "comparison": comparison}
+    return curves_of(
+        replicate(method, repeat, [9.0 - n + repeat for n in range(8)], test_loss, **names)
+        for method, losses in test_losses.items()
+        for repeat, test_loss in enumerate(losses)
+    )
 
 
 def by_method(found: Standings) -> dict[str, Any]:
@@ -61,8 +48,8 @@ def test_a_comparison_worked_by_hand() -> None:
     assert methods["a"].median_test_loss == 2.0
     assert methods["c"].quartiles_test_loss == [7.25, 8.75]
     assert (methods["a"].median_loss, methods["a"].quartiles_loss) == (4.5, [3.25, 5.75])
-    assert (methods["a"].trials, methods["a"].seconds) == (8, 8)
-    assert (found.n_blocks, found.repeats, found.comparison, found.budget_seconds) == (6, 6, "c", 8)
+    assert (methods["a"].trials, methods["a"].seconds) == (8, 80)
+    assert (found.n_blocks, found.repeats, found.comparison) == (6, 6, "c")
     assert found.methods.method.tolist() == ["a", "b", "c"]
     pairs = {(a, b): numbers for a, b, *numbers in found.pairs.itertuples(index=False)}
     assert list(pairs) == [*permutations("abc", 2)]

@@ -28,8 +28,6 @@ from prefect_tune.tasks.data import schema
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import TEST, load_split
 
-pytestmark = pytest.mark.slow
-
 GIVEN = {"target": "target", "drop": ["patient"], "series": "n", "trials": 4, **QUICK}
 Night = Callable[..., SeriesStudy]
 
