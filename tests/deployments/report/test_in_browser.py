@@ -21,11 +21,6 @@ pytestmark = [
 DESK = {"width": 1366, "height": 768}
 LIMIT_MS = 120_000
 UNFOLD = "(is_open) => document.querySelectorAll('details').forEach((d) => { d.open = is_open; })"
-ON_PAPER = """addEventListener('beforeprint', () => {
-    window.widths = [...document.querySelectorAll('.figure .main-svg')]
-        .map((svg) => Number(svg.getAttribute('width')));
-    window.theme = document.documentElement.dataset.theme;
-})"""
 
 
 @dataclass
@@ -114,7 +109,7 @@ def test_the_report_of_a_study_answers_on_its_first_screen_in_light_and_dark(
 
 
 @pytest.mark.full
-def test_a_page_of_nasty_names_is_usable_on_a_phone_on_paper_and_by_keyboard(
+def test_a_page_of_nasty_names_runs_none_and_is_accessible_on_a_phone_too(
     chromium, tmp_path
 ) -> None:
     file = tmp_path / "made-up.html"
@@ -122,21 +117,10 @@ def test_a_page_of_nasty_names_is_usable_on_a_phone_on_paper_and_by_keyboard(
     made_up = opened(chromium, file)
     page = made_up.page
     figure = page.locator(".figure", has_text="Seconds by step")
-    legend, bars = figure.locator(".legend button").first, figure.locator(".trace.bars")
-    assert bars.count() == 2
-    legend.click()
-    assert (legend.get_attribute("aria-pressed"), bars.count()) == ("false", 1)
-    legend.press("Enter")
-    assert bars.count() == 2
+    figure.locator(".legend button").first.click()  # hides a trace
+    assert figure.locator(".trace.bars").count() == 1
     page.evaluate(UNFOLD, True)
-    page.get_by_role("button", name="Dark mode").click()
     assert violations(page) == []
-    page.evaluate(ON_PAPER)
-    pdf = page.pdf(format="A4")
-    assert page.evaluate("window.theme") == "light"
-    assert set(page.evaluate("window.widths")) == {640}
-    assert len(re.findall(rb"/Type\s*/Page\b", pdf)) >= 5
-    wait_for_theme(page, "dark")
     page.get_by_role("button", name="Dark mode").click()
     assert violations(page) == []
     page.set_viewport_size({"width": 360, "height": 780})

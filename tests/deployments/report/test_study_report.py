@@ -239,18 +239,6 @@ def test_importance_is_learned_from_comparable_losses(
     assert (losses, len(configurations), chance) == (expected, len(expected), 50.0)
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"space_digest": "other"}, "differs"),
-        ({"space": "gone.py:space", "space_code": "import nothing_such"}, "nothing_such"),
-    ],
-)
-def test_an_unavailable_space_is_reported_with_the_reason(reported, changed, reason) -> None:
-    plan = replace(PLAN, problem=replace(PLAN.problem, **changed))
-    assert reason in reported(ended(0, 1.0), plan=plan).importance.reason
-
-
 def test_progress_is_ordered_by_the_last_end_of_each_trial(reported) -> None:
     part = ended(1, 7.0, **PART)
     report = reported(

@@ -21,7 +21,6 @@ from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.results.exported import export
 from prefect_tune.flows.results.predict import final_model
 from prefect_tune.flows.study.study import Study
-from prefect_tune.optimizers.models.seconds import Costs
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.problem import StudyContext
@@ -174,11 +173,3 @@ def test_time_for_a_refit_and_a_choice_is_held_back_where_it_fits(
     with ended.opened() as study:
         study.plan = changed(study.plan, **plan)
         assert low <= ending.ending_seconds(study, 1, most) <= high
-
-
-def test_time_for_the_scores_of_the_test_rows_is_held_back(ended, monkeypatch) -> None:
-    monkeypatch.setattr(ending, "refit_seconds", lambda *_: 50.0)
-    monkeypatch.setattr(Costs, "held_out_seconds", lambda *_: 16.0)
-    with ended.opened() as study:
-        assert 70 < ending.ending_seconds(study, 1, 100.0) < 80
-    assert ended.end(55.0)["model_of_folds"]

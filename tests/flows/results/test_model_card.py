@@ -88,7 +88,7 @@ def header_of(text: str) -> dict[str, Any]:
 
 def test_a_card_of_a_pipeline_for_numbers_of_a_table(file_regression) -> None:
     text = card()
-    file_regression.check(text, extension=".md")
+    file_regression.check(text, extension=".txt")
     [result] = header_of(text)["model-index"][0]["results"]  # what Hugging Face reads
     assert result["metrics"] == [{"type": "r2", "value": 0.75}]
     assert "skops" in header_of(card("m.skops", exported={"format": "skops"}))["tags"]
@@ -113,7 +113,7 @@ def test_a_card_of_an_ensemble_for_classes_of_patients(file_regression) -> None:
         balanced=(4,),
         view={"ensemble": ensemble},
     )
-    file_regression.check(text, extension=".md")
+    file_regression.check(text, extension=".txt")
     assert "pipeline_tag" not in header_of(text)
     unknown = card(quality=QualityOnTest(auroc=replace(auroc, low=None, high=None)))
     assert "0.812." in unknown
