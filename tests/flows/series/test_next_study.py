@@ -129,13 +129,17 @@ def test_an_unchanged_study_is_resumed_if_its_budget_has_grown(night) -> None:
         again = ended(night(**options))
         assert action(again) == ("resume", "n-1")
         assert again.options.stop_rule.trials == options["trials"]
-    with Study.opened(again.store, "n-1") as study:  # a model made in a hurry is fitted again
+
+
+def test_an_unchanged_study_is_resumed_if_it_failed_or_its_model_was_made_in_a_hurry(night) -> None:
+    first = ended(night(), "failed")
+    assert action(night()) == ("resume", "n-1")
+    ended(first)
+    assert action(night()) == ("skip", "n-1")
+    with Study.opened(first.store, "n-1") as study:
         study.record(replace(study.facts, model=ModelFacts(model_of_folds=True)))
-    same = {"trials": None, "budget": "5m"}
-    assert action(night(**same, if_unchanged="skip")) == ("skip", "n-1")
-    assert action(night(**same)) == ("resume", "n-1")
-    ended(again, "failed")
-    assert action(night(**same)) == ("resume", "n-1")
+    assert action(night(if_unchanged="skip")) == ("skip", "n-1")
+    assert action(night()) == ("resume", "n-1")
 
 
 def test_other_options_make_another_study(night) -> None:
