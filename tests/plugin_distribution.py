@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-__all__ = ["ENTRY_POINTS", "MODULES", "install", "write_metadata"]
-
 MODULES = {
     "__init__": "EDITION = 1\n",
     "methods": """

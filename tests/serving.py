@@ -1,7 +1,6 @@
 """`prefect-tune serve` in a process of its own, and flow runs of its deployments."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,40 +10,10 @@ from uuid import UUID
 import psutil
 from prefect.client.schemas.objects import FlowRun, State
 from prefect_api import client_of
-from processes import environment
+from processes import COMMAND, environment, server_of
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.ledger import Ledger
-
-
-@contextmanager
-def serve_process(server: str | None, home: Path) -> Iterator[subprocess.Popen[str]]:
-    """The command, which uses a server, or starts its own; stopped at the end."""
-    here = {**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "prefect_tune.deployments", "serve"],
-        env=here,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait(timeout=90)
-        process.stderr.close()  # type: ignore[union-attr]
-
-
-def wait_until_served(process: subprocess.Popen[str]) -> list[str]:
-    """The lines that it prints until others can start its deployments."""
-    assert process.stderr is not None
-    lines = [process.stderr.readline()]
-    while "start one in" not in lines[-1]:
-        assert lines[-1], "".join(lines)
-        lines.append(process.stderr.readline())
-    return lines
 
 
 class Served:
@@ -55,10 +24,27 @@ class Served:
 
     @classmethod
     @contextmanager
-    def at(cls, server: str, home: Path) -> Iterator["Served"]:
-        with serve_process(server, home) as process:
-            wait_until_served(process)
-            yield cls(server, home, process)
+    def at(cls, server: str | None, home: Path) -> Iterator["Served"]:
+        """Serve them on a server, or on that of the home; until the end, if no test stops them."""
+        process = subprocess.Popen(
+            [*COMMAND, "serve"],
+            env={**environment(home, server), "PREFECT_RUNNER_POLL_FREQUENCY": "1"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stderr is not None
+        try:
+            lines = [process.stderr.readline()]
+            while "prefect deployment run" not in lines[-1]:
+                assert lines[-1], "".join(lines)
+                lines.append(process.stderr.readline())
+            yield cls(server or server_of(home)["url"], home, process)  # type: ignore[index]
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(timeout=240)
+            process.stderr.close()
 
     def start(self, deployment: str, **parameters: Any) -> UUID:
         """Start a flow run of a deployment."""
@@ -71,9 +57,9 @@ class Served:
         with client_of(self.server) as client:
             return client.read_flow_run(flow_run_id)
 
-    def set_state(self, flow_run_id: UUID, state: State[Any], *, force: bool = True) -> None:
+    def set_state(self, flow_run_id: UUID, state: State[Any]) -> None:
         with client_of(self.server) as client:
-            client.set_flow_run_state(flow_run_id, state, force=force)
+            client.set_flow_run_state(flow_run_id, state, force=True)
 
     def resume(self, flow_run_id: UUID) -> None:
         with client_of(self.server) as client:
@@ -99,5 +85,5 @@ class Served:
         return sum(trial["state"] == "running" for trial in self.trials(study))
 
     def family(self) -> list[psutil.Process]:
-        """Processes of running flow runs."""
+        """The processes of running flow runs."""
         return psutil.Process(self.process.pid).children(recursive=True)

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from command_line import CommandLine
 from inputs import write_table
+from playwright.sync_api import expect, sync_playwright
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.urls import url_for
 from prefect_api import artifacts, flow_runs
@@ -64,13 +65,11 @@ def deployment_id(server) -> UUID:  # noqa: ARG001 - it is made there
 @pytest.fixture(scope="module")
 def page(server, flow_run_id, deployment_id) -> Iterator[Any]:  # noqa: ARG001 - made before it
     """A browser whose user has signed in; it runs an event loop, in which flows run otherwise."""
-    from playwright.sync_api import expect, sync_playwright
-
-    expect.set_options(timeout=60_000)
+    expect.set_options(timeout=120_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1400, "height": 1200})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(120_000)
         page.goto(server.removesuffix("/api"))
         page.fill("input[type=password]", SECRETS[server])
         page.keyboard.press("Enter")
@@ -85,21 +84,18 @@ def pages(server) -> str:
 
 
 def shows(page: Any, *texts: str) -> None:
-    from playwright.sync_api import expect
-
     for text in texts:
         expect(page.locator("body")).to_contain_text(text)
 
 
-def test_the_run_shows_its_steps_cached_ones_too_and_its_artifacts(page, pages, flow_run_id):
+def test_the_run_shows_steps_and_artifacts_and_the_summary_loads_nothing(
+    page, pages, flow_run_id
+) -> None:
     page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=TaskRuns")
     shows(page, f"{STUDY} (random)", f"study:{STUDY}", "method:random")
     shows(page, "trial 4", "fit model", "encode", "Cached")
     page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=Artifacts")
     shows(page, *(f"{STUDY}-{part}" for part in ("progress", "summary")))
-
-
-def test_the_summary_has_the_lines_of_show_and_loads_nothing(page, pages, flow_run_id) -> None:
     (summary,) = [a for a in artifacts(flow_run_id) if a.key == f"{STUDY}-summary"]
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))

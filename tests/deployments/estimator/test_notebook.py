@@ -2,43 +2,31 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from processes import environment
 
-pytestmark = pytest.mark.full
-
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(scope="module")
-def cells(home: Path, server: str, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """The cells of code with their outputs."""
-    folder = tmp_path_factory.mktemp("notebook")
+@pytest.mark.full
+def test_the_notebook_is_committed_without_outputs_and_runs(
+    home: Path, server: str, tmp_path: Path
+) -> None:
     notebook = nbformat.read(ROOT / "deployments" / "pipeline_search.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(folder)}})
-    folders = {"IPYTHONDIR": str(folder), "JUPYTER_RUNTIME_DIR": str(folder)}
+    assert not any(cell.outputs for cell in notebook.cells if cell.cell_type == "code")
+    client = NotebookClient(notebook, timeout=250, resources={"metadata": {"path": str(tmp_path)}})
+    folders = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
     done = client.execute(env={**environment(home, server), **folders})
-    return [cell for cell in done.cells if cell.cell_type == "code"]
-
-
-def test_progress_is_one_line_that_came_to_its_end(cells) -> None:
-    (shown,) = cells[1].outputs
+    _, searched, *looks = [cell.outputs for cell in done.cells if cell.cell_type == "code"]
+    (shown,) = searched
     assert shown.output_type == "display_data"
-    (line,) = shown.data["text/plain"].splitlines()
+    (line,) = shown.data["text/plain"].splitlines()  # progress is one line that came to its end
     assert re.match(r"best error [\d.]+ % · 8/8 .*final model", line)
-
-
-def test_the_search_can_be_used(cells) -> None:
-    assert float(cells[2].outputs[-1].data["text/plain"]) > 0.9
-    assert "'fit model':" in cells[3].outputs[0].data["text/plain"]
-    assert "mean_test_score" in cells[4].outputs[0].data["text/plain"]
-    assert "dataframe-tpe-" in cells[5].outputs[0].data["text/plain"]
-
-
-def test_nothing_is_committed_but_what_was_written(cells) -> None:
-    kept = nbformat.read(ROOT / "deployments" / "pipeline_search.ipynb", as_version=4)
-    assert [cell.outputs for cell in kept.cells if cell.cell_type == "code"] == [[]] * len(cells)
+    score, pipeline, results, studies = [outputs[-1].data["text/plain"] for outputs in looks[:4]]
+    assert float(score) > 0.9
+    assert "'fit model':" in pipeline
+    assert "mean_test_score" in results
+    assert "dataframe-tpe-" in studies

@@ -13,14 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from inputs import table
-from own_processes import assert_own_processes_work
 from prefect_api import flow_runs
 from processes import environment, run_json
 from scipy import sparse
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.inspection import partial_dependence, permutation_importance
 from sklearn.model_selection import cross_val_score
-from sklearn.pipeline import Pipeline
 
 from prefect_tune import PipelineSearch, load_study
 from prefect_tune.deployments.estimator.training_rows import target_of
@@ -46,21 +44,24 @@ def fitted(server: str) -> PipelineSearch:  # noqa: ARG001
     return search(study="fitted").fit(*rows())
 
 
-def test_it_learns_from_numbers_and_categories_with_gaps(fitted) -> None:
+def test_it_learns_from_numbers_and_categories_with_gaps(fitted, home) -> None:
     X, y = rows(300, seed=5)
     assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
     assert fitted.score(X, y) > 0.7
     assert fitted.score(X, y.to_frame().to_numpy()) == fitted.score(X, y)
     assert fitted.classes_.tolist() == ["no", "yes"]
     assert fitted.feature_names_in_.tolist() == list(X)
-    assert is_classifier(fitted)
+    assert fitted.summary_["test_loss"] is None  # all rows train
+    assert run_json("show", "fitted", home=home)["n_trials"] == 4
 
 
-def test_all_rows_train_and_none_is_a_test_row(fitted, home) -> None:
-    assert fitted.summary_["test_loss"] is None
-    shown = run_json("show", "fitted", home=home)
-    assert shown["n_trials"] == 4
-    assert isinstance(fitted.best_estimator_, Pipeline)
+def test_its_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
+    X, _ = rows(20, seed=5)
+    exported = load_study(fitted.study_name_).model()
+    for model in (exported, fitted.best_estimator_, pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
+    steps = [[type(step) for _, step in m.steps] for m in (exported, fitted.best_estimator_)]
+    assert steps[0] == steps[1]
 
 
 def test_a_study_of_other_rows_is_extended_on_the_stored_copy_alone() -> None:
@@ -70,15 +71,6 @@ def test_a_study_of_other_rows_is_extended_on_the_stored_copy_alone() -> None:
         search(study="own", trials=2).fit(X, y)
     extended = search(study="own", trials=2, input="stored").fit(X, y)
     assert extended.cv_results_["trial"].tolist() == [0, 1]
-
-
-def test_its_best_estimator_is_the_exported_model(fitted) -> None:
-    X, _ = rows(20, seed=5)
-    exported = load_study(fitted.study_name_).model()
-    np.testing.assert_array_equal(exported.predict(X), fitted.best_estimator_.predict(X))
-    assert [type(step) for _, step in exported.steps] == [
-        type(step) for _, step in fitted.best_estimator_.steps
-    ]
 
 
 @pytest.mark.parametrize("form", [pl.from_pandas, pa.Table.from_pandas])
@@ -91,18 +83,15 @@ def test_search_and_model_take_frames_of_other_libraries(fitted, form) -> None:
     np.testing.assert_array_equal(fitted.best_estimator_.predict(swapped), fitted.predict(X))
 
 
-@pytest.mark.parametrize("name", ["a", "count"])
-def test_scikit_learn_inspects_search_and_model(fitted, name) -> None:
+def test_scikit_learn_inspects_search_and_model(fitted) -> None:
     X, y = rows(60, seed=5)
     X = X.astype({"count": float})  # scikit-learn refuses whole numbers here
-    for model in (fitted, fitted.best_estimator_):
-        found = partial_dependence(model, X, [name], grid_resolution=4)
-        assert np.isfinite(found["average"]).all()
-        assert permutation_importance(model, X, y, n_repeats=2).importances_mean.shape == (5,)
     read = fitted.best_estimator_[:1].transform(rows(60, seed=5)[0])
-    assert np.isfinite(
-        partial_dependence(fitted.best_estimator_[1:], read, [name], grid_resolution=4)["average"]
-    ).all()
+    inspected = [(fitted, X), (fitted.best_estimator_, X), (fitted.best_estimator_[1:], read)]
+    for model, given in inspected:
+        found = partial_dependence(model, given, ["count"], grid_resolution=4)
+        assert np.isfinite(found["average"]).all()
+    assert permutation_importance(fitted, X, y, n_repeats=2).importances_mean.shape == (5,)
 
 
 def test_results_have_scikit_learns_columns(fitted) -> None:
@@ -116,12 +105,6 @@ def test_results_have_scikit_learns_columns(fitted) -> None:
     assert fitted.best_score_ == best["mean_test_score"] == results["mean_test_score"].max()
     assert (results["mean_fit_time"] > 0).all()
     assert results["param_fit model"].tolist() == [p["fit model"] for p in results["params"]]
-
-
-def test_a_pickle_predicts_without_the_store(fitted) -> None:
-    X, _ = rows(20, seed=5)
-    again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_array_equal(again.predict(X), fitted.predict(X))
 
 
 def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:
@@ -162,9 +145,14 @@ def test_evaluations_on_less_are_named_and_ranked_after_full_ones() -> None:
     assert is_full[found.best_index_]
 
 
-def test_rows_held_out_once_are_one_split() -> None:
-    results = search(holdout=0.3, trials=1).fit(*rows()).cv_results_
-    assert [name for name in results if name.startswith("split")] == ["split0_test_score"]
+def test_rows_held_out_once_are_one_split_and_few_texts_are_categories() -> None:
+    X, y = rows()
+    X = X.assign(name=[f"n{i % 30}" for i in range(len(X))])
+    found = search(holdout=0.3, trials=1).fit(X, pd.Categorical(y))
+    splits = [name for name in found.cv_results_ if name.startswith("split")]
+    assert splits == ["split0_test_score"]
+    assert found.n_features_in_ == 6
+    assert set(found.predict(X)) <= {"yes", "no"}
 
 
 def test_rows_of_a_group_stay_in_one_fold() -> None:
@@ -173,58 +161,34 @@ def test_rows_of_a_group_stay_in_one_fold() -> None:
     group = np.repeat(np.arange(30), 12)
     X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(360, 4))
     y = rng.permutation(np.repeat([0, 1], 15))[group]
-    space = f"{SPACES}:neighbours"
-    apart = search(space=space, trials=1).fit(X, y, groups=group.astype(str))
-    assert apart.best_score_ < 0.75
+    apart = search(space=f"{SPACES}:neighbours", trials=1).fit(X, y, groups=group.astype(str))
+    assert apart.best_score_ < 0.75  # above 0.9 if rows of a group are in training and test
     assert apart.n_features_in_ == 4
     assert apart.predict(X).shape == (360,)
-    assert search(space=space, trials=1).fit(X, y).best_score_ > 0.9
 
 
-@pytest.mark.parametrize(
-    ("groups", "changes", "message"),
-    [
-        (np.arange(30), {"group": "a"}, "group is 'a'"),
-        (np.arange(29), {}, r"groups .*\(29,\)"),
-        (np.zeros((30, 2)), {}, r"groups .*\(30, 2\)"),
-        ([1, "b"] * 15, {}, r"groups .*\(int, str\)"),
-        (pd.Series([None, *range(29)], dtype=object), {}, "1 of 30 groups"),
-    ],
-)
-def test_groups_that_cannot_be_used_are_named(groups, changes, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        search(**changes).fit(X, Y, groups=groups)
-
-
-def test_targets_of_a_pandas_array_are_taken() -> None:
-    X, y = rows()
-    found = search(trials=1).fit(X, pd.Categorical(y))
-    assert set(found.predict(X)) <= {"yes", "no"}
-
-
+@pytest.mark.full
 def test_it_is_cross_validated() -> None:
     X, y = rows()
-    scores = cross_val_score(search(trials=2), X, y.eq("yes").astype(int), cv=2)
-    assert scores.shape == (2,)
-    assert scores.mean() > 0.6
     areas = cross_val_score(search(trials=2, metric="auroc"), X, y, cv=2, scoring="roc_auc")
+    assert areas.shape == (2,)
     assert areas.mean() > 0.6
 
 
 def test_numbers_are_found_out_by_the_target() -> None:
     X, _ = rows()
     y = 3 * X["a"] + np.random.default_rng(0).normal(size=len(X))
-    found = search(space=None, trials=3, trial_timeout="20s").fit(X.to_numpy(dtype=object), y)
+    found = search(space=None, trials=1).fit(X.to_numpy(dtype=object), y)
     assert is_regressor(found)
     assert not hasattr(found, "predict_proba")
     assert found.predict(X.to_numpy(dtype=object)[:3]).shape == (3,)
-    assert found.score(X.to_numpy(dtype=object), y) > 0
+    assert np.isfinite(found.score(X.to_numpy(dtype=object), y))
 
 
 def test_before_it_is_fitted_its_parameters_say_what_it_predicts() -> None:
     assert is_classifier(search())
-    assert is_regressor(search(predicts="numbers", space=None))
-    assert is_regressor(search(metric="r2"))
+    for numbers in ({"predicts": "numbers", "space": None}, {"metric": "r2"}):
+        assert is_regressor(search(**numbers))
     assert is_regressor(search(space="regression"))
 
 
@@ -238,66 +202,43 @@ X, Y = rows(30)
 
 
 @pytest.mark.parametrize(
-    ("X", "y", "message"),
+    ("given", "changes", "message"),
     [
-        (X.rename(columns={"a": "b"}), Y, "two columns .*'b'"),
-        (sparse.csr_matrix(np.eye(30)), Y, "sparse csr_matrix"),
-        (X.astype({"count": pd.SparseDtype("int64")}), Y, "column 'count' .*sparse"),
-        (X, Y.where(Y.index > 1), "2 of 30 targets"),
-        (X, pd.Series([1, "x"] * 15, dtype=object), "y .*types"),
-        (X, np.r_[np.inf, np.arange(29)], "y .*infinite"),
-        (X, np.ones(30), "one class, 1.0"),
-        (X, Y[:-1], r"\[30, 29\]"),
-        (X.assign(name=[f"n{i}" for i in range(30)]).loc[[*X.index] * 5], [*Y] * 5, None),
+        ({"X": X.rename(columns={"a": "b"})}, {}, "two columns .*'b'"),
+        ({"X": sparse.csr_matrix(np.eye(30))}, {}, "sparse csr_matrix"),
+        ({"X": X.astype({"count": pd.SparseDtype("int64")})}, {}, "column 'count' .*sparse"),
+        ({"y": Y.where(Y.index > 1)}, {}, "2 of 30"),
+        ({"y": pd.Series([1, "x"] * 15, dtype=object)}, {}, "y .*types"),
+        ({"y": np.r_[np.inf, np.arange(29)]}, {}, "y .*infinite"),
+        ({"y": np.ones(30)}, {}, "one class, 1.0"),
+        ({"y": Y[:-1]}, {}, r"\[30, 29\]"),
+        ({"groups": np.arange(30)}, {"group": "a"}, "group is 'a'"),
+        ({"groups": np.arange(29)}, {}, r"groups .*\(29,\)"),
+        ({"groups": np.zeros((30, 2))}, {}, r"groups .*\(30, 2\)"),
+        ({"groups": [1, "b"] * 15}, {}, r"groups .*\(int, str\)"),
+        ({"groups": pd.Series([None, *range(29)], dtype=object)}, {}, "1 of 30"),
+        ({}, {"predicts": "labels"}, "predicts 'labels'"),
+        ({}, {"predicts": "classes", "metric": "r2"}, "r2 .*classes"),
+        ({}, {"method": "magic"}, "magic"),
+        ({}, {"trials": 0}, "trials=0"),
+        ({}, {"folds": 31}, "31 folds"),
     ],
 )
-def test_what_cannot_be_used_is_named_before_any_work(X, y, message) -> None:
+def test_what_cannot_be_used_is_named_before_any_work(given, changes, message) -> None:
     before = len(flow_runs())
-    if message is None:  # few enough different texts are categories
-        assert search(trials=1).fit(X, y).n_features_in_ == 6
-        return
     with pytest.raises(ValueError, match=message):
-        search().fit(X, y)
+        search(**changes).fit(**{"X": X, "y": Y, **given})
     assert len(flow_runs()) == before
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"predicts": "labels"}, "predicts 'labels'"),
-        ({"predicts": "classes", "metric": "r2"}, "r2 .*classes"),
-        ({"method": "magic"}, "magic"),
-        ({"trials": 0}, "trials=0"),
-        ({"folds": 31}, "31 folds"),
-    ],
-)
-def test_parameters_that_cannot_be_used_are_named(changes, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        search(**changes).fit(X, Y)
 
 
 def test_new_rows_must_match_the_rows_of_the_fit(fitted) -> None:
     X, y = rows(30)
     with pytest.raises(ValueError, match="feature names"):
         fitted.predict(X.rename(columns={"a": "A"}))
-    with pytest.raises(ValueError, match=r"row 1 .*'x' in column 'a'"):
+    with pytest.raises(ValueError, match=r"row 1 .*'x'"):
         fitted.predict(X.assign(a="x"))
     with pytest.raises(BadInput, match="the class 'maybe'"):
         fitted.score(X, y.where(y == "yes", "maybe"))
-
-
-IN_PROGRAM = """
-from sklearn.datasets import load_iris
-from prefect_tune import PipelineSearch
-quick = {"space": "small", "method": "random", "trials": 2, "workers": 2, "verbose": 0}
-PipelineSearch(**quick).fit(*load_iris(return_X_y=True))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_a_fit_leaves_processes_and_console_of_a_program_alone(tmp_path: Path) -> None:
-    assert assert_own_processes_work(IN_PROGRAM, tmp_path) == []
 
 
 SCRIPT = """
@@ -321,14 +262,9 @@ for verbose in (0, 1):
 def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env=environment(tmp_path / "home"),
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+        [sys.executable, "script.py"], cwd=tmp_path, env=environment(tmp_path / "home"),
+        capture_output=True, text=True, timeout=270, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["True", "True"]
     assert (tmp_path / "imports").read_text().split() == ["__main__"]
