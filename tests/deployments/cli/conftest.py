@@ -10,14 +10,14 @@ import pytest
 from command_line import CommandLine
 
 CHANGES = (
-    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "DATE"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?", "DATE"),
     (r"\b[0-9a-f]{12,64}\b", "KEY"),
     (r"\d[\d.,]* ?[KMG]?B\b", "SIZE"),
     (r"\d[\d.]*s\b", "SECONDS"),
     (r"model_size_bytes(:?) +[\d,]+", r"model_size_bytes\1 BYTES"),
     (r"cache: .*", "cache: ..."),
     (r", served \d+ times", ", served N times"),
-    (r"process \d+ on \S+", "process N on HOST"),
+    (r"process \d+ on [\w.-]+", "process N on HOST"),
     (r"Known: .*", "Known: ..."),
     (r"(?m)^time\n(.+\n)+", "time\n ...\n"),
     (r"(?m)^traceback\n(.+\n)+", "traceback\n ...\n"),
