@@ -1,27 +1,34 @@
 """An installed distribution brings a method, a metric, a space and a format."""
 
 import json
-import os
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from external_clusters import external_cluster
 from inputs import table
 from plugin_distribution import install
+from processes import COMMAND, environment
 
-pytestmark = [pytest.mark.slow, pytest.mark.full, pytest.mark.usefixtures("server")]
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 NAMES = {"method": "stroll", "metric": "cost", "space": "tiny", "format": "semicolons"}
 
+Done = subprocess.CompletedProcess[str]
+PrefectTune = Callable[..., Done]
 
-def prefect_tune(extras: Path, home: Path, *words: object) -> subprocess.CompletedProcess[str]:
+
+@pytest.fixture
+def prefect_tune(server, tmp_path) -> PrefectTune:
     """The real command, with a distribution on the path of all its processes."""
-    variables = {**os.environ, "PYTHONPATH": str(extras), "PREFECT_TUNE_HOME": str(home)}
-    command = [sys.executable, "-m", "prefect_tune.deployments", *map(str, words)]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+    def run(extras: Path, *words: object) -> Done:
+        variables = {**environment(tmp_path / "home", server), "PYTHONPATH": str(extras)}
+        command = [*COMMAND, *map(str, words)]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+
+    return run
 
 
 @pytest.fixture
@@ -39,40 +46,37 @@ def extras(tmp_path) -> Path:
     return install(tmp_path / "extras")
 
 
-def shown(extras: Path, home: Path) -> Any:
-    return json.loads(prefect_tune(extras, home, "show", "s", "--json").stdout)
-
-
-def assert_refused(ran: subprocess.CompletedProcess[str], *named: str) -> None:
+def assert_refused(ran: Done, *named: str) -> None:
     assert ran.returncode == 2
     assert all(part in ran.stderr for part in ("tune-extras", "==1.0", *named))
 
 
-def test_a_study_uses_all_that_a_distribution_declares(extras, study, tmp_path) -> None:
-    home = tmp_path / "home"
-    ran = prefect_tune(extras, home, *study, "--trials", 1, "--workers", 1)
+def test_a_study_uses_all_that_a_distribution_declares(
+    prefect_tune, extras, study, tmp_path
+) -> None:
+    ran = prefect_tune(extras, *study, "--trials", 1, "--workers", 1)
     assert ran.returncode == 0, ran.stderr
-    told = prefect_tune(extras, home, "show", "s").stdout
+    told = prefect_tune(extras, "show", "s").stdout
     assert "strolled to path 1" in told
     assert " EUR" in told
-    summary = shown(extras, home)
+    summary = json.loads(prefect_tune(extras, "show", "s", "--json").stdout)
     assert (summary["n_failed"], summary["decisions"]) == (0, {"reached": 1})
     assert {plugin["kind"]: plugin["name"] for plugin in summary["plugins"]} == NAMES
 
     again = [*study, "--trials", 2, "--workers", 1]
-    assert_refused(prefect_tune(install(tmp_path / "other", "1.1"), home, *again), "1.1")
+    assert_refused(prefect_tune(install(tmp_path / "other", "1.1"), *again), "1.1")
     bare = tmp_path / "nowhere"
-    assert "tune-extras 1.0" in prefect_tune(bare, home, "show", "s").stdout
+    assert "tune-extras 1.0" in prefect_tune(bare, "show", "s").stdout
     for words in (study[:6], again):  # named by the study alone, and by options
-        assert_refused(prefect_tune(bare, home, *words))
-    assert prefect_tune(extras, home, *again).returncode == 0
-    assert shown(extras, home)["n_trials"] == 2
+        assert_refused(prefect_tune(bare, *words))
+    resumed = prefect_tune(extras, *again, "--json")
+    assert json.loads(resumed.stdout)["n_trials"] == 2
 
 
-def test_a_worker_with_another_version_is_refused(extras, study, tmp_path) -> None:
-    home, other = tmp_path / "home", install(tmp_path / "other", "1.1")
-    variables = {"PYTHONPATH": str(other), "PREFECT_TUNE_HOME": str(home)}
+def test_a_worker_with_another_version_is_refused(prefect_tune, extras, study, tmp_path) -> None:
+    other = install(tmp_path / "other", "1.1")
+    variables = {"PYTHONPATH": str(other), "PREFECT_TUNE_HOME": str(tmp_path / "home")}
     with external_cluster(tmp_path / "dask", **variables) as external:
         external.start_worker()
-        ran = prefect_tune(extras, home, *study, "--trials", 1, "--dask", external.address)
+        ran = prefect_tune(extras, *study, "--trials", 1, "--dask", external.address)
     assert_refused(ran, "worker tcp", "1.1")
