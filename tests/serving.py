@@ -2,7 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -86,4 +86,10 @@ class Served:
 
     def family(self) -> list[psutil.Process]:
         """The processes of running flow runs."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+        server = server_of(self.home) or {"pid": None}
+        found: list[psutil.Process] = []
+        for child in psutil.Process(self.process.pid).children():
+            if child.pid != server["pid"]:
+                with suppress(psutil.NoSuchProcess):
+                    found += [child, *child.children(recursive=True)]
+        return found

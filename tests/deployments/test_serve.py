@@ -1,28 +1,42 @@
-"""`prefect-tune serve`: its deployments, their schedules, and runs as the UI and the API end them.
+"""`prefect-tune serve`: its deployments, schedules and automations, and how runs are ended.
 
-All tests share one process that serves until a test stops it: two served homes on one server would
-take each other's runs.
+All tests share one process that serves until the last test stops it.
 """
 
+import json
 import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from inspect import signature
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import psutil
 import pytest
+import yaml
 from inputs import write_table
+from prefect.blocks.webhook import Webhook
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentUpdate
 from prefect.client.schemas.objects import State, StateDetails, StateType
+from prefect.client.schemas.schedules import IntervalSchedule
+from prefect.events.schemas.automations import AutomationCore
+from prefect.runner import Runner
 from prefect.states import Cancelling
 from prefect_api import artifacts, client_of, flow_runs, states, task_runs
-from processes import run_json, started, wait_for
+from processes import environment, run_json, server_of, started, wait_for
 from serving import Served
-from user_spaces import SLEEPING
+from source_tree import ROOT
+from user_spaces import PRELUDE, SLEEPING
 
-from prefect_tune.deployments.serve import declared_deployments
+import prefect_tune.deployments
+from prefect_tune.deployments import serve
+from prefect_tune.deployments.serve import declared_deployments, serve_deployments
 
 SERVED = ("tune/healthcare", "retry/retry", "compare/compare", "promote/promote")
 pytestmark = pytest.mark.timeout(1200)
@@ -34,24 +48,58 @@ LONG = 280.0
 """Seconds in which a run starts or ends on a machine that does much else."""
 
 
+FAILING = f"""{PRELUDE}
+
+class Fails(GaussianNB):
+    def fit(self, X, y):
+        raise RuntimeError("postgresql://u:sw0rdfish@host/db refused")
+
+
+space = models(one("fails", Fails, SMOOTHING))
+"""
+SHIPPED = Path(prefect_tune.deployments.__file__).parent / "automations.yaml"
+
+
 @pytest.fixture(scope="module")
-def served(server, tmp_path_factory) -> Iterator[Served]:
-    with Served.at(server, tmp_path_factory.mktemp("served")) as served:
+def served(tmp_path_factory) -> Iterator[Served]:
+    """With a server of its own, which has event services."""
+    with Served.at(None, tmp_path_factory.mktemp("served")) as served:
         (served.home / "slow.py").write_text(SLEEPING.format(seconds=0.4))
+        (served.home / "failing.py").write_text(FAILING)
         write_table(served.home)
         yield served
 
 
-def schedules(url: str) -> dict[str, bool]:
-    with client_of(url) as client:
-        found = [client.read_deployment_by_name(name) for name in SERVED]
-    return {name: one.schedules[0].active for name, one in zip(SERVED, found, strict=True)}
+def shipped(**blocks: UUID) -> list[dict[str, Any]]:
+    """The automations of the package, with the actions of these blocks only."""
+    text = SHIPPED.read_text()
+    for name, block in blocks.items():
+        text = text.replace(f"ID-OF-{name.upper()}", str(block))
+    documents = yaml.safe_load(text)["automations"]
+    for document in documents:
+        actions = document["actions"]
+        document["actions"] = [a for a in actions if "ID-OF" not in a["block_document_id"]]
+    return documents
 
 
-def set_active(url: str, name: str, *, active: bool) -> None:
-    with client_of(url) as client:
-        found = client.read_deployment_by_name(name)
-        client.update_deployment_schedule(found.id, found.schedules[0].id, active=active)
+@contextmanager
+def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """The address of a small server, and what it has received."""
+    received: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            """Quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", received
+        server.shutdown()
 
 
 def start(served: Served, study: str, trials: int = ENDLESS) -> UUID:
@@ -85,21 +133,35 @@ def assert_ended(served: Served, study: str, run: UUID) -> None:
     assert not OPEN & set(states(task_runs(run, served.server)))
 
 
-def test_every_deployment_has_a_form_and_runs_one_at_a_time(served) -> None:
-    assert schedules(served.server) == dict.fromkeys(SERVED, False)  # resting at first
-    with client_of(served.server) as client:
-        for name in SERVED:
-            found = client.read_deployment_by_name(name)
-            fields = found.parameter_openapi_schema["properties"].values()
-            assert all(field.get("description") for field in fields), name
-            assert (found.description, found.tags) != ("", [])
-            assert found.global_concurrency_limit.limit == 1
-            assert found.concurrency_options.collision_strategy == "ENQUEUE"
-        nightly = client.read_deployment_by_name("tune/healthcare")
+def test_deployments_have_forms_and_keep_their_schedules_over_restarts(server, monkeypatch) -> None:
+    async def return_at_once(runner: Runner) -> None:
+        assert not runner.pause_on_shutdown  # stopping does not pause schedules
+
+    monkeypatch.setattr(serve, "_run_until_signal", return_at_once)
+    active = dict.fromkeys(SERVED, False)  # resting at first
+    for name in (*SERVED[:2], None):
+        serve_deployments(limit=1, say=lambda _: None)
+        with client_of(server) as client:
+            found = {name: client.read_deployment_by_name(name) for name in SERVED}
+            assert {name: one.schedules[0].active for name, one in found.items()} == active
+            if name is not None:
+                schedule = found[name].schedules[0].id
+                client.update_deployment_schedule(found[name].id, schedule, active=True)
+                active[name] = True
+    for name, one in found.items():
+        with client_of(server) as client:
+            client.update_deployment_schedule(one.id, one.schedules[0].id, active=False)
+        fields = one.parameter_openapi_schema["properties"].values()
+        assert all(field.get("description") for field in fields), name
+        assert (one.description, one.tags) != ("", [])
+        assert one.global_concurrency_limit.limit == 1
+        assert one.concurrency_options.collision_strategy == "ENQUEUE"
+    nightly = found["tune/healthcare"]
     assert "series" not in nightly.parameters
     assert nightly.schedules[0].parameters == {"series": "healthcare"}
 
 
+@pytest.mark.slow
 def test_a_run_is_suspended_resumed_and_cancelled_and_another_completes_its_study(served) -> None:
     run = start(served, "s")
     wait_for(lambda: served.n_told("s") >= 1, LONG)
@@ -125,6 +187,7 @@ def test_a_run_is_suspended_resumed_and_cancelled_and_another_completes_its_stud
     assert nights == {f"tune-healthcare-{part}" for part in ("progress", "summary")}
 
 
+@pytest.mark.slow
 @pytest.mark.full
 def test_a_run_that_is_resumed_at_once_waits_for_its_former_process(served) -> None:
     run = start(served, "twice", trials=12)
@@ -155,9 +218,38 @@ def test_a_command_whose_run_is_cancelled_in_the_ui_ends(server, tmp_path) -> No
     assert run_json("show", "by-hand", home=tmp_path)["state"] == "interrupted"
 
 
+@pytest.mark.slow
+def test_a_scheduled_study_that_fails_calls_a_webhook(served, tmp_path) -> None:
+    given = {"data": f"{served.home}/table.csv", "space": f"{served.home}/failing.py:space"}
+    search = {"target": "target", "method": "random", "trials": 1, "workers": 1, "study": "failing"}
+    with endpoint() as (url, received), client_of(served.server) as client:
+        block = Webhook(url=url).save("prefect-tune")
+        file = tmp_path / "automations.yaml"
+        file.write_text(yaml.safe_dump({"automations": shipped(webhook=block)}))
+        command = [Path(sys.executable).with_name("prefect"), "automation", "create"]
+        here = environment(served.home, served.server)
+        subprocess.run([*command, "--from-file", file], env=here, check=True)
+        soon = datetime.now(UTC) + timedelta(seconds=15)
+        schedule = IntervalSchedule(interval=timedelta(seconds=120), anchor_date=soon)
+        night = DeploymentScheduleCreate(schedule=schedule, parameters={**given, **search})
+        found = client.read_deployment_by_name("tune/healthcare")
+        (made,) = client.create_deployment_schedules(found.id, [night])
+        # Nights of deployments that were just changed are entered within 5 s, others in 60 s.
+        client.update_deployment(found.id, DeploymentUpdate(paused=False))
+        wait_for(lambda: received, seconds=600)
+        client.delete_deployment_schedule(found.id, made.id)
+    failed = received[0]
+    assert failed["event"] == "prefect-tune.study-failed"
+    page = (ROOT / "deployments/docs/pages/using/prefect.md").read_text()
+    assert [name for name in failed["payload"] if f"`{name}`" not in page] == []
+    assert (failed["payload"]["study"], failed["payload"]["can_resume"]) == ("failing", False)
+    assert "sw0rdfish" not in json.dumps(failed)
+
+
+@pytest.mark.slow
 @pytest.mark.full
 def test_one_ctrl_c_ends_the_study_and_all_processes(served) -> None:
-    run = start(served, "ended")
+    start(served, "ended")
     wait_for(lambda: served.n_told("ended") >= 1, LONG)
     family = served.family()
     served.process.send_signal(signal.SIGINT)
@@ -165,22 +257,16 @@ def test_one_ctrl_c_ends_the_study_and_all_processes(served) -> None:
     _, alive = psutil.wait_procs(family, timeout=120)
     assert alive == []
     assert (served.state("ended"), served.n_running("ended")) == ("interrupted", 0)
-    assert served.run(run).state.is_final()
-    assert not OPEN & set(states(task_runs(run, served.server)))
+    assert server_of(served.home) is None
 
 
-def test_deployments_keep_their_schedules_over_restarts(served) -> None:
-    active = {**dict.fromkeys(SERVED, False), "tune/healthcare": True, "retry/retry": True}
-    for name in ("tune/healthcare", "retry/retry"):
-        set_active(served.server, name, active=True)
-    with ExitStack() as stack:
-        stack.callback(lambda: [set_active(served.server, n, active=False) for n in SERVED])
-        if served.process.poll() is None:
-            served.process.send_signal(signal.SIGINT)
-            served.process.wait(timeout=120)
-        assert schedules(served.server) == active  # stopping does not pause them
-        stack.enter_context(Served.at(served.server, served.home))
-        assert schedules(served.server) == active  # nor does starting again put them to rest
+def test_the_shipped_automations_are_of_prefects_format() -> None:
+    events = set()
+    for document in shipped(webhook=UUID(int=0), mail=UUID(int=1)):
+        automation = AutomationCore.model_validate(document)
+        events |= automation.trigger.expect
+        assert {a.type for a in automation.actions} == {"call-webhook", "send-notification"}
+    assert events == {"prefect-tune.champion-changed", "prefect-tune.study-failed"}
 
 
 def test_parameters_of_deployments_are_those_of_their_flows() -> None:
