@@ -241,7 +241,7 @@ def test_a_scheduled_study_that_fails_calls_a_webhook(served, tmp_path) -> None:
         r for r in flow_runs(served.server) if f"study:{failed['payload']['study']}" in r.tags
     ]
     nights = {a.key for a in artifacts(run.id, served.server)}  # one key each, for their history
-    assert nights == {f"tune-healthcare-{part}" for part in ("progress", "summary")}
+    assert nights >= {f"tune-healthcare-{part}" for part in ("progress", "summary")}
     assert failed["event"] == "prefect-tune.study-failed"
     page = (ROOT / "deployments/docs/pages/using/prefect.md").read_text()
     assert [name for name in failed["payload"] if f"`{name}`" not in page] == []
