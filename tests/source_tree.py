@@ -6,13 +6,11 @@ import subprocess
 from collections.abc import Collection
 from functools import cache
 from importlib import import_module
-from inspect import getmembers, isabstract, isclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 __all__ = [
-    "ROOMS", "ROOT", "SOURCES", "classes_read", "classes_with", "concrete_classes", "copy_tree",
+    "ROOMS", "ROOT", "SOURCES", "classes_with", "copy_tree",
     "listed_files", "module_name", "modules", "parsed",
 ]  # fmt: skip
 
@@ -53,12 +51,6 @@ def modules(folder: str) -> list[ModuleType]:
     return [import_module(module_name(path)) for path in paths]
 
 
-def concrete_classes(folder: str, kind: type[Any]) -> set[type[Any]]:
-    """The classes of a kind, less those that others are to complete."""
-    found = {one for module in modules(folder) for _, one in getmembers(module, isclass)}
-    return {one for one in found if issubclass(one, kind) and not isabstract(one)}
-
-
 def classes_with(method: str, room: str) -> set[str]:
     """Names of the classes of a room that define a method; of all its classes for no method."""
     return {
@@ -68,19 +60,6 @@ def classes_with(method: str, room: str) -> set[str]:
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
         and any(method in ("", getattr(part, "name", None)) for part in node.body)
-    }
-
-
-def classes_read(room: str) -> set[str]:
-    """Names of the classes that the sources of a room read with `from_document`."""
-    return {
-        node.args[0].id
-        for path in SOURCES
-        if path.is_relative_to(ROOT / room)
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Call)
-        and getattr(node.func, "id", "") == "from_document"
-        and isinstance(node.args[0], ast.Name)
     }
 
 

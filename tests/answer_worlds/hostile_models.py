@@ -50,15 +50,6 @@ class ReversedClasses(Plain):
         return super().predict_proba(X)[:, ::-1]
 
 
-class NoClasses(Plain):
-    """Columns in sorted order, and no `classes_`."""
-
-    def fit(self, X, y):
-        super().fit(X, y)
-        del self.classes_
-        return self
-
-
 class Decides(Plain):
     """Decision values, and no probabilities."""
 
