@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
+from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
 from prefect_tune.tasks.data.events import EventRows
 
 QUICK = {"method": "random", "space": "small"}
@@ -43,6 +45,14 @@ def written(frame: pd.DataFrame, path: Path) -> str:
     else:
         frame.to_csv(path, index=False)
     return str(path)
+
+
+def stored(dataset: Dataset, folder: Path) -> Dataset:
+    """A data set as a store in a folder gives it back."""
+    store = ArtifactStore(StoreAddress(str(folder / "store")))
+    back = load_dataset(store, import_dataset(dataset, store))
+    store.close()
+    return back
 
 
 def events() -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -170,17 +170,11 @@ def test_a_member_is_fitted_once_however_often_it_is_picked() -> None:
     assert [limit.allows([0, 1], i) for i in range(3)] == [True, True, False]
 
 
-def brier(mean: np.ndarray) -> float:
-    return float(np.mean((mean[:, 0] - [1.0, 0.0, 1.0, 0.0]) ** 2))
-
-
-def members_of(*columns: list[float]) -> list[np.ndarray]:
-    return [np.array(column)[:, None] for column in columns]
-
-
 def test_the_worked_example_of_the_sheet() -> None:
-    members = members_of([0.9, 0.2, 0.6, 0.4], [0.4, 0.1, 0.9, 0.6], [0.7, 0.6, 0.8, 0.2])
-    picks, losses = greedy_picks(members, brier, 5)
+    columns = ([0.9, 0.2, 0.6, 0.4], [0.4, 0.1, 0.9, 0.6], [0.7, 0.6, 0.8, 0.2])
+    members = [np.array(column)[:, None] for column in columns]
+    true = np.array([1.0, 0.0, 1.0, 0.0])
+    picks, losses = greedy_picks(members, lambda mean: np.mean((mean[:, 0] - true) ** 2), 5)
     assert picks == [0, 0, 2, 0, 0]
     assert losses == pytest.approx([0.0925, 0.0925, 0.090278, 0.089375, 0.0893], abs=1e-6)
 
@@ -277,20 +271,17 @@ def test_an_ensemble_passes_the_checks_of_scikit_learn(estimator, check) -> None
     check(estimator)
 
 
-def test_an_ensemble_of_classifiers_predicts_what_was_blended() -> None:
+def test_an_ensemble_predicts_what_was_blended() -> None:
     models = [LogisticRegression().fit(X, Y), LinearSVC().fit(X, Y)]
     ensemble = ClassEnsemble.of_fitted(models, [0.75, 0.25])
     votes = np.eye(2)[(models[1].predict(X) == "yes").astype(int)]
     blended = 0.75 * models[0].predict_proba(X) + 0.25 * votes
     np.testing.assert_allclose(ensemble.predict_proba(X), blended)
     assert (ensemble.predict(X) == np.array(["no", "yes"])[blended.argmax(axis=1)]).all()
-
-
-def test_an_ensemble_of_regressors_predicts_the_weighted_mean() -> None:
     rows = np.arange(10.0)[:, None]
-    models = [LinearRegression().fit(rows, k * rows[:, 0]) for k in (1, 3)]
-    ensemble = NumberEnsemble.of_fitted(models, [0.75, 0.25])
-    np.testing.assert_allclose(ensemble.predict(rows), 1.5 * rows[:, 0], atol=1e-12)
+    lines = [LinearRegression().fit(rows, k * rows[:, 0]) for k in (1, 3)]
+    of_numbers = NumberEnsemble.of_fitted(lines, [0.75, 0.25])
+    np.testing.assert_allclose(of_numbers.predict(rows), 1.5 * rows[:, 0], atol=1e-12)
 
 
 def test_a_made_ensemble_equals_a_fitted_one_and_neither_changes_what_was_given() -> None:

@@ -107,11 +107,6 @@ def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
     assert ours_in(plain(model)) == ["SelectByModel"]
 
 
-def bound() -> Pipeline:
-    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
-    return Pipeline([("bound_categories", BoundCategories()), ("estimator", trees)])
-
-
 MINE = """
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
@@ -144,6 +139,7 @@ for name, (model, rows, expected) in models.items():
 def fitted() -> dict[str, Any]:
     """By name, models that hold all of our classes, fitted to the test table."""
     none = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
+    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
     mine = load_user_code(MINE, "mine.py").Power()
     made = {
         "combinations": make_pipeline(
@@ -152,7 +148,7 @@ def fitted() -> dict[str, Any]:
         "fallback": make_pipeline(*prepare(), none, LogisticRegression()),
         "clipped": make_pipeline(*prepare(), ClipNegatives(), MultinomialNB()),
         "layers": make_pipeline(*prepare(), estimators.LayerwiseMLP((2,), (0.1, 0.1), max_iter=9)),
-        "bounded": make_pipeline(bound()),
+        "bounded": make_pipeline(make_pipeline(BoundCategories(), trees)),
         "mine": make_pipeline(*prepare(), mine, LogisticRegression()),
         "lightgbm": make_pipeline(light_gbm.classifier(n_estimators=4, random_state=0)),
         "xgboost": make_pipeline(xg_boost.classifier(n_estimators=4, random_state=0)),

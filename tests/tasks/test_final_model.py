@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies import EPOCHS, configured, context_of, epoch_context, store_of, to_epoch
+from studies import configured, context_of, store_of
 
-from prefect_tune.optimizers import Query
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.data.dataset import load_dataset
 from prefect_tune.tasks.data.split import REFIT, import_split, load_split, make_split
@@ -99,13 +98,18 @@ def test_members_that_do_not_fit_together_are_named_by_their_trials(
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-def check_refit(context: StudyContext, *queries: Query) -> None:
-    """The model of all rows predicts them, again with what the cache has of it."""
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_a_model_of_all_rows_predicts_them_again_with_what_the_cache_has(
+    context, n_members
+) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     split = import_split(make_split(dataset, 3, 0, 0), store)
     context = replace(context, problem=replace(context.problem, split=split))
-    members = [Member(i, query.to_json(), 1 / len(queries)) for i, query in enumerate(queries)]
+    pca = ("pca", {"n_components": 0.5, "whiten": False})
+    steps = {"rescale": "standardize", "preprocess": pca, "balance": "weighting"}
+    queries = [configured(context, **steps, fit_model=m) for m in MODELS[1:][:n_members]]
+    members = [Member(i, query.to_json(), 1 / n_members) for i, query in enumerate(queries)]
     predicted = []
     for _ in range(2):
         store_model(context, members)
@@ -114,36 +118,3 @@ def check_refit(context: StudyContext, *queries: Query) -> None:
         predicted.append(model.predict(dataset.rows(np.arange(50))))
     assert len(set(predicted[0])) > 1
     np.testing.assert_array_equal(*predicted)
-
-
-PCA = ("pca", {"n_components": 0.5, "whiten": False})
-
-
-@pytest.mark.parametrize(
-    ("steps", "use_cache"),
-    [
-        ({"rescale": "standardize", "preprocess": PCA}, True),
-        pytest.param({"rescale": "normalize", "preprocess": "none"}, True, marks=pytest.mark.full),
-        pytest.param({"rescale": "normalize", "preprocess": PCA}, False, marks=pytest.mark.full),
-    ],
-)
-def test_a_model_of_all_rows_of_a_table_and_an_ensemble(context, steps, use_cache) -> None:
-    context = replace(context, use_cache=use_cache)
-    queries = [configured(context, **steps, balance="weighting", fit_model=m) for m in MODELS[1:]]
-    check_refit(context, queries[0])
-    check_refit(replace(context, study="both"), *queries)
-
-
-def test_a_model_of_all_rows_of_events(tmp_path: Path) -> None:
-    context = context_of(tmp_path, events=True)
-    construct = ("aggregate", {"aggregation": "count", "min_frequency": 2})
-    steps = {"densify": "keep_sparse", "rescale": "none", "balance": "none", "preprocess": "none"}
-    query = configured(context, construct_features=construct, **steps, fit_model=NEIGHBOURS)
-    check_refit(context, query)
-
-
-@pytest.mark.parametrize("model", ["sgd", "growing"])
-def test_a_model_that_trains_in_epochs_is_trained_on_all_rows(tmp_path: Path, model) -> None:
-    context = epoch_context(tmp_path, numbers=model == "growing")
-    query = configured(context, rescale="standardize", fit_model=model)
-    check_refit(context, to_epoch(query, EPOCHS // 2))

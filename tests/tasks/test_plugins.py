@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 from command_line import CommandLine
+from inputs import table
 from plugin_distribution import ENTRY_POINTS, MODULES, install
 
 from prefect_tune.optimizers.registry import METHODS, UnusablePlugin, loaded
 from prefect_tune.tasks.bad_input import BadInput
+from prefect_tune.tasks.data.reading import read_features, read_source
+from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.objective.metric import metric_named
 from prefect_tune.tasks.objective.predictions import Predictions
 from prefect_tune.tasks.problem import REGISTRIES, UsedPlugin, check_plugins, used_plugins
@@ -55,6 +58,18 @@ def test_plugins_are_listed_without_being_imported(installed) -> None:
     assert METHODS["stroll"].purpose
     assert imported() == {PACKAGE, f"{PACKAGE}.methods"}  # and nothing else of it
     assert all(REGISTRIES[kind][name].name == name for kind, name in NAMES.items())
+
+
+def test_a_format_is_recognised_and_read_for_training_test_and_prediction(
+    installed, tmp_path
+) -> None:
+    installed()
+    path = str(tmp_path / "data.semi")
+    table().to_csv(path, sep=";", index=False)
+    dataset = read_source(Source(path, "target", test=path))
+    assert (dataset.format, len(dataset)) == ("semicolons", 300)
+    assert read_source(Source(path, "target", test=path, format="semicolons")).kind == "table"
+    assert len(read_features(path, None, dataset)) == 150
 
 
 def test_a_metric_of_row_losses_needs_no_more(installed) -> None:

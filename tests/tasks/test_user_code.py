@@ -106,17 +106,6 @@ def installed(tmp_path, monkeypatch) -> Iterator[Path]:
     packages_of_distributions.cache_clear()
 
 
-def install(place: Path, package: str, source: dict[str, object] | None = None) -> None:
-    """Install a package of one module; `source` is its direct_url.json, if it has one."""
-    write(place, **{package: "value = 1"})
-    info = place / f"{package}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "RECORD").write_text(f"{package}.py,,\n")
-    if source is not None:
-        (info / "direct_url.json").write_text(json.dumps(source))
-
-
 def test_imports_are_followed_through_functions_packages_and_relative_names(tmp_path) -> None:
     write(
         tmp_path,
@@ -149,7 +138,13 @@ def test_imports_are_followed_through_functions_packages_and_relative_names(tmp_
 def test_only_what_a_wheel_installed_is_known_by_its_version(
     installed, tmp_path, source, is_followed
 ) -> None:
-    install(installed, "some_dist", source)
+    write(installed, some_dist="value = 1")
+    info = installed / "some_dist-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some_dist\nVersion: 1.0\n")
+    (info / "RECORD").write_text("some_dist.py,,\n")
+    if source is not None:
+        (info / "direct_url.json").write_text(json.dumps(source))
     assert names(follow("import some_dist", None)) == ["some_dist"] * is_followed
     write(tmp_path / "mine", some_dist="")  # a neighbour of the same name is
     assert names(follow("import some_dist", tmp_path / "mine" / "space.py")) == ["some_dist"]

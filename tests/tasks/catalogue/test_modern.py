@@ -127,15 +127,6 @@ def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, na
         check_final_model(contexts[name], query)
 
 
-@pytest.mark.slow
-def test_what_only_the_last_model_ignores_is_served_to_it(contexts) -> None:
-    space, context = SPACES["modern"], contexts["modern"]
-    evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="k_nearest"))
-    forest = evaluate(context, with_algorithms(space, rescale="quantiles", fit_model="extra_trees"))
-    hits = {s.step: s.hit for s in forest.steps if s.step != "fit model"}
-    assert hits == {"impute": True, "encode": True}
-
-
 def test_rows_are_encoded_without_their_own_targets() -> None:
     """A category of its own for each row would tell its target otherwise."""
     algorithm = SPACES["modern"].step("encode").algorithm("target")

@@ -68,10 +68,7 @@ def test_a_space_keeps_its_counts_and_digests(name) -> None:
     assert (*counts, space.digest[:16], recipes_digest(name)) == PINNED[name]
 
 
-NAMES = ["modern", "modern_regression", "events"]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["modern", "modern_regression", "events"])
 def test_a_portfolio_has_configurations_of_its_space_with_and_without_extras(name) -> None:
     space = SPACES[name]
     for ending in ("", "_without_boosting"):
@@ -89,10 +86,7 @@ def test_a_portfolio_has_configurations_of_its_space_with_and_without_extras(nam
     assert len(plain) == len(portfolio)
     assert "lightgbm" in {c["fit model"].algorithm for c in plain} <= kept["fit model"]
     assert models - kept["fit model"]
-
-
-def test_a_users_space_of_the_same_name_has_no_portfolio() -> None:
-    assert portfolio_of(replace(SPACES["small"], name="modern")) == []
+    assert portfolio_of(replace(SPACES["small"], name=name)) == []  # of a user
 
 
 FLASH = spaces.space_named("flash")

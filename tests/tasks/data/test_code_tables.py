@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inputs import BIG, omop_tables, write_meds, write_omop, written
+from inputs import BIG, omop_tables, stored, write_meds, write_omop, written
 
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import dataset_record
@@ -47,7 +47,7 @@ def meds(folder: Path, codes: pa.Table | dict | None = None) -> Dataset:
     return read_source(Source(str(folder), labels="labels/task"))
 
 
-def omop(folder: Path, form: str, *, has_concepts: bool = True) -> Dataset:
+def omop(folder: Path, *, has_concepts: bool = True) -> Dataset:
     """`omop_tables` with conditions of the concept 7 and an observation 7 answered by 8507."""
     write_omop(folder)
     condition = omop_tables()["condition_occurrence"].head(1).assign(condition_concept_id=7)
@@ -57,15 +57,9 @@ def omop(folder: Path, form: str, *, has_concepts: bool = True) -> Dataset:
     pairs = pd.DataFrame(ANCESTORS, columns=["ancestor_concept_id", "descendant_concept_id"])
     written(condition, folder / "condition_occurrence.csv")
     written(other, folder / "observation.csv")
-    tables = {"concept": concepts, "concept_ancestor": pairs} if has_concepts else {
-        "concept_ancestor": pairs}  # fmt: skip
-    for name, frame in tables.items():
-        if form == "tabs":
-            frame.to_csv(folder / f"{name}.csv", sep="\t", index=False)
-        elif form == "capitals":
-            written(frame.rename(columns=str.upper), folder / f"{name.upper()}.csv.gz")
-        else:
-            written(frame, folder / f"{name}.{form}")
+    written(pairs, folder / "concept_ancestor.csv")
+    if has_concepts:
+        written(concepts, folder / "concept.csv")
     return read_source(Source(str(folder), labels="labels.csv"))
 
 
@@ -78,19 +72,16 @@ def test_meds_codes_have_descriptions_and_all_ancestors_and_are_stored(tmp_path)
     assert parents["A"] == ("GROUP//1", "OTHER//7", "TOP")
     assert parents["GROUP//1"] == ("OTHER//7", "TOP")
     assert parents["B"] == parents["TOP"] == ()
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    loaded = load_dataset(store, import_dataset(dataset, store))
+    loaded = stored(dataset, tmp_path)
     for other in (loaded.X, loaded.rows(np.array([2, 0]))):
         pd.testing.assert_frame_equal(other.code_table, X.code_table)
     assert loaded.digest() == dataset.digest()
     for frame in X.frames().values():
         pd.testing.assert_frame_equal(canonical(frame), frame)
-    store.close()
 
 
-@pytest.mark.parametrize("form", ["csv", "tabs", "capitals", "parquet"])
-def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path, form) -> None:
-    X = omop(tmp_path / "cdm", form).X
+def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path) -> None:
+    X = omop(tmp_path / "cdm").X
     parents, texts = X.parents(), X.descriptions()
     assert parents["CONDITION//7"] == ("CONCEPT//71", "CONDITION//70")
     assert parents["CONDITION//70"] == ("CONCEPT//71",)
@@ -99,10 +90,7 @@ def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path, form) ->
     assert texts[answered] == "a condition: male"
     assert (texts["GENDER//8507"], texts["CONCEPT//71"]) == ("male", "all")
     assert not any("99" in code for code in texts)
-
-
-def test_omop_without_concepts_has_ancestors_by_number(tmp_path) -> None:
-    X = omop(tmp_path / "cdm", "csv", has_concepts=False).X
+    X = omop(tmp_path / "without", has_concepts=False).X
     assert X.parents()["CONDITION//7"] == ("CONCEPT//70", "CONCEPT//71")
     assert not X.descriptions()
 

@@ -1,8 +1,7 @@
 """Patient events in any format: what they are taken for, and which events a label sees."""
 
 import csv
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from inputs import (
     codes_of,
     events,
     omop_tables,
+    stored,
     table,
     write_meds,
     write_omop,
@@ -22,11 +22,10 @@ from inputs import (
 )
 
 from prefect_tune.flows.options.declared import StudyOptions
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.events import EventRows
-from prefect_tune.tasks.data.formats.format import FORMATS, Format, Given, recognise
+from prefect_tune.tasks.data.formats.format import FORMATS, Given, recognise
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.source import Source
@@ -131,34 +130,17 @@ def test_a_meds_folder_is_cut_at_each_prediction_time_and_stored(tmp_path) -> No
     seen = [set(codes_of(dataset.X, row)) for row in range(80)]
     assert "LATER" not in set.union(*seen)
     assert seen[0] == {"SEX//1", "A", "B"}
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    back = load_dataset(store, import_dataset(dataset, store))
+    back = stored(dataset, tmp_path)
     assert back.digest() == dataset.digest()
     rows = np.array([3, 1, 1])
     for one, other in ((back.X, dataset.X), (back.rows(rows), dataset.rows(rows))):
-        assert (one.start.tolist(), one.stop.tolist()) == (
-            other.start.tolist(),
-            other.stop.tolist(),
-        )
+        np.testing.assert_array_equal((one.start, one.stop), (other.start, other.stop))
         for name, frame in other.frames().items():
             pd.testing.assert_frame_equal(one.frames()[name], frame)
-    store.close()
     (tmp_path / "times.csv").write_text("subject_id,prediction_time\n100,2020-03-01\n")
     assert len(read_features(str(meds), str(tmp_path / "times.csv"), dataset)) == 1
     with pytest.raises(BadInput, match="--labels FILE"):
         read_features(str(meds), None, dataset)
-
-
-def test_labels_for_the_test_are_of_other_patients(tmp_path) -> None:
-    meds, (_, labels) = write_meds(tmp_path / "meds"), events()
-    is_test = labels["subject_id"] >= 130
-    train, test = (
-        written(labels[part], tmp_path / f"{name}.parquet")
-        for name, part in (("train", ~is_test), ("test", is_test))
-    )
-    assert read(meds, labels=train, test=test).is_test.tolist() == is_test.tolist()
-    with pytest.raises(BadInput, match="10 patients"):
-        read(meds, labels="labels/task", test=test)
 
 
 def test_omop_tables_become_events_of_concepts(tmp_path) -> None:
@@ -285,8 +267,6 @@ CONDITIONS = "conditions.csv"
     ("write", "options", "named"),
     [
         (omop_with("measurement", person_id=...), {}, "'person_id'"),
-        (omop_with("drug_exposure", drug_concept_id=...), {}, "'drug_concept_id'"),
-        (omop_with("measurement", measurement_date=...), {}, "'measurement_date'"),
         (omop_with("measurement", measurement_date="soon"), {}, "'soon'"),
         (omop_with("measurement", measurement_date=None), {}, "measurement_date"),
         (omop_with("condition_occurrence", condition_concept_id="x"), {}, "'x'"),
@@ -298,12 +278,8 @@ CONDITIONS = "conditions.csv"
         (omop_labelled("1980-01-01"), {}, "birth aside"),
         (omop_labelled(""), {"test": "labels.csv"}, "without a time"),
         (write_omop, {"group": "site"}, "--group"),
-        (write_omop, {"drop": ("site",)}, "--drop"),
         (write_omop, {"format": "meds"}, "MEDS data"),
-        (write_omop, {"format": "synthea"}, "of Synthea"),
-        (write_synthea, {"format": "omop"}, "of OMOP"),
         (write_omop, {"labels": None}, "--labels"),
-        (write_omop, {"labels": "nowhere"}, "nowhere"),
         (with_file(write_omop, "PERSON.parquet"), {}, "table person"),
         (with_file(write_synthea, CONDITIONS, "START,CODE\n2020-01-01,1\n"), {}, "'patient'"),
         (with_file(write_synthea, CONDITIONS, "PATIENT,CODE\na-1,1\n"), {}, "'start'"),
@@ -332,27 +308,6 @@ def test_events_in_a_format_that_cannot_be_used_are_refused_by_name(
         read(data, **{"labels": labels, **options})
 
 
-def test_the_sets_of_scikit_learn_are_tables() -> None:
-    for name in ("digits", "iris", "wine", "breast_cancer", "diabetes"):
-        dataset = read_source(Source(f"sklearn:{name}"))
-        assert dataset.kind == dataset.format == "table"
-        assert "target" not in dataset.X
-
-
-def omop_parts(folder: Path, name: str, columns: dict[str, tuple]) -> Dataset:
-    """A table of OMOP in two parts of five patients each; a column has one value in each part."""
-    of = name.split("_", maxsplit=1)[0]
-    date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
-    (folder / name).mkdir(parents=True)
-    for number in (0, 1):
-        part = pd.DataFrame({"person_id": range(5 * number, 5 * number + 5), date: "2020-01-01"})
-        values = {column: values[number] for column, values in columns.items()}
-        part = part.assign(**{f"{of}_concept_id": 7, **values})
-        part.to_parquet(folder / name / f"{number}.parquet")
-    labels = pd.DataFrame({"patient": range(10), "date": "2021-01-01", "label": [0, 1] * 5})
-    return read(folder, labels=written(labels, folder / "labels.csv"))
-
-
 @pytest.mark.parametrize(
     ("name", "columns", "values"),
     [
@@ -364,47 +319,18 @@ def omop_parts(folder: Path, name: str, columns: dict[str, tuple]) -> Dataset:
 def test_all_parts_of_an_omop_table_have_the_same_column_of_values(
     tmp_path, name, columns, values
 ) -> None:
-    """Also a measured zero is a value, and no answer."""
-    X = omop_parts(tmp_path / "cdm", name, columns).X
+    """Also a measured zero is a value, and no answer. Each part has one value of a column."""
+    of = name.split("_", maxsplit=1)[0]
+    date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
+    (tmp_path / name).mkdir()
+    for number in (0, 1):
+        part = pd.DataFrame({"person_id": range(5 * number, 5 * number + 5), date: "2020-01-01"})
+        found = {column: parts[number] for column, parts in columns.items()}
+        part = part.assign(**{f"{of}_concept_id": 7, **found})
+        part.to_parquet(tmp_path / name / f"{number}.parquet")
+    X = read(tmp_path, labels=written(small_log()[1].head(10), tmp_path / "labels.csv")).X
     assert len(X.codes) == 1
     assert set(X.events["value"]) == values
-
-
-def test_midnight_in_omop_is_local_to_the_place_of_the_record(tmp_path) -> None:
-    times = pd.to_datetime(["2020-01-01T00:00", "2020-01-01T01:00"]).tz_localize("Europe/Berlin")
-    dataset = omop_parts(tmp_path / "cdm", "measurement", {"measurement_datetime": tuple(times)})
-    ends = dataset.X.events["time"].astype(str)
-    assert set(ends) == {"2020-01-01 22:59:59.999999", "2020-01-01 00:00:00.000000"}
-
-
-TOY = Format(
-    name="toy",
-    description="a table of semicolons",
-    kind="table",
-    recognises=lambda given: given.location.has_suffix([".toy"]),
-    read=lambda location, texts: [
-        pd.read_csv(location.path, sep=";", dtype=dict.fromkeys(texts, str))
-    ],
-)
-
-
-@pytest.fixture
-def toys(tmp_path) -> Iterator[str]:
-    """A table in a format that is known as long as the test runs."""
-    FORMATS.register(TOY)
-    table().to_csv(tmp_path / "data.toy", sep=";", index=False)
-    yield str(tmp_path / "data.toy")
-    FORMATS._known.pop("toy")
-
-
-def test_a_registered_format_is_recognised_and_read_for_training_test_and_prediction(toys) -> None:
-    dataset = read_source(Source(toys, "target"))
-    assert (dataset.format, dataset.kind) == ("toy", "table")
-    assert read_source(Source(toys, "target", format="toy")).digest() == dataset.digest()
-    assert len(read_source(Source(toys, "target", test=toys))) == 2 * len(dataset)
-    assert len(read_features(toys, None, dataset)) == len(dataset)
-    with pytest.raises(ValueError, match="toy"):
-        FORMATS.register(replace(TOY, description="another"))
 
 
 def small_log(codes: tuple[str, ...] = ("042", "42", "250.00")) -> tuple[pd.DataFrame, ...]:
@@ -527,6 +453,8 @@ def test_the_splits_of_meds_decide_the_test_rows(tmp_path) -> None:
     paths = [written(rows[part], tmp_path / f"{n}.csv") for n, part in enumerate((rest, first))]
     given = read(folder, labels=paths[0], test=paths[1])
     assert set(given.X.rows["subject_id"][given.is_test]) == set(range(100, 110))
+    with pytest.raises(BadInput, match="10 patients"):
+        read(folder, labels="labels/task", test=paths[1])
 
 
 def test_splits_that_leave_no_row_to_learn_from_or_to_test(tmp_path) -> None:

@@ -6,15 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import event_rows, table, written
+from inputs import event_rows, stored, table, written
 
-from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.data.dataset import (
     Dataset,
     identity_columns,
-    import_dataset,
-    load_dataset,
     row_ids,
     settled_columns,
     value_ids,
@@ -24,7 +21,6 @@ from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.split import TEST
 from prefect_tune.tasks.data.tables import frame_dataset
-from prefect_tune.tasks.problem import open_store
 
 
 def of_frame(frame: pd.DataFrame, **options: Any) -> Dataset:
@@ -37,8 +33,7 @@ def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> 
     whole = frame.assign(patient=frame["patient"].astype(int))
     options = {"group": group, "drop": () if group else ("patient",)}
     data = of_frame(frame, **options)
-    store = open_store(StoreAddress(str(tmp_path / "store")))
-    found = [data, load_dataset(store, import_dataset(data, store))]
+    found = [data, stored(data, tmp_path)]
     paths = (written(whole, tmp_path / "t.csv"), written(frame, tmp_path / "t.parquet"))
     found += [read_source(Source(p, target="target", keeps_ids=True, **options)) for p in paths]
     ids = [row_ids(one) for one in found]
@@ -51,7 +46,6 @@ def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> 
     [
         ([250, 7], [250.0, 7.0], True),
         (["250", "x"], ["250.0", "x"], True),
-        ([7, 8], ["7", "8"], True),
         (["07", "8"], ["7", "8"], False),
         (["2024-05-01", "b"], ["2024-05-01 00:00:00", "b"], True),
         ([2**53 + 1, 0], [2**53, 0], False),
@@ -124,7 +118,6 @@ def test_a_given_or_newest_test_part_is_not_replaced_by_the_hash() -> None:
 FORMS = {
     "float32": (lambda f: f.astype({"a": np.float32, "b": np.float32}), set()),
     "truths as texts": (lambda f: f.assign(ok=np.where(f["ok"], "true", "false")), set()),
-    "truths as numbers": (lambda f: f.assign(ok=f["ok"].astype(int)), set()),
     "order": (lambda f: f[f.columns[::-1]].sample(frac=1, random_state=0), set()),
     "new column": (lambda f: f.assign(more=np.arange(len(f)) % 7), set()),
     "days with a clock": (lambda f: f.assign(day=f["day"] + " 00:00:00"), set()),

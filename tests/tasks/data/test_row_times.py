@@ -6,17 +6,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import table, written
+from inputs import stored, table, written
 
-from prefect_tune.storage.artifacts import StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import import_dataset, load_dataset
 from prefect_tune.tasks.data.event_tables import labels_table
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.schema import row_times, time_text
 from prefect_tune.tasks.data.source import Source
 from prefect_tune.tasks.data.tables import frame_dataset
-from prefect_tune.tasks.problem import open_store
 
 DATES = ["2020-01-02", "2021-03-04"]
 
@@ -80,8 +77,7 @@ def test_a_column_of_times_is_no_feature_and_is_stored_with_the_data(tmp_path, s
     data = read_source(Source(path, target="target", time="visit"))
     assert list(data.X.columns) == ["a", "b", "c", "count", "colour"]
     assert any("2020-01-01 to 2020-02-29" in note for note in data.notes)
-    store = open_store(StoreAddress(str(tmp_path / "store")))
-    back = load_dataset(store, import_dataset(data, store))
+    back = stored(data, tmp_path)
     assert back.digest() == data.digest()
     assert (back.times == data.times).all()
     without = read_source(Source(path, target="target", drop=("visit",)))

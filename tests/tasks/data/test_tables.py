@@ -13,13 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from inputs import table, written
+from inputs import stored, table, written
 from sklearn.exceptions import DataConversionWarning
 
 from prefect_tune.optimizers import UnknownName
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.files import NOTES, column_names, read_table
 from prefect_tune.tasks.data.location import Location
 from prefect_tune.tasks.data.reading import read_source
@@ -52,18 +51,13 @@ def test_one_table_is_the_same_data_in_a_file_a_dataframe_and_a_store(
     of_frame = dataset(checked_frame(table()), group="count")
     assert of_file.digest() == of_frame.digest()
     assert of_file.X.isna().sum().to_dict() == {"a": 0, "b": 15, "c": 0, "colour": 15}
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    back = load_dataset(store, import_dataset(of_file, store))
+    back = stored(of_file, tmp_path)
     assert back.digest() == of_file.digest()
-    assert (back.kind, back.classes, back.y.tolist()) == (
-        "table",
-        ("no", "yes"),
-        of_file.y.tolist(),
-    )
+    assert (back.kind, back.classes) == ("table", ("no", "yes"))
+    assert back.y.tolist() == of_file.y.tolist()
     assert back.groups.tolist() == of_file.groups.tolist()
     rows = np.array([3, 1, 1])
     pd.testing.assert_frame_equal(back.rows(rows), of_file.rows(rows))
-    store.close()
     assert column_names(Location.at(place)) == list(table())
 
 
@@ -90,11 +84,9 @@ def test_whatever_changes_the_table_changes_its_name_and_digest() -> None:
         ([1, 0], (0, 1)),
         ([True, False], (False, True)),
         ([2.0, 1.0], (1.0, 2.0)),
-        (["b", "a"], ("a", "b")),
         (["12", "007"], ("007", "12")),
         ([-0.5, -1.5, 10.5], (-1.5, -0.5, 10.5)),
         ([True, False, None], (False, True)),
-        ([0, 1, "NA"], (0, 1)),
         (["a", "b", "NA"], ("a", "b")),
     ],
 )
@@ -131,21 +123,13 @@ def assigned(**columns: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
         (assigned(target=1), {}, "1 in all"),
         (without("target", 4), {}, "4 of 150"),
         (None, {"drop": ("colr",)}, "'colour'"),
-        (None, {"categorical": ("aa",)}, "'aa'"),
         (lambda f: f[["target"]], {}, "no column left"),
-        (
-            lambda f: f[["target"]].assign(a=[f"{i + 1},{500 + i}" for i in f.index]),
-            {},
-            "--decimal",
-        ),
         (lambda f: f.rename(columns={"a": "b"}), {}, "'b'"),
         (assigned(target=[0.5, np.inf] * 75), {}, "infinite"),
-        (None, {"drop": ("target",)}, "--drop"),
         (None, {"group": "target"}, "--group"),
         (None, {"group": "a", "drop": ("a",)}, "--drop"),
         (lambda f: f.head(0), {}, "no rows"),
         (None, {"format": "tabel"}, "'table'"),
-        (None, {"group": "patent"}, "'patient'"),
         (assigned(patient=None), {"group": "patient"}, "150 rows"),
         (None, {"test": "nowhere.csv"}, r"nowhere\.csv"),
         (None, {"test": "test.csv", "group": "patient"}, "25 values"),
@@ -158,7 +142,6 @@ def assigned(**columns: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
         (None, {"data": "broken.parquet"}, "cannot be read"),
         (None, {"data": "sklearn:linnerud"}, "three targets"),
         (None, {"data": "sklearn:irs"}, "'iris'"),
-        (None, {"data": "cohort:dmo"}, "'demo'"),
         (None, {"data": "gopher://hole/t.csv"}, "gopher"),
     ],
 )
@@ -201,15 +184,13 @@ def test_given_test_rows_are_marked_and_are_like_the_others(tmp_path) -> None:
     assert data.X["a"].tolist() == frame["a"].tolist()
     assert set(data.X["colour"][150:]) == {"mauve"}
     assert data.digest() != read(written(frame, tmp_path / "all.csv")).digest()
-    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
-    back = load_dataset(store, import_dataset(data, store))
+    back = stored(data, tmp_path)
     assert back.digest() == data.digest()
     assert back.is_test.tolist() == data.is_test.tolist()
-    store.close()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_whole_numbers_beyond_floats_keep_their_last_digit(tmp_path, suffix) -> None:
+def test_whole_numbers_keep_their_last_digit_and_leading_zeros(tmp_path, suffix) -> None:
     """As groups, beside gaps, and in frames of other libraries."""
     big, who = 2**60 + 1, np.arange(150) // 3
     frame = table().assign(patient=2**60 + who, id=pd.array([big, None, big + 1] * 50, "Int64"))
@@ -222,11 +203,11 @@ def test_whole_numbers_beyond_floats_keep_their_last_digit(tmp_path, suffix) -> 
     of_polars = checked_frame(as_pandas(pl.DataFrame({"id": [big, None, big + 1]})))["id"]
     for column in (ids, of_polars):
         assert [int(i) for i in column.dropna()] == [big, big + 1]
-
-
-def test_groups_are_told_apart_by_leading_zeros(tmp_path) -> None:
-    frame = table().assign(site=["01", "1", "2"] * 50)
-    assert len(np.unique(read(written(frame, tmp_path / "t.csv"), group="site").groups)) == 3
+    sites = read(
+        written(table().assign(site=["01", "1", "2"] * 50), tmp_path / f"sites.{suffix}"),
+        group="site",
+    )
+    assert len(np.unique(sites.groups)) == 3
 
 
 ARFF = """% a comment

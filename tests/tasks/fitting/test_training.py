@@ -106,7 +106,7 @@ def held_out(training: EpochTraining) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
-def test_resumed_training_ends_as_if_never_interrupted(path, arguments) -> None:
+def test_training_ends_as_if_never_interrupted_with_the_loss_of_each_epoch(path, arguments) -> None:
     how = recipe_of(path, arguments)
     whole, parts = trained(how, 10), trained(how, 4, 10)
     assert len(whole.curve) == EPOCHS
@@ -114,13 +114,6 @@ def test_resumed_training_ends_as_if_never_interrupted(path, arguments) -> None:
     assert held_out(parts) == held_out(whole)
     assert trained(how, 1, 2, 7, 10).curve == whole.curve
     assert pickle.dumps(trained(how, 10).estimator) == pickle.dumps(whole.estimator)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("path", "arguments"), CASES)
-def test_the_curve_is_the_loss_of_the_predictions_of_each_epoch(path, arguments) -> None:
-    how = recipe_of(path, arguments)
-    whole = trained(how, 10)
     data, y = rows_of(classes=not path.endswith("Regressor"))
     metric = metric_named("error" if len(data.classes) else "neg_mean_squared_error")
     for epoch in (1, 4, 10):
@@ -209,9 +202,6 @@ class SGDClassifierOfAUser(SGDClassifier):  # type: ignore[misc]
 )
 def test_a_configuration_without_epochs_is_fitted_at_once(path, arguments) -> None:
     assert training_of(recipe_of(path, arguments)) is None
-
-
-def test_without_a_seed_nothing_trains_in_epochs() -> None:
     how = recipe_of("sklearn.linear_model.SGDClassifier", {})
     assert training_of(how) is not None
     assert training_of(replace(how, stochastic=False)) is None

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import write_table
+from inputs import stored, write_table
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.dummy import DummyClassifier
 from sklearn.impute import SimpleImputer
@@ -15,10 +15,9 @@ from studies import context_of, draw, evaluate
 
 from prefect_tune.flows.options.declared import StudyOptions
 from prefect_tune.optimizers.documents import from_document, to_document
-from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.keys import quantity_record
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.data.dataset import Dataset, import_dataset, load_dataset
+from prefect_tune.tasks.data.dataset import Dataset
 from prefect_tune.tasks.data.reading import read_source
 from prefect_tune.tasks.data.row_reader import RowReader
 from prefect_tune.tasks.data.source import Source
@@ -211,11 +210,9 @@ def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     quantity = Quantity("disparate_impact", "colour")
     check_measurable(quantity, dropped)
     pd.testing.assert_series_equal(dropped.columns["colour"], kept.X["colour"])
-    store = ArtifactStore(StoreAddress(str(tmp_path / "other")))
-    assert list(load_dataset(store, import_dataset(dropped, store)).aside) == ["colour"]
+    assert list(stored(dropped, tmp_path).aside) == ["colour"]
     without = read_source(Source(table, target="target", drop=("colour",)))
     assert without.digest() != dropped.digest()
-    store.close()
 
 
 def test_a_function_of_ones_own_must_return_a_number() -> None:

@@ -166,15 +166,12 @@ def test_chance_is_rarely_called_useful_and_skill_is() -> None:
     assert not is_useless(judged(y, skilled, "auroc"), None)
 
 
-def test_the_best_constant_of_the_same_rows_is_the_reference() -> None:
+def test_the_best_constant_is_the_reference_and_rows_of_the_rare_class_are_counted() -> None:
     y = (np.arange(50) < 5).astype(np.int32)
     found = judged(y, np.zeros(50), "error")
     assert (found.loss, found.constant_loss, found.gain) == (10.0, 10.0, 0.0)
     assert (found.n_rare, found.n_found) == (0, 0)  # a tenth of the rows is not rare
     assert judged(y, np.zeros(50), "f1").constant_loss == pytest.approx(1 - 10 / 55)
-
-
-def test_rows_of_the_rare_class_and_the_found_ones_are_counted() -> None:
     y = (np.arange(100) < 8).astype(np.int32)
     found = judged(y, (np.arange(100) < 3).astype(float), "error")
     assert (found.n_rare, found.n_found) == (8, 3)
