@@ -3,7 +3,6 @@
 import json
 import pickle
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
@@ -95,17 +94,6 @@ def names(behind: CodeBehind) -> list[str]:
     return [module.name for module in behind.modules]
 
 
-@pytest.fixture
-def installed(tmp_path, monkeypatch) -> Iterator[Path]:
-    """A folder on the path into which distributions are installed."""
-    place = tmp_path / "site-packages"
-    place.mkdir()
-    monkeypatch.syspath_prepend(str(place))
-    packages_of_distributions.cache_clear()
-    yield place
-    packages_of_distributions.cache_clear()
-
-
 def test_imports_are_followed_through_functions_packages_and_relative_names(tmp_path) -> None:
     write(
         tmp_path,
@@ -136,10 +124,14 @@ def test_imports_are_followed_through_functions_packages_and_relative_names(tmp_
     ],
 )
 def test_only_what_a_wheel_installed_is_known_by_its_version(
-    installed, tmp_path, source, is_followed
+    tmp_path, monkeypatch, request, source, is_followed
 ) -> None:
-    write(installed, some_dist="value = 1")
-    info = installed / "some_dist-1.0.dist-info"
+    place = tmp_path / "site-packages"
+    write(place, some_dist="value = 1")
+    monkeypatch.syspath_prepend(str(place))
+    packages_of_distributions.cache_clear()
+    request.addfinalizer(packages_of_distributions.cache_clear)
+    info = place / "some_dist-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some_dist\nVersion: 1.0\n")
     (info / "RECORD").write_text("some_dist.py,,\n")

@@ -170,17 +170,13 @@ def check_sparse(kind: str, algorithm: Algorithm) -> None:
     check_runs(kind, algorithm, draws(algorithm, 2), data)
 
 
-def unbalanced() -> tuple[FoldData, dict[str, float]]:
-    """15 rows of class a and 5 of class b, and the weight of each class."""
-    rare = np.r_[0:45:3, 1:45:9]
-    y = CLASSES[POSITION[rare]]
-    weights = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
-    return FoldData(SIGNED[rare], NEW, y, CLASSES), dict(zip("ab", weights, strict=True))
-
-
 def check_balanced_model(algorithm: Algorithm) -> None:
     """As scikit-learn itself fits it with the weight of each training row's class."""
-    data, weights = unbalanced()
+    rare = np.r_[0:45:3, 1:45:9]  # 15 rows of class a and 5 of class b
+    y = CLASSES[POSITION[rare]]
+    data = FoldData(SIGNED[rare], NEW, y, CLASSES)
+    of_classes = compute_class_weight("balanced", classes=np.array(["a", "b"]), y=y)
+    weights = dict(zip("ab", of_classes, strict=True))
     choice = default(algorithm)
     came = run("classes", algorithm, choice, data, balanced=True)
     if algorithm.flags.weights == "none":

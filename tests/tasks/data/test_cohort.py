@@ -1,7 +1,6 @@
 """Generated cohorts: what is planted can be found, and nothing else tells the class."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -30,9 +29,6 @@ from prefect_tune.tasks.data.source import Source
 pytestmark = pytest.mark.slow
 
 FAMILIES = ("binary", "count", "sum", "average")
-EACH_FAMILY = pytest.mark.parametrize(
-    "family", [pytest.param(f, marks=pytest.mark.full if f != "count" else ()) for f in FAMILIES]
-)
 
 
 def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
@@ -49,14 +45,9 @@ def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> f
     return 100 * float(np.mean(model.predict(X.take(second)) != y[second]))
 
 
-def orders(cohort: Cohort, prefix: str) -> pd.DataFrame:
-    """Events of some codes, each with the class of its patient."""
-    found = cohort.events[cohort.events["event_id"].astype(str).str.startswith(prefix)]
-    is_case = (cohort.labels["label"] == "case").to_numpy()
-    return found.assign(is_case=is_case[found["patient_id"]], code=found["event_id"].astype(str))
-
-
-@EACH_FAMILY
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=pytest.mark.full if f != "count" else ()) for f in FAMILIES]
+)
 def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     """It is 3 to 12 points better than any other; an error of 1500 rows is sure to 1 point."""
     cohort = generate(CohortSpec(family=family, seed=3))
@@ -67,36 +58,15 @@ def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     assert planted + 2 < min(best.values()), best
 
 
-def test_the_code_after_the_prediction_time_changes_no_feature() -> None:
-    cohort = generate(CohortSpec(n_patients=300, noise_codes=10))
-    events = cohort.events[cohort.events["event_id"] != LEAK]
-    (X, _), (without, _) = rows_of(cohort), rows_of(replace(cohort, events=events))
-    assert LEAK in X.codes
-    assert LEAK not in without.codes
-    made = [EventAggregation(2, "sum").fit(rows).transform(rows) for rows in (X, without)]
-    assert (made[0] != made[1]).nnz == 0
-
-
-@EACH_FAMILY
-def test_rates_equal_the_paper_whatever_is_planted(family) -> None:
+def test_rates_equal_the_paper() -> None:
     """FLASH, Table 3, train rows; within 5 %."""
-    spec = CohortSpec(n_patients=10_000, family=family, rare_cover=0.2, noise_codes=9000)
-    cohort = generate(spec)
+    cohort = generate(CohortSpec(n_patients=10_000, rare_cover=0.2, noise_codes=9000))
+    is_case = (cohort.labels["label"] == "case").to_numpy()
+    events = cohort.events[cohort.events["event_id"] != LEAK]
     for prefix, case, control in (("CLASS//", 29.48, 18.11), ("", 52.85, 33.51)):
-        found = orders(cohort, prefix)
-        found = found[found["code"] != LEAK]
-        rate = found["is_case"].value_counts() / 5000
-        assert rate[True] == pytest.approx(case, rel=0.05)
-        assert rate[False] == pytest.approx(control, rel=0.05)
-
-
-def test_each_rare_code_of_the_signal_is_had_by_so_many_patients_of_one_class() -> None:
-    found = orders(generate(CohortSpec(n_patients=2000, rare_cover=1.5)), "RARE//S").groupby("code")
-    assert len(found) == 600
-    assert (found["patient_id"].nunique() == 5).all()
-    of_cases = found["is_case"].mean().to_numpy()
-    assert abs(of_cases[::2].mean() - 0.95) < 0.03
-    assert abs(of_cases[1::2].mean() - 0.05) < 0.03
+        found = events[events["event_id"].astype(str).str.startswith(prefix)]
+        rate = np.bincount(is_case[found["patient_id"]]) / 5000
+        assert rate.tolist() == pytest.approx([control, case], rel=0.05)
 
 
 def test_a_cohort_is_that_of_its_seed_and_keeps_its_patients_when_it_grows() -> None:

@@ -155,16 +155,13 @@ def test_every_fold_trains_on_each_class_and_none_holds_out_a_rare_one(
                 assert set(data.y[training]) == set(data.y)
 
 
-def test_rare_classes_stay_where_they_are_in_another_split() -> None:
+def test_rare_classes_stay_in_another_split_and_small_ones_are_dealt() -> None:
     data = of_classes(60, 30, 2, 1)
     for split in (make_split(data, 3, 0.2, 0), make_split(data, None, 0.2, 0, 0.3)):
         again = split_again(data, split)
         for one in (split, again):
             assert one.rare_classes(data.y).tolist() == [2, 3]
         assert (again.fold != split.fold).any()
-
-
-def test_small_classes_are_dealt_if_a_row_reaches_every_part() -> None:
     assert (make_split(of_classes(*[12] * 10), 3, 0.05, 0).fold == TEST).sum() == 6
     assert make_split(of_classes(57, 3), 3, 0, 0).n_folds == 3
 

@@ -31,11 +31,9 @@ VARIANTS: dict[str, tuple[dict[str, Any], ...]] = {
     "MLPClassifier": (
         {},
         {"solver": "sgd", "learning_rate": "adaptive", "early_stopping": True},
-        {"solver": "sgd", "learning_rate": "invscaling", "momentum": 0.5},
     ),
     "SGDClassifier": (
         {"loss": "log_loss", "average": True, "class_weight": "balanced"},
-        {"learning_rate": "invscaling", "eta0": 0.1, "early_stopping": True},
         {"loss": "hinge", "penalty": None, "learning_rate": "pa1", "eta0": 0.5},
     ),
     "SGDRegressor": ({"average": 5, "eta0": 0.001},),

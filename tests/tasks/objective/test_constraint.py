@@ -84,7 +84,7 @@ def share(pipeline, X, y):
 """
 
 
-def test_a_function_of_the_user_may_pass_rows_as_files_have_them() -> None:
+def test_a_function_of_the_user_may_pass_rows_as_files_have_them_and_returns_a_number() -> None:
     """Dates, and categories of another type; classes are those of the target."""
     days = ["2024-04-01", "2024-05-01"] * 30
     frame = pd.DataFrame({"day": days, "sex": ["f", "m"] * 30, "y": [0.5, 1.5] * 30})
@@ -95,6 +95,9 @@ def test_a_function_of_the_user_may_pass_rows_as_files_have_them() -> None:
     every = np.arange(len(frame))
     rows = HeldOutRows(dataset, every, Predictions(dataset.y), metric_named("error"), lambda: model)
     assert measure_quantity(Quantity("own.py:share", code=OWN_QUANTITY), rows) == 1.0
+    text = "def text(model, X, y):\n    return '0.5'\n"
+    with pytest.raises(ValueError, match=r"returned '0\.5'"):
+        measure_quantity(Quantity("own.py:text", code=text), rows)
 
 
 def test_false_positives_are_a_share_of_the_negatives() -> None:
@@ -113,20 +116,13 @@ def test_bins_leave_out_what_lies_outside_and_hold_their_last_edge() -> None:
     assert measure_quantity(quantity, found) == 50.0  # 50 percent of [20, 30), 100 of [30, 40]
 
 
-def in_groups(y: list[int], score: list[float] | None, groups: str) -> HeldOutRows:
-    """Rows with a probability of class 1 each, in groups named by letters."""
-    p = None if score is None else np.column_stack([1 - np.array(score), score])
-    return held_out(y, [0] * len(y), p, pd.Series(list(groups), dtype="category"))
-
-
-EXAMPLE = [0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6]
-
-
 @pytest.mark.parametrize(
     ("y", "score", "groups", "metric", "impact"),
     [
         # The worked example: areas 1, 0.5 and 0.5.
-        ([1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0], EXAMPLE, "aaaabbbbbccc", "auroc", 0.5),
+        ([1, 0, 1, 0, 1, 0, 1, 0, 0, 1, 1, 0],
+         [0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6],
+         "aaaabbbbbccc", "auroc", 0.5),
         # Areas 1 and 0.25; c has one class.
         ([0, 1, 0, 1, 0, 1, 0, 1, 1, 1], [0.1, 0.9, 0.2, 0.8, 0.9, 0.1, 0.2, 0.8, 0.5, 0.5],
          "aaaabbbbcc", "auroc", 0.75),
@@ -138,8 +134,9 @@ EXAMPLE = [0.9, 0.2, 0.6, 0.4, 0.7, 0.8, 0.3, 0.1, 0.5, 0.9, 0.55, 0.6]
 def test_disparate_impact_is_the_largest_difference_of_groups(
     y, score, groups, metric, impact
 ) -> None:
-    quantity = Quantity("disparate_impact", "age", metric=metric)
-    found = measure_quantity(quantity, in_groups(y, score, groups))
+    p = None if score is None else np.column_stack([1 - np.array(score), score])
+    rows = held_out(y, [0] * len(y), p, pd.Series(list(groups), dtype="category"))
+    found = measure_quantity(Quantity("disparate_impact", "age", metric=metric), rows)
     assert found == pytest.approx(impact, nan_ok=True)
 
 
@@ -213,13 +210,6 @@ def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     assert list(stored(dropped, tmp_path).aside) == ["colour"]
     without = read_source(Source(table, target="target", drop=("colour",)))
     assert without.digest() != dropped.digest()
-
-
-def test_a_function_of_ones_own_must_return_a_number() -> None:
-    code = "def text(model, X, y):\n    return '0.5'\n"
-    found = replace(held_out([0, 1], [0, 1]), pipeline=lambda: Pipeline([("m", DummyClassifier())]))
-    with pytest.raises(ValueError, match=r"returned '0\.5'"):
-        measure_quantity(Quantity("own.py:text", code=code), found)
 
 
 def test_groups_that_are_missing_in_a_fold_are_refused_by_name() -> None:

@@ -55,10 +55,6 @@ def ended(call: Any) -> CallEnded:
     return raised.value
 
 
-def all_ended(pids: Any) -> bool:
-    return not any(map(is_alive, pids))
-
-
 def test_a_process_runs_one_call_after_another_without_prefect_and_dask(sandboxes) -> None:
     with sandboxes.taken(Caller()) as sandbox:
         here = called(sandbox, calls.place)
@@ -257,7 +253,7 @@ def test_processes_that_a_call_has_started_end_with_it(
     ended(begun(sandbox, calls.start_processes, None, caller, folder=tmp_path))
     started = calls.started_in(tmp_path).values()
     assert len(started) == 4
-    wait_for(lambda: all_ended(started))
+    wait_for(lambda: not any(map(is_alive, started)))
 
 
 def test_what_was_left_behind_ends_with_the_last_call(tmp_path) -> None:
@@ -268,4 +264,4 @@ def test_what_was_left_behind_ends_with_the_last_call(tmp_path) -> None:
         kill(sandbox.tree.pid)
         value_of(call)
     sandboxes.close()
-    assert all_ended(calls.started_in(tmp_path).values())
+    assert not any(map(is_alive, calls.started_in(tmp_path).values()))
