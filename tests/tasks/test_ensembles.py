@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prefect_tune.optimizers.trials.objective import Bootstraps
 from prefect_tune.tasks.final.ensemble import (
@@ -249,24 +249,16 @@ def test_rows_of_one_group_are_dealt_together() -> None:
     assert np.bincount(parts).tolist() == [12] * 5
 
 
-CHECKED = (
+CHECKED = [
     ClassEnsemble([LogisticRegression(), DecisionTreeClassifier(random_state=0)], [0.75, 0.25]),
     NumberEnsemble([Ridge(), DecisionTreeRegressor(random_state=0)], [0.5, 0.5]),
-)
+]
 X = np.random.default_rng(0).random((40, 3))
 Y = np.array(["no", "yes"])[np.random.default_rng(1).integers(0, 2, 40)]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("estimator", "check"),
-    [
-        pytest.param(*pair, id=f"{number} {pair[1].func.__name__}")
-        for number, ensemble in enumerate(CHECKED)
-        for pair in estimator_checks_generator(ensemble, mark=None)
-        if pair[1].func.__name__ != "check_array_api_input"  # it skips itself
-    ],
-)
+@parametrize_with_checks(CHECKED)
 def test_an_ensemble_passes_the_checks_of_scikit_learn(estimator, check) -> None:
     check(estimator)
 

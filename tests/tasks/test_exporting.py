@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,17 +91,14 @@ def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
     assert is_same(clone(model).fit(X, y), clone(made).fit(X, y))
 
 
-def test_clipping_of_dense_matrices_is_numpys_and_of_sparse_ones_stays_ours() -> None:
+def test_clipping_of_dense_matrices_is_numpys_and_what_has_no_parent_stays_ours() -> None:
     dense = prepared(ClipNegatives(), MultinomialNB())
     assert ours_in(plain(dense)) == []
     assert is_same(dense, plain(dense))
     counts = sparse.csr_array(np.eye(len(X))[:, :4] - 0.5)
     clipped = make_pipeline(ClipNegatives(), MultinomialNB()).fit(counts, y)
     assert ours_in(plain(clipped)) == ["ClipNegatives"]
-
-
-def test_a_selection_that_would_have_left_nothing_stays_ours() -> None:
-    nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
+    nothing = estimators.SelectByModel(LogisticRegression(), threshold=1e9)  # would be left
     model = prepared(nothing, LogisticRegression())
     assert ours_in(plain(model)) == ["SelectByModel"]
 
@@ -160,9 +156,7 @@ def fitted() -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(
-    tmp_path: Path, fitted: dict[str, Any]
-) -> None:
+def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(tmp_path, fitted) -> None:
     members = [fitted[name] for name in ("combinations", "bounded", "lightgbm")]
     ensemble = ClassEnsemble.of_fitted(members, [0.2, 0.3, 0.5])
     numbers = make_pipeline(*prepare(), Ridge()).fit(X, np.arange(len(X)))

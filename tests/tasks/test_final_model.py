@@ -86,9 +86,7 @@ def test_test_rows_have_no_part_in_the_model(context, members) -> None:
     assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 
-def test_members_that_do_not_fit_together_are_named_by_their_trials(
-    context, members, monkeypatch
-) -> None:
+def test_members_that_do_not_fit_together_are_named(context, members, monkeypatch) -> None:
     def disagree(*_: Any) -> Any:
         raise ValueError("member 1 knows other classes")
 
@@ -99,9 +97,7 @@ def test_members_that_do_not_fit_together_are_named_by_their_trials(
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
-def test_a_model_of_all_rows_predicts_them_again_with_what_the_cache_has(
-    context, n_members
-) -> None:
+def test_a_model_of_all_rows_predicts_them_again_from_the_cache(context, n_members) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     split = import_split(make_split(dataset, 3, 0, 0), store)

@@ -81,7 +81,7 @@ def series(tmp_path: Path) -> Series:
     return Series(tmp_path)
 
 
-def test_a_better_model_is_found_better(series: Series) -> None:
+def test_a_better_model_is_found_better_on_200_fresh_rows_or_more(series: Series) -> None:
     old = series.study("old", frame(300), DummyClassifier(), metric="auroc")
     new = series.study("new", frame(3_000, seed=1), LogisticRegression(), metric="auroc")
     found = series.compare(old, new)
@@ -89,6 +89,8 @@ def test_a_better_model_is_found_better(series: Series) -> None:
     assert found.compared.is_better
     assert found.n_rows == found.compared.n_rows == 600  # all test rows: none was known
     assert found == series.compare(old, new)
+    few = series.study("few", frame(900, seed=1), LogisticRegression(), metric="auroc")
+    assert series.compare(old, few) == ModelComparison(180)
 
 
 def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) -> None:
@@ -115,9 +117,7 @@ def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) 
         ),  # snapshots of two days
     ],
 )
-def test_rows_are_known_to_the_champion_although_its_data_has_other_columns(
-    series: Series, before, now, identity
-) -> None:
+def test_the_champion_knows_rows_of_other_columns(series: Series, before, now, identity) -> None:
     data = frame(3_000)
     old = series.study("old", data[:2_000].assign(**before), LogisticRegression())
     new = series.study("new", data.assign(**now), LogisticRegression(), seed=3)
@@ -126,9 +126,7 @@ def test_rows_are_known_to_the_champion_although_its_data_has_other_columns(
     assert rows.min() >= 2_000
 
 
-def test_test_rows_equal_to_training_rows_of_the_challenger_are_not_compared(
-    series: Series,
-) -> None:
+def test_test_rows_equal_to_rows_of_the_challenger_are_not_compared(series: Series) -> None:
     old = series.study("old", frame(300), LogisticRegression())
     twice = pd.concat([frame(500, 1), frame(500, 1), frame(2_000, 2)], ignore_index=True)
     new = series.study("new", twice, LogisticRegression())
@@ -147,12 +145,6 @@ def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Ser
     assert not np.isin(ids, row_ids(series.dataset(old), RULES.identity)).any()
     more, _ = series.fresh(old, new)
     assert set(rows) < set(more)
-
-
-def test_below_200_fresh_rows_nothing_is_compared(series: Series) -> None:
-    old = series.study("old", frame(600), LogisticRegression())
-    new = series.study("new", frame(900, seed=1), LogisticRegression())
-    assert series.compare(old, new) == ModelComparison(180)
 
 
 def test_the_champion_reads_rows_by_its_own_schema(series: Series) -> None:

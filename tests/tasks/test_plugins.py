@@ -60,9 +60,7 @@ def test_plugins_are_listed_without_being_imported(installed) -> None:
     assert all(REGISTRIES[kind][name].name == name for kind, name in NAMES.items())
 
 
-def test_a_format_is_recognised_and_read_for_training_test_and_prediction(
-    installed, tmp_path
-) -> None:
+def test_a_format_is_read_for_training_test_and_prediction(installed, tmp_path) -> None:
     installed()
     path = str(tmp_path / "data.semi")
     table().to_csv(path, sep=";", index=False)
@@ -82,9 +80,7 @@ def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
 
 
 @pytest.mark.parametrize("text", ["import nothing_of_that_name", "raise SystemExit(3)"])
-def test_a_broken_plugin_is_an_error_when_it_is_named_and_nowhere_else(
-    installed, tmp_path, text
-) -> None:
+def test_a_broken_plugin_is_an_error_only_when_it_is_named(installed, tmp_path, text) -> None:
     installed(methods=text)
     with pytest.raises(UnusablePlugin, match="stroll") as error:
         METHODS.named("stroll")

@@ -172,9 +172,7 @@ def forest(): return IsolationForest(random_state=0)
         (("forest", "StandardScaler"), False, False),
     ],
 )
-def test_a_model_that_predicts_something_else_is_refused(
-    tmp_path, estimators, of_classes, of_numbers
-) -> None:
+def test_a_model_of_another_target_is_refused(tmp_path, estimators, of_classes, of_numbers) -> None:
     for estimator in estimators:
         for target, is_taken in (("classes", of_classes), ("numbers", of_numbers)):
             steps = f"(IMPUTE, ENCODE, Step('m', (Algorithm(id='a', estimator={estimator}),)))"

@@ -41,9 +41,7 @@ def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "library", "arguments"), MODELS.values(), ids=MODELS)
-def test_a_sparse_matrix_reaches_the_library_and_gives_what_it_gives_dense(
-    make, library, arguments, monkeypatch
-) -> None:
+def test_a_sparse_matrix_gives_what_it_gives_dense(make, library, arguments, monkeypatch) -> None:
     seen: list[Any] = []
     fit, predict = library.fit, library.predict_proba
 

@@ -31,9 +31,8 @@ def random_rows(n_patients: int = 10, seed: int = 0) -> EventRows:
     events, rows = [], []
     for patient in range(n_patients):
         if patient % 5:
-            events.append(
-                (patient, end - pd.Timedelta(days=9000 + 100 * patient), "MEDS_BIRTH", np.nan)
-            )
+            birth = end - pd.Timedelta(days=9000 + 100 * patient)
+            events.append((patient, birth, "MEDS_BIRTH", np.nan))
         events.append((patient, pd.NaT, f"SEX//{patient % 2}", np.nan))
         for _ in range(rng.integers(8, 30)):
             back = rng.choice([0.0, 0.5, 3, 7, 29.9, 30, 31, 90, 200, 365, 400, 1095, 1500])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from inputs import event_rows, write_meds
+from inputs import event_rows, write_meds, written
 from studies import evaluate, problem_of, store_of
 
 from prefect_tune.optimizers import Query, Space
@@ -60,8 +60,7 @@ def contexts(tmp_path_factory) -> dict[str, StudyContext]:
             meds = folder / "meds"
             source = Source(str(meds if meds.exists() else write_meds(meds)), labels="labels/task")
         else:
-            rough_table(space.target).to_parquet(folder / f"{name}.parquet")
-            table = str(folder / f"{name}.parquet")
+            table = written(rough_table(space.target), folder / f"{name}.parquet")
             source = Source(table, target="target", categorical=("town",))
         problem = problem_of(source, open_store(store), space, metric=metric)
         found[name] = StudyContext(name, problem, store, use_cache=True)

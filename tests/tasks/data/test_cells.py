@@ -236,10 +236,6 @@ def test_a_cell_is_the_same_in_every_form_alone_and_among_others(tmp_path, form,
         pd.testing.assert_frame_equal(plain(new), plain(learned.X.iloc[rows]), check_exact=True)
 
 
-def gaps(*named: str) -> dict[str, Any]:
-    return {"na_values": named}
-
-
 POINT, COMMA, CODE = {"decimal": "point"}, {"decimal": "comma"}, {"categorical": ("a",)}
 BESIDE: list[tuple[Cells, dict[str, Any], list[str]]] = [
     (Cells(["1,234", "5,678"], TEXTS), {}, ["--decimal", "'1,234' in row 1"]),
@@ -249,9 +245,9 @@ BESIDE: list[tuple[Cells, dict[str, Any], list[str]]] = [
     (Cells([f"{'$€'[i % 2]}{i}.5" for i in range(20)], TEXTS), {}, ["'€'", "row 2"]),
     (Cells([f"{i}.5" + "%" * (i % 2) for i in range(20)], TEXTS), {}, ["'0.5' in row 1"]),
     (Cells(["NA", "?", "x", None], TEXTS, [None, None, "x", None]), {}, []),
-    (Cells(["NA", "?", "x", None], TEXTS), gaps(""), []),
-    (Cells(["NA", "?", "x", None], TEXTS, ["NA", "?", None, None]), gaps("x"), []),
-    (Cells([-999.0, 0.5, 2.0], values=[None, 0.5, 2.0]), gaps("-999"), []),
+    (Cells(["NA", "?", "x", None], TEXTS), {"na_values": ("",)}, []),
+    (Cells(["NA", "?", "x", None], TEXTS, ["NA", "?", None, None]), {"na_values": ("x",)}, []),
+    (Cells([-999.0, 0.5, 2.0], values=[None, 0.5, 2.0]), {"na_values": ("-999",)}, []),
     (Cells(["02139", "2139", "10001"], TEXTS), CODE, []),
     (Cells(["TRUE", "FALSE", "TRUE"], TEXTS), CODE, []),
     (Cells([1.0, None, 3.0], TEXTS, ["1", None, "3"]), CODE, []),
@@ -261,9 +257,7 @@ BESIDE: list[tuple[Cells, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("cells", "options", "named"), BESIDE)
-def test_options_and_other_rows_decide_what_cells_leave_open(
-    tmp_path, cells, options, named
-) -> None:
+def test_options_and_rows_decide_what_cells_leave_open(tmp_path, cells, options, named) -> None:
     frame = pd.DataFrame({"a": cells.column(), "word": "x", "y": np.arange(ROWS) % 2})
     for form in ("Parquet of pandas", "all quoted"):
         path = ALL_FORMS[form](frame, tmp_path)
@@ -421,9 +415,7 @@ def test_the_decimal_mark_of_the_training_rows_counts_in_every_later_file(tmp_pa
 
 
 @pytest.mark.parametrize(("decimal", "first"), [(None, 1.501), ("point", 1.501), ("comma", 1501)])
-def test_a_given_decimal_mark_decides_numbers_that_programs_may_have_written(
-    tmp_path, decimal, first
-) -> None:
+def test_a_given_decimal_mark_decides_numbers_of_programs(tmp_path, decimal, first) -> None:
     lines = ["a\ty", *(f"{i}.{500 + i}\t{i}.{500 + i}" for i in range(1, 100))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     data = read(tmp_path / "t.csv", test=str(tmp_path / "t.csv"), decimal=decimal)
@@ -443,9 +435,7 @@ def test_equal_numbers_are_one_data_set_whose_reader_knows_all_notations(tmp_pat
     store.close()
 
 
-def test_the_reader_is_stored_with_the_data_set_and_is_part_of_its_digest(
-    tmp_path, learned
-) -> None:
+def test_the_reader_is_stored_and_is_part_of_the_digest(tmp_path, learned) -> None:
     back = stored(learned, tmp_path)
     assert back.digest() == learned.digest()
     assert back.row_reader.to_json() == learned.row_reader.to_json()

@@ -189,7 +189,6 @@ def test_names_and_rows_are_no_titles_and_remarks(tmp_path, text, n_rows) -> Non
         ("a,b,target\n1,3,2,0\n2,3,4,1\n", "does not match"),
         (PLAIN + '1,"2,3\n', "row 31"),
         ("\n", "empty"),
-        ("PAR1", "Parquet"),
         (archive_of("a.csv", "b.csv"), "2 files"),
         (archive_of("p.parquet"), r"p\.parquet"),
     ],

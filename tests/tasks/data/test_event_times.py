@@ -12,16 +12,14 @@ from prefect_tune.tasks.data.reading import read_features, read_source
 from prefect_tune.tasks.data.schema import Times, utc_times
 from prefect_tune.tasks.data.source import Source
 
-REFUSED = ("2024/05/01", "2024.05.01", "2024 05 01", "2024-5-1", "2024-05", "2024-05-01T",
-           "2024-05-01Z", "2024-05-01+02:00", "2024-13-01", "01.05.2024", "")  # fmt: skip
-
 
 def column(*values: object) -> pd.Series:
     return pd.Series(values, name="time")
 
 
 def test_other_spellings_of_dates_are_refused() -> None:
-    for text in REFUSED:
+    of_day = ("2024/05/01", "2024.05.01", "2024 05 01", "2024-5-1", "01.05.2024", "2024-13-01")
+    for text in (*of_day, "2024-05", "2024-05-01T", "2024-05-01Z", "2024-05-01+02:00", ""):
         with pytest.raises(BadInput, match="'time'"):
             utc_times(column("2024-05-01", text), "log", at_end_of_day=True)
 
@@ -71,7 +69,6 @@ MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
     [
         (DAYS, "csv", False),
         ((20240501, 20240502), "csv", False),
-        ((" 2024-05-01", " 2024-05-02"), "csv", False),
         (MIDNIGHTS, "csv", True),
         ((date(2024, 5, 1), date(2024, 5, 2)), "parquet", False),
         *((pd.to_datetime(DAYS).tz_localize(z), "parquet", True)

@@ -71,11 +71,8 @@ def as_meds(folder: Path, *, is_older: bool = False) -> Path:
 
 def as_table(folder: Path) -> Path:
     """With a date among times, and in any order."""
-    log = (
-        stream()
-        .replace({"2020-01-05T23:59:59.999999": "2020-01-05"})
-        .sample(frac=1, random_state=0)
-    )
+    log = stream().replace({"2020-01-05T23:59:59.999999": "2020-01-05"})
+    log = log.sample(frac=1, random_state=0)
     log = log[log["code"] != "MEDS_BIRTH"].rename(columns={"subject_id": "Patient_ID"})
     return Path(written(log, folder / "log.csv"))
 
@@ -270,10 +267,8 @@ CONDITIONS = "conditions.csv"
         (omop_with("measurement", measurement_date="soon"), {}, "'soon'"),
         (omop_with("measurement", measurement_date=None), {}, "measurement_date"),
         (omop_with("condition_occurrence", condition_concept_id="x"), {}, "'x'"),
-        (omop_with("person", year_of_birth="unknown"), {}, "'unknown'"),
         (omop_with("person", year_of_birth=1950.5), {}, "1950.5"),
         (omop_with("person", month_of_birth=13), {}, "1950-13"),
-        (omop_with("person", year_of_birth=51), {}, "51-"),
         (omop_labelled("1949-01-01"), {}, f"patient {BIG}"),
         (omop_labelled("1980-01-01"), {}, "birth aside"),
         (omop_labelled(""), {"test": "labels.csv"}, "without a time"),
@@ -299,9 +294,7 @@ CONDITIONS = "conditions.csv"
         (log_with(None, assigned(boolean_value=True)), {}, "True in all"),
     ],
 )  # fmt: skip
-def test_events_in_a_format_that_cannot_be_used_are_refused_by_name(
-    tmp_path, write, options, named
-) -> None:
+def test_events_that_cannot_be_used_are_refused_by_name(tmp_path, write, options, named) -> None:
     labels = str(tmp_path / "data" / "labels.csv")
     data = write(tmp_path / "data")
     with pytest.raises(BadInput, match=named):
@@ -316,9 +309,7 @@ def test_events_in_a_format_that_cannot_be_used_are_refused_by_name(
         ("measurement", {"value_as_number": (0.0, 1.0), "value_as_concept_id": (8, 8)}, {0.0, 1.0}),
     ],
 )
-def test_all_parts_of_an_omop_table_have_the_same_column_of_values(
-    tmp_path, name, columns, values
-) -> None:
+def test_parts_of_an_omop_table_have_one_column_of_values(tmp_path, name, columns, values) -> None:
     """Also a measured zero is a value, and no answer. Each part has one value of a column."""
     of = name.split("_", maxsplit=1)[0]
     date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
@@ -348,9 +339,8 @@ def small_log(codes: tuple[str, ...] = ("042", "42", "250.00")) -> tuple[pd.Data
 def test_ids_with_and_without_leading_zeros_are_different_patients(tmp_path) -> None:
     log, labels = small_log()
     labels.loc[3, "patient"] = "003"
-    dataset = read(
-        written(log, tmp_path / "e.parquet"), labels=written(labels, tmp_path / "labels.csv")
-    )
+    path = written(log, tmp_path / "e.parquet")
+    dataset = read(path, labels=written(labels, tmp_path / "labels.csv"))
     assert len(dataset) == 19
     assert dataset.X.codes == ["042", "250.00", "42"]
     assert any("patient 003" in note for note in dataset.notes)

@@ -106,6 +106,10 @@ def test_the_oldest_block_only_trains_and_blocks_are_about_equal() -> None:
     assert np.flatnonzero(once == 0).tolist() == [*range(240, 320)]
     half, quarter = (split.training(1, data.y, share) for share in (0.5, 0.25))
     assert set(quarter) < set(half) < set(split.training(1, data.y))
+    data = replace(table(300), times=np.arange(300.0))  # numbers without a unit
+    split = study_split(data, 2, 0.2, 0, None, 0.0)
+    assert split.held_out(REFIT).tolist() == list(range(240, 300))
+    assert split.training(0, data.y).tolist() == list(range(160))
 
 
 def test_rows_of_the_gap_and_older_rows_of_test_groups_are_never_used() -> None:
@@ -183,13 +187,6 @@ def with_few_new_groups(n: int = 60_000) -> Dataset:
 )
 def test_the_newest_rows_are_held_out_once_if_they_have_enough_rows_and_groups(data, share) -> None:
     assert holdout_share(data, 0.0, 3, 0.0) == share
-
-
-def test_numbers_without_a_unit_order_the_rows() -> None:
-    data = replace(table(300), times=np.arange(300.0))
-    split = study_split(data, 2, 0.2, 0, None, 0.0)
-    assert split.held_out(REFIT).tolist() == list(range(240, 300))
-    assert split.training(0, data.y).tolist() == list(range(160))
 
 
 def test_digests_of_data_and_splits_without_times_are_those_of_earlier_versions() -> None:

@@ -51,10 +51,8 @@ def test_times_are_read_in_all_their_forms(values, how, texts) -> None:
     ("values", "named"),
     [
         (["2020-01-01", "soon", "2020-02-01", "later"], "'later' in row 4"),
-        (["x"] * 9, "9 of 9"),
         (["01/02/2020", "03/04/2021"], "either order"),
         (["2020-01-01", None, ""], "2 of 3"),
-        ([1.0, np.nan], "1 of 2"),
         ([1.0, np.inf], "row 2"),
         ([[1], [2]], "not times"),
         (["2020-13-01", "2020-01-01"], "'2020-13-01'"),

@@ -41,9 +41,7 @@ def dataset(frame: pd.DataFrame, target: str = "target", **options: Any) -> Data
 
 
 @pytest.mark.parametrize("place", ["t.csv", "memory://inputs/t.parquet"])
-def test_one_table_is_the_same_data_in_a_file_a_dataframe_and_a_store(
-    tmp_path, monkeypatch, place
-) -> None:
+def test_a_table_is_the_same_in_a_file_a_frame_and_a_store(tmp_path, monkeypatch, place) -> None:
     monkeypatch.chdir(tmp_path)
     with fsspec.open(place, "wb") as file:
         getattr(table(), f"to_{place.rpartition('.')[2]}")(file, index=False)
@@ -203,11 +201,8 @@ def test_whole_numbers_keep_their_last_digit_and_leading_zeros(tmp_path, suffix)
     of_polars = checked_frame(as_pandas(pl.DataFrame({"id": [big, None, big + 1]})))["id"]
     for column in (ids, of_polars):
         assert [int(i) for i in column.dropna()] == [big, big + 1]
-    sites = read(
-        written(table().assign(site=["01", "1", "2"] * 50), tmp_path / f"sites.{suffix}"),
-        group="site",
-    )
-    assert len(np.unique(sites.groups)) == 3
+    sites = written(table().assign(site=["01", "1", "2"] * 50), tmp_path / f"sites.{suffix}")
+    assert len(np.unique(read(sites, group="site").groups)) == 3
 
 
 ARFF = """% a comment
@@ -346,10 +341,8 @@ def test_nested_values_times_and_dates_of_parquet_are_read(tmp_path) -> None:
 
 
 def in_two_levels() -> pd.DataFrame:
-    frame = table()
-    return frame.set_axis(
-        pd.MultiIndex.from_tuples([("B" if c == "target" else "A", c) for c in frame]), axis=1
-    )
+    names = [("B" if name == "target" else "A", name) for name in table()]
+    return table().set_axis(pd.MultiIndex.from_tuples(names), axis=1)
 
 
 @pytest.mark.parametrize("target", ["('B', 'target')", "B_target"])

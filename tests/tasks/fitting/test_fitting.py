@@ -197,10 +197,8 @@ def test_a_polynomial_is_estimated_to_the_column(degree, interaction_only, p) ->
 def test_what_will_not_fit_in_memory_on_all_rows_is_refused_before_it_starts() -> None:
     X, y = np.ones((30, 40)), np.array(["a", "b"] * 15)
     data = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
-    two, three = (
-        recipe_of(POLYNOMIAL, MatrixSummary.of(X), degree=degree, interaction_only=0)
-        for degree in (2, 3)
-    )
+    of = MatrixSummary.of(X)
+    two, three = (recipe_of(POLYNOMIAL, of, degree=n, interaction_only=0) for n in (2, 3))
     with pytest.raises(WillNotFit, match="30 rows"):
         fit_transformer(three, 0, data)
     fit_transformer(two, 0, data)
@@ -208,7 +206,7 @@ def test_what_will_not_fit_in_memory_on_all_rows_is_refused_before_it_starts() -
         fit_transformer(two, 0, replace(data, n_rows_in_all=3_000))
 
 
-def test_a_matrix_that_is_larger_than_the_memory_is_refused() -> None:
+def test_a_matrix_larger_than_the_memory_is_refused_also_a_sparse_one_written_out() -> None:
     wide = MatrixSummary(10**6, 10**4, "dense", "float64")
     with pytest.raises(WillNotFit, match=r"80\.0 GB"):
         check_memory("Ridge", [], {}, wide, limit_bytes=10**9)
@@ -217,9 +215,6 @@ def test_a_matrix_that_is_larger_than_the_memory_is_refused() -> None:
     kernel = [MEMORY_RULES["kernel_matrix"]]
     with pytest.raises(WillNotFit, match=r"1,600,000\.0 GB"):  # than the machine's memory
         check_memory("KernelPCA", kernel, {}, MatrixSummary(10**7, 10, "dense"))
-
-
-def test_writing_out_a_sparse_matrix_counts() -> None:
     matrix, y = sparse.csr_array((1_000_000, 1_000_000)), np.zeros(1_000_000)
     how = recipe_of(Algorithm(id="a", estimator="sklearn.svm.SVC"))
     data = FoldData(matrix, matrix, y, y[:1])
@@ -241,9 +236,7 @@ def raised(error: BaseException) -> None:
         (ValueError("as it is"), ValueError),
     ],
 )
-def test_what_ends_programs_is_an_error_except_signals_in_the_main_thread(
-    error, in_main_thread
-) -> None:
+def test_exits_are_errors_except_signals_in_the_main_thread(error, in_main_thread) -> None:
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(raised, error).exception()
     assert type(found) is (ValueError if isinstance(error, ValueError) else ProgramExit)

@@ -102,9 +102,7 @@ def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(algorithm) ->
     ("n_cells", "most", "n_threads"),
     [(10_000, 8, 1), (100_000_000, 8, 8), (100_000_000, 1, 1), (4_000_000, 64, 8)],
 )
-def test_small_fits_have_one_thread_and_large_ones_as_many_as_there_are(
-    n_cells, most, n_threads
-) -> None:
+def test_small_fits_have_one_thread_and_large_ones_all(n_cells, most, n_threads) -> None:
     assert fit_threads(n_cells, most) == n_threads
 
 
@@ -137,9 +135,7 @@ def given(monkeypatch) -> list[int]:
     ("most", "selection", "n_threads"),
     [(1, "extra_trees", 1), (2, "extra_trees", 2), (2, "pca", 1)],
 )
-def test_a_trial_has_the_threads_of_its_worker_if_its_algorithm_declares_how(
-    most, selection, n_threads, tmp_path, given
-) -> None:
+def test_a_trial_has_the_threads_declared(most, selection, n_threads, tmp_path, given) -> None:
     context = replace(context_of(tmp_path), most_threads=most)
     path = next(p for p in context.problem.find_space().paths() if selection in p)
     evaluate(context, draw(context, 0, path))

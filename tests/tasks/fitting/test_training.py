@@ -104,7 +104,7 @@ def held_out(training: EpochTraining) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
-def test_training_ends_as_if_never_interrupted_with_the_loss_of_each_epoch(path, arguments) -> None:
+def test_training_ends_as_if_never_interrupted(path, arguments) -> None:
     how = recipe_of(path, arguments)
     whole, parts = trained(how, 10), trained(how, 4, 10)
     assert len(whole.curve) == EPOCHS
@@ -191,9 +191,7 @@ class SGDClassifierOfAUser(SGDClassifier):  # type: ignore[misc]
     [
         ("sklearn.neural_network.MLPClassifier", {"solver": "lbfgs"}),
         ("sklearn.linear_model.SGDClassifier", {"learning_rate": "adaptive"}),
-        ("sklearn.linear_model.SGDRegressor", {"learning_rate": "adaptive"}),
         ("sklearn.ensemble.AdaBoostClassifier", {}),
-        ("sklearn.ensemble.BaggingClassifier", {}),
         ("sklearn.linear_model.LogisticRegression", {}),
         (f"{__name__}.SGDClassifierOfAUser", {}),
     ],

@@ -84,7 +84,7 @@ def share(pipeline, X, y):
 """
 
 
-def test_a_function_of_the_user_may_pass_rows_as_files_have_them_and_returns_a_number() -> None:
+def test_a_function_of_the_user_may_pass_rows_and_returns_a_number() -> None:
     """Dates, and categories of another type; classes are those of the target."""
     days = ["2024-04-01", "2024-05-01"] * 30
     frame = pd.DataFrame({"day": days, "sex": ["f", "m"] * 30, "y": [0.5, 1.5] * 30})
@@ -131,9 +131,7 @@ def test_bins_leave_out_what_lies_outside_and_hold_their_last_edge() -> None:
         ([0, 1, 0, 1, 1, 0], None, "aaaabb", "neg_log_loss", np.nan),
     ],
 )  # fmt: skip
-def test_disparate_impact_is_the_largest_difference_of_groups(
-    y, score, groups, metric, impact
-) -> None:
+def test_disparate_impact_is_the_largest_difference(y, score, groups, metric, impact) -> None:
     p = None if score is None else np.column_stack([1 - np.array(score), score])
     rows = held_out(y, [0] * len(y), p, pd.Series(list(groups), dtype="category"))
     found = measure_quantity(Quantity("disparate_impact", "age", metric=metric), rows)
@@ -190,9 +188,8 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     assert set(later.constraints) == {"latency_us", "model_size_bytes"}
     assert all(value > 0 for value in later.constraints.values())
     assert evaluate(limited, query).constraints == later.constraints
-    assert open_store(limited.store).records.exists(
-        quantity_record(later.predictions[0], size.digest)
-    )
+    record = quantity_record(later.predictions[0], size.digest)
+    assert open_store(limited.store).records.exists(record)
 
 
 def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:

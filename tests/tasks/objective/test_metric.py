@@ -276,13 +276,10 @@ def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_rung_has_no_risks_and_the_full_training_has_its_best_epochs_risks(
-    tmp_path: Path,
-) -> None:
+def test_a_rung_has_no_risks_and_a_training_those_of_its_best_epoch(tmp_path: Path) -> None:
     context = epoch_context(tmp_path, bootstraps=Bootstraps(1, 0.0))
-    query = next(
-        q for q in (draw(context, seed) for seed in range(50)) if q.configuration.path[-1] == "sgd"
-    )
+    queries = (draw(context, seed) for seed in range(50))
+    query = next(query for query in queries if query.configuration.path[-1] == "sgd")
     assert evaluate(context, to_epoch(query, 3)).risks == ()
     full = evaluate(context, query)
     assert full.risks == pytest.approx((full.loss,))

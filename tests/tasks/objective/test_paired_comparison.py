@@ -111,9 +111,8 @@ def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None
     rng = np.random.default_rng(2)
     y = (rng.random(120) < 0.4).astype(np.int32)
     probability = np.clip(0.3 * y + 0.6 * rng.random(120), 0.01, 0.99)
-    found = Predictions(
-        (probability > 0.5).astype(np.int32), np.column_stack([1 - probability, probability])
-    )
+    score = np.column_stack([1 - probability, probability])
+    found = Predictions((probability > 0.5).astype(np.int32), score)
     block, judged = rng.permutation(120) % 7, metric_named(metric)
     without = losses_of_draws(judged, y, found, 2, block != np.arange(7)[:, None])
     parts = [np.flatnonzero(block != one) for one in range(7)]

@@ -97,9 +97,7 @@ def test_a_new_process_starts_where_its_worker_is(tmp_path, monkeypatch) -> None
         (None, RuntimeError),  # no error, but a value that cannot be sent
     ],
 )
-def test_an_error_is_raised_in_the_worker_and_its_process_replaced(
-    sandboxes, kind, expected
-) -> None:
+def test_an_error_is_raised_and_its_process_replaced(sandboxes, kind, expected) -> None:
     before = next_pid(sandboxes)
     with pytest.raises(expected, match=r"wrong|lock"), sandboxes.taken(Caller()) as sandbox:
         called(sandbox, calls.raise_error, kind=kind)

@@ -32,11 +32,8 @@ from prefect_tune.tasks.trial.path_run import PathRun
 
 pytestmark = pytest.mark.slow
 
-ITERATIVE = (
-    "mlp",
-    "boosting",
-    *(pytest.param(m, marks=pytest.mark.full) for m in ("sgd", "histograms", "forest")),
-)
+MORE = (pytest.param(m, marks=pytest.mark.full) for m in ("sgd", "histograms", "forest"))
+ITERATIVE = ("mlp", "boosting", *MORE)
 
 
 @pytest.fixture
@@ -94,9 +91,7 @@ def kept_losses(context: StudyContext, evaluation: Evaluation) -> Iterator[float
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_trial_resumes_from_checkpoints_of_another_and_predicts_with_its_best_epoch(
-    tmp_path, context, model
-) -> None:
+def test_a_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) -> None:
     begun = train(context, model, 4)
     ended = train(replace(context, study="another"), model)
     assert results(ended) == results(straight(tmp_path, model))
@@ -120,9 +115,7 @@ def test_a_trial_resumes_from_checkpoints_of_another_and_predicts_with_its_best_
     assert verify(store_of(context)).is_sound
 
 
-def test_a_checkpoint_costs_the_sum_of_its_stretches_though_predictions_were_made_again(
-    context, monkeypatch
-) -> None:
+def test_a_checkpoint_costs_the_sum_of_its_stretches(context, monkeypatch) -> None:
     monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
     begun = train(context, "mlp", 5)
     lose_predictions(context, begun)
@@ -156,9 +149,7 @@ def test_a_damaged_checkpoint_is_passed_over_as_if_evicted(tmp_path, context, is
     assert ended.resumed_from == 3
 
 
-def test_a_training_that_is_interrupted_resumes_from_its_last_checkpoint(
-    tmp_path, context, monkeypatch
-) -> None:
+def test_an_interrupted_training_resumes_from_a_checkpoint(tmp_path, context, monkeypatch) -> None:
     monkeypatch.setattr(node_module, "CHECKPOINT_SECONDS", 0.0)
     advance = IterativeNode.advance
 
@@ -209,9 +200,7 @@ def test_without_epochs_a_model_is_fitted_at_once_with_the_keys_it_always_had(co
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_refit_trains_the_epochs_that_were_best_and_keeps_their_predictions_alone(
-    context, monkeypatch, model
-) -> None:
+def test_a_refit_trains_the_epochs_that_were_best(context, monkeypatch, model) -> None:
     monkeypatch.setattr(node_module, "CHECKPOINT_SECONDS", 0.0)
     path_run = run_all(context, query_of(context, model, 7), [REFIT])
     before, node = path_run.nodes(REFIT)[-2:]
@@ -227,9 +216,7 @@ def test_a_refit_trains_the_epochs_that_were_best_and_keeps_their_predictions_al
     assert [folder.name for folder in kept.glob("*/*")] == [node.predictions_key]
 
 
-def test_a_fold_that_was_trained_alone_has_the_predictions_of_the_best_epoch_of_all(
-    tmp_path, context
-) -> None:
+def test_a_fold_trained_alone_predicts_with_the_best_epoch_of_all(tmp_path, context) -> None:
     first = evaluate(context, to_epoch(query_of(context, "mlp"), None, folds=1))
     ended = train(context, "mlp")
     assert ended.best_epoch != first.best_epoch

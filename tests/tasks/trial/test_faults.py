@@ -77,9 +77,7 @@ def test_records_that_cannot_be_written_end_the_run(context) -> None:
 
 
 @pytest.mark.full
-def test_a_bucket_that_is_away_is_waited_for_and_one_that_refuses_is_not(
-    tmp_path, monkeypatch, caplog
-) -> None:
+def test_a_bucket_that_is_away_is_waited_for(tmp_path, monkeypatch, caplog) -> None:
     """An hour passes until it is back."""
     with in_bucket(tmp_path) as (proxy, context):
         unhurt = expected(context)
@@ -104,9 +102,7 @@ def test_a_bucket_that_is_away_is_waited_for_and_one_that_refuses_is_not(
         assert not verify(store_of(context)).damaged
 
 
-def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
-    context, monkeypatch
-) -> None:
+def test_a_worker_without_the_store_has_no_verdict_on_its_trial(context, monkeypatch) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0")
     query, nowhere = draw(context, 3).to_json(), "postgresql+psycopg://me@127.0.0.1:9/index"
     away = replace(context, store=replace(context.store, database=nowhere))
@@ -120,9 +116,7 @@ def test_a_worker_that_cannot_reach_the_store_has_no_verdict_on_its_trial(
     open_store.cache_clear()
 
 
-def test_records_leave_the_last_gigabyte_and_the_study_can_resume_later(
-    context, monkeypatch
-) -> None:
+def test_records_leave_the_last_gigabyte_and_a_study_can_resume(context, monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(records, "FREE_BYTES_KEPT", shutil.disk_usage("/").total * 10)
         with pytest.raises(DiskFull, match="GB left"):

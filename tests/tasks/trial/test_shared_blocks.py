@@ -100,9 +100,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_shared_blocks_give_the_columns_that_a_fold_makes_alone(
-    context, X, monkeypatch, levels
-) -> None:
+def test_shared_blocks_give_the_columns_of_a_fold_alone(context, X, monkeypatch, levels) -> None:
     rows = most_rows(X)
     arguments = {"aggregations": "every", "levels": levels, "windows": "30_365"}
     train, held_out, _ = fold_of(context, X, rows)
