@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from inputs import written
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -53,9 +54,8 @@ class Series:
         self.folder, self.store = folder, ArtifactStore(StoreAddress(str(folder / "store")))
 
     def study(self, name: str, data: pd.DataFrame, model: Any, **changes: object) -> StudyModel:
-        path = self.folder / f"{name}.parquet"
-        data.to_parquet(path)
-        source = Source(str(path), target="target")
+        path = written(data, self.folder / f"{name}.parquet")
+        source = Source(path, target="target")
         problem = problem_of(source, self.store, space_named("small"), **changes)
         dataset = load_dataset(self.store, problem.dataset)
         rows = np.flatnonzero(load_split(self.store, problem.split).fold != TEST)

@@ -45,6 +45,8 @@ def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> 
     ("one", "other", "is_same"),
     [
         ([250, 7], [250.0, 7.0], True),
+        (["250", "x"], ["250.0", "x"], True),
+        ([7, 8], ["7", "8"], True),
         (["07", "8"], ["7", "8"], False),
         (["2024-05-01", "b"], ["2024-05-01 00:00:00", "b"], True),
         ([2**53 + 1, 0], [2**53, 0], False),
