@@ -8,10 +8,8 @@ from zlib import crc32
 from worlds import evaluation
 
 from prefect_tune.optimizers import (
-    Asked,
     Budget,
     Evaluation,
-    Event,
     Failure,
     FailureKind,
     NotYet,
@@ -19,7 +17,6 @@ from prefect_tune.optimizers import (
     Optimizer,
     Query,
     SpaceExhausted,
-    Told,
     Trial,
 )
 
@@ -82,7 +79,6 @@ class Simulation:
     clock: Callable[[], float] | None = None
     are_asks_free: bool = False
     ask_seconds: list[float] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
     n_waits: int = 0
     now: float = 0.0
@@ -137,14 +133,11 @@ class Simulation:
         )
 
     def _ask(self) -> Query:
-        budget = self.budget
-        started = self.clock() if self.clock else 0.0
+        budget, started = self.budget, self.clock() if self.clock else 0.0
         query = self.optimizer.ask(budget)
         if self.clock:
             self.ask_seconds.append(self.clock() - started)
             self.now += 0.0 if self.are_asks_free else self.ask_seconds[-1]
-        number = len(self.optimizer.history) - 1
-        self.events.append(Asked(number, query, budget, self.optimizer.memo))
         return query
 
     def _tell(self, stretch: Stretch, outcome: Outcome | Evaluation) -> Stretch:
@@ -156,6 +149,5 @@ class Simulation:
         else:
             told = stretch.trial.failed(Failure(FailureKind.ERROR, "no loss", cost_seconds=took))
         self.optimizer.tell(told)
-        self.events.append(Told(told))
         self.stretches.append(Stretch(told, stretch.started, stretch.ended))
         return self.stretches[-1]

@@ -230,27 +230,21 @@ def told(number: int, query: Query, loss: float | None, seconds: float = 1.0) ->
     return started.completed(evaluation(loss, seconds))
 
 
-def steps_of(query: Query, seen: set[str], seconds: Mapping[str, float]) -> Evaluation:
-    """An evaluation with one fold, its steps served from a cache that never evicts."""
-    costs, key = [], ""
-    for step, choice in query.configuration.choices:
-        key += f"/{choice.to_json()}"
-        hit = key in seen
-        seen.add(key)
-        took = seconds.get(f"{step}.{choice.algorithm}", 0.1)
-        costs.append(StepCost(step, 0, took, 0.01 if hit else 0.0, hit, key))
-    spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
-    total = sum(c.seconds for c in costs)
-    return Evaluation(20.0, (20.0,), spent, total, tuple(costs))
-
-
 def run_steps(
     queries: Iterable[Query], seconds: Mapping[str, float], *, is_cached: bool = True
 ) -> History:
-    """A history of these queries in turn, by the seconds that steps take."""
+    """A history of queries with one fold, by the seconds of steps and a cache that keeps all."""
     history, seen = History(), set[str]()
     for number, query in enumerate(queries):
-        outcome = steps_of(query, seen if is_cached else set(), seconds)
+        costs, key = [], ""
+        for step, choice in query.configuration.choices:
+            key += f"/{choice.to_json()}"
+            hit = is_cached and key in seen
+            seen.add(key)
+            took = seconds.get(f"{step}.{choice.algorithm}", 0.1)
+            costs.append(StepCost(step, 0, took, 0.01 if hit else 0.0, hit, key))
+        spent = sum(c.load_seconds + (0.0 if c.hit else c.seconds) for c in costs)
+        outcome = Evaluation(20.0, (20.0,), spent, sum(c.seconds for c in costs), tuple(costs))
         history.record(Trial(number, query).started().completed(outcome))
     return history
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 from unittest.mock import patch
 
@@ -212,20 +212,6 @@ class OptimizerContract(BriefContract):
         assert answer is not None
         assert answer.loss is not None
         assert optimizer.weights == {answer.number: 1.0}
-
-    def test_replay_equals_never_having_stopped_at_any_event(self, case: Case) -> None:
-        whole = simulation(case, case.make(mixed_space()), trials=8).run()
-        for n in range(0, len(whole.events), 3):
-            asked = [e for e in whole.events[:n] if isinstance(e, Asked)]
-            bare = [replace(e, memo=None) if e in asked else e for e in whole.events[:n]]
-            resumed = case.make(mixed_space())
-            replay(resumed, bare, asked[-1].memo if asked else None)
-            rest = [e for e in whole.events[n:] if isinstance(e, Asked | Told)]
-            for event in rest[:4]:
-                if isinstance(event, Told):
-                    resumed.tell(event.trial)
-                else:
-                    assert resumed.ask(event.budget) == event.query
 
     def test_when_none_may_begin_it_promotes_or_waits_and_waiting_changes_nothing(
         self, case: Case

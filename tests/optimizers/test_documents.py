@@ -163,8 +163,11 @@ def test_a_memo_does_not_change_after_it_was_handed_out() -> None:
 def test_events_and_outcomes_of_earlier_versions_are_read() -> None:
     asked = event_document(Asked(0, QUERY, BUDGET))
     asked["budget"]["fold_seconds"] = 60.0
-    del asked["budget"]["trial_seconds"]
-    assert event_of("ask", asked, SPACE) == Asked(0, QUERY, BUDGET)
+    for later in ("trial_seconds", "n_workers", "last_ask_seconds"):
+        del asked["budget"][later]
+    before = replace(BUDGET, n_workers=1, last_ask_seconds=())
+    found = event_of("ask", asked | {"memo": {"phase": 1}}, SPACE)
+    assert found == Asked(0, QUERY, before, {"phase": 1})  # 0.1 had the memo inside
     new = {"load_seconds", "pilot"}
     old = {name: value for name, value in to_document(FULL).items() if name not in new}
     old["steps"] = [{k: v for k, v in old["steps"][0].items() if k != "held_out_seconds"}]

@@ -29,13 +29,12 @@ from prefect_tune.optimizers import (
     make_optimizer,
     replay,
 )
-from prefect_tune.optimizers.events import event_document, event_of
 from prefect_tune.optimizers.registry import DEFAULT_METHOD, loaded, register
 from prefect_tune.optimizers.space.sampling import sample_configuration
 
 
 class Draw(Optimizer):
-    """Draws a configuration, and keeps in its memo how many trials it was told of."""
+    """Draws a configuration, and counts the trials that it was told of."""
 
     method: ClassVar[Method] = Method(
         name="draw",
@@ -45,15 +44,10 @@ class Draw(Optimizer):
     n_observed = 0
 
     def _propose(self, budget, rng) -> Query:  # noqa: ARG002
-        self.memo = {"observed": self.n_observed}
         return Query(sample_configuration(self.space, rng))
 
     def _observe(self, trial) -> None:  # noqa: ARG002
         self.n_observed += 1
-
-    def _restore(self, memo) -> None:
-        super()._restore(memo)
-        self.n_observed = memo["observed"]
 
 
 def make(seed: int = 0) -> Draw:
@@ -73,19 +67,6 @@ def test_trials_are_numbered_and_each_ask_draws_from_the_seed_and_its_number() -
     assert told_of.incumbent == told_of.history[3]
     assert dict(told_of.weights) == {3: 1.0}
     assert told_of.reason == Reason("draw")
-
-
-def test_what_is_restored_is_not_drawn_again() -> None:
-    unbroken, resumed = make(), make()
-    for number in range(3):
-        query = unbroken.ask(Budget())
-        resumed.restore(number, query, unbroken.memo)
-        for optimizer in (unbroken, resumed):
-            optimizer.tell(told(number, query, 1.0))
-    assert resumed.n_observed == unbroken.n_observed == 3
-    assert resumed.ask(Budget()) == unbroken.ask(Budget())
-    with pytest.raises(ValueError, match="trial 7"):
-        resumed.restore(7, query, None)
 
 
 class First(Draw):
@@ -140,33 +121,20 @@ def test_a_trial_is_told_once_for_each_time_it_is_run() -> None:
     assert optimizer.history.incumbent == optimizer.history[0]
     with pytest.raises(ValueError, match="trial 1"):
         optimizer.retry(1)
+    with pytest.raises(ValueError, match="trial 7"):
+        optimizer.restore(7, query, None)
 
 
 class Waits(Draw):
-    """Draws when nothing is pending, and waits otherwise; waits without end if told to."""
+    """Waits without end."""
 
-    may_wait_alone = False
-
-    def _propose(self, budget, rng) -> Query:
-        if self.history.pending or self.may_wait_alone:
-            raise NotYet
-        return super()._propose(budget, rng)
+    def _propose(self, budget, rng) -> Query:  # noqa: ARG002
+        raise NotYet
 
 
-def test_a_method_waits_without_an_ask_and_never_with_nothing_pending() -> None:
-    optimizer, patient = Waits(mixed_space(), 0), Waits(mixed_space(), 0)
-    first = optimizer.ask(Budget())
-    for _ in range(3):
-        with pytest.raises(NotYet):
-            optimizer.ask(Budget())
-    optimizer.tell(told(0, first, 1.0))
-    patient.tell(told(0, patient.ask(Budget()), 1.0))
-    second = optimizer.ask(Budget())
-    assert second == patient.ask(Budget())
-    optimizer.tell(told(1, second, 1.0))
-    optimizer.may_wait_alone = True
+def test_a_method_never_waits_with_nothing_pending() -> None:
     with pytest.raises(RuntimeError, match="'draw' waits"):
-        optimizer.ask(Budget())
+        Waits(mixed_space(), 0).ask(Budget())
 
 
 SPACE = mixed_space()
@@ -185,17 +153,6 @@ def test_replay_takes_each_kind_of_event_by_its_word_in_the_ledger() -> None:
     assert optimizer.history.incumbent is None
     assert optimizer.history.nearest_infeasible == optimizer.history[0]
     assert optimizer.memo == {"theta": [1.0]}
-
-
-def test_an_event_of_0_1_has_its_memo_and_less_of_a_budget() -> None:
-    document = event_document(Asked(0, QUERY, Budget())) | {"memo": {"phase": 1}}
-    for later in ("n_workers", "last_ask_seconds"):
-        del document["budget"][later]
-    event = event_of("ask", document, SPACE)
-    assert event == Asked(0, QUERY, Budget(), {"phase": 1})
-    optimizer = RandomSearch(SPACE, 0)
-    replay(optimizer, [event])
-    assert optimizer.memo == {"phase": 1}
 
 
 @pytest.mark.parametrize("method", ["random", "flash"])

@@ -5,13 +5,11 @@ from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
-import pandas as pd
 import pytest
 from contracts.store import entry, made, present, put, use
-from scipy import sparse
 from sqlalchemy import update
 
-from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
+from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.inspection import repair, verify
 from prefect_tune.storage.keys import artifact_folder
 from prefect_tune.storage.matrices import canonical
@@ -36,29 +34,6 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     if request.param == "postgresql":
         return on_server
     return replace(on_server, url=f"s3://{request.getfixturevalue('bucket')}/{uuid4().hex}")
-
-
-def test_every_kind_of_value_comes_back(store) -> None:
-    from sklearn.linear_model import LogisticRegression  # processes of other tests need none
-
-    X, y = np.arange(40.0).reshape(20, 2), np.repeat(["a", "b"], 10)
-    parts = {
-        "dense": canonical(X.astype(np.float32)),
-        "sparse": canonical(sparse.csr_array(np.eye(5))),
-        "vector": canonical(np.arange(3)),
-        "frame": canonical(pd.DataFrame({"n": [1.5, None], "c": ["x", None]})),
-        "estimator": LogisticRegression().fit(X, y),
-        "document": {"a": [1, None, "x"]},
-    }
-    kept = store.write(entry("a"), Made(parts, {}, 1.0), {})
-    read = store.read(kept, list(parts))
-    assert (read["dense"] == parts["dense"]).all()
-    assert read["dense"].dtype == np.float32
-    assert (read["sparse"].toarray() == np.eye(5)).all()
-    assert read["vector"].tolist() == [0, 1, 2]
-    pd.testing.assert_frame_equal(read["frame"], parts["frame"])
-    assert (read["estimator"].predict(X) == y).all()
-    assert read["document"] == parts["document"]
 
 
 def test_it_is_made_once_and_then_served(store, address) -> None:

@@ -7,20 +7,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 from alembic.operations import Operations
-from contracts.store import put
-from hammering import run_in_threads
 from sqlalchemy import (
     Column,
     Double,
     Integer,
     create_engine,
-    func,
     insert,
     inspect,
     select,
@@ -39,38 +34,11 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.notices import Notice, noticed_by
 from prefect_tune.storage.schema import (
     SCHEMA,
-    artifact_table,
     metadata,
     record_table,
     record_user_table,
     store_table,
 )
-
-
-def test_totals_are_right_and_the_budget_holds_when_many_put_at_once(
-    either_address, either_store
-) -> None:
-    either_store.set_budget(5 * put(either_store, "f").size_bytes + 100)  # sizes differ by digits
-    others = [ArtifactStore(either_address, memory_bytes=0) for _ in range(4)]
-    start = Barrier(4)
-
-    def work(place: int, other: ArtifactStore) -> None:
-        start.wait()
-        for number in range(4):
-            assert put(other, f"{number:x}").is_present  # the same at the same time
-            assert put(other, f"{place:x}{number:x}").is_present
-            totals = other.index.totals()
-            assert totals.size_bytes <= totals.budget_bytes
-
-    run_in_threads(*(partial(work, *pair) for pair in enumerate(others)))
-    with either_store.database.read() as connection:
-        query = select(func.count(), func.sum(artifact_table.c.size_bytes))
-        counted = connection.execute(query.where(artifact_table.c.is_present)).one()
-    totals = either_store.index.totals()
-    assert (totals.count, totals.size_bytes) == tuple(counted)
-    assert totals.count == 5
-    for other in others:
-        other.close()
 
 
 def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:

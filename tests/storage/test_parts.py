@@ -56,18 +56,6 @@ def test_each_publication_has_a_place_of_its_own_and_goes_alone(files) -> None:
     assert (files.free_bytes() == float("inf")) is not files.is_local
 
 
-@pytest.mark.parametrize(
-    "change", [lambda data: data[:-1], lambda data: b"x" + data[1:], lambda _: b""]
-)
-def test_other_bytes_are_damage(files, change) -> None:
-    parts, encoded = publish(files)
-    for name, (_, data) in encoded.items():
-        files.filesystem.pipe_file(files.path(FOLDER, parts[name].file), change(bytes(data)))
-        with pytest.raises(Damaged, match="digest differs") as caught:
-            files.read(FOLDER, name, parts[name])
-        assert not caught.value.is_missing
-
-
 def test_a_writer_that_fails_leaves_nothing_and_deleting_takes_empty_folders(
     tmp_path, monkeypatch
 ) -> None:

@@ -9,7 +9,7 @@ from contracts.optimizer import BriefContract, Case, OptimizerContract, each, ru
 from processes import run_python
 from worlds import mixed_space
 
-from prefect_tune.optimizers import METHODS, Asked, Budget, Optimizer, Racing, Space
+from prefect_tune.optimizers import METHODS, Asked, Optimizer, Racing, Space
 from prefect_tune.optimizers.events import event_document
 
 TESTS = Path(__file__).parents[2]
@@ -61,10 +61,3 @@ def test_another_process_with_another_hash_seed_asks_the_same() -> None:
     )
     variables = {"PYTHONHASHSEED": "77", "PATH": "", "OMP_NUM_THREADS": "1"}
     assert json.loads(run_python(program, env=variables)) == json.loads(json.dumps(asked_by_all()))
-
-
-def test_random_search_asks_for_nothing_twice_while_there_is_something_new() -> None:
-    optimizer = ALL["random"].make(mixed_space())
-    asked = [optimizer.ask(Budget()).configuration for _ in range(300)]
-    assert len(set(asked)) == 300
-    assert {c.path for c in asked} == set(mixed_space().paths())

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
-from ConfigSpace import Categorical, ConfigurationSpace, Constant, EqualsCondition, Float
-from worlds import BAYES, algorithm, counted_space, mixed_space, told, told_history
+from worlds import counted_space, mixed_space, told, told_history
 
 from prefect_tune.optimizers import (
     Budget,
@@ -15,7 +14,6 @@ from prefect_tune.optimizers import (
     Objective,
     Query,
     Space,
-    Step,
     Tpe,
     Trial,
 )
@@ -83,30 +81,11 @@ def test_proposals_lie_where_losses_were_small_and_pending_trials_are_among_the_
     assert np.abs(after - 0.3).mean() > 2 * np.abs(before - 0.3).mean()
 
 
-def conditional_space() -> Space:
-    """One algorithm: two numbers always, two of one kernel, one of the other, and a constant."""
-    names = ["C", "tol", "degree", "coef0", "gamma"]
-    values = ConfigurationSpace(
-        space=[Categorical("kernel", ["rbf", "poly"]), Constant("fixed", 3)]
-        + [Float(name, (0.0, 1.0)) for name in names]
-    )
-    for name, kernel in (("degree", "poly"), ("coef0", "poly"), ("gamma", "rbf")):
-        values.add(EqualsCondition(values[name], values["kernel"], kernel))
-    return Space("conditional", (Step("model", (algorithm("svm", hyperparameters=values), BAYES)),))
-
-
 def test_hyperparameters_that_are_active_together_are_a_group() -> None:
-    dimensions = Dimensions(conditional_space())
-    groups = {
-        name: {key.rpartition("/")[2] for key in dimensions.groups.get(f"model/svm/{name}", ())}
-        for name in ("C", "degree", "gamma", "fixed")
-    }
-    assert groups == {
-        "C": {"C", "tol", "kernel"},
-        "degree": {"degree", "coef0"},
-        "gamma": {"gamma"},
-        "fixed": set(),
-    }
+    dimensions = Dimensions(mixed_space())
+    for name, group in (("C", {"C", "kernel"}), ("poly.degree", {"poly.degree"})):
+        keys = dimensions.groups[f"model/svm/{name}"]
+        assert {key.rpartition("/")[2] for key in keys} == group
 
 
 def test_what_lies_in_the_space_comes_back_as_it_was() -> None:

@@ -78,16 +78,12 @@ def test_it_agrees_with_the_dense_formula(seed: int) -> None:
     mean, covariance = dense(on_sites, rows)
     latent = (on_sites.predict(rows)[0] - process.offset) / on_sites.scale
     assert latent - process.centred()[0] == pytest.approx(mean, abs=1e-6)
-    assert covariance_of(on_sites, rows) == pytest.approx(covariance, abs=1e-6)
+    prior = process.kernel.covariance(process.kernel_theta, rows, rows)
+    half = on_sites.predict_half(rows)[1]
+    assert prior - half.T @ half == pytest.approx(covariance, abs=1e-6)
     assert on_sites.predict(rows)[1] == pytest.approx(
         on_sites.scale * np.sqrt(np.diag(covariance)), abs=1e-5
     )
-
-
-def covariance_of(on_sites: MonotoneProcess, rows: np.ndarray) -> np.ndarray:
-    prior = on_sites.process.kernel.covariance(on_sites.process.kernel_theta, rows, rows)
-    half = on_sites.predict_half(rows)[1]
-    return prior - half.T @ half
 
 
 def slopes(on_sites: MonotoneProcess, rows: np.ndarray) -> np.ndarray:

@@ -9,14 +9,10 @@ from ConfigSpace.hyperparameters import Hyperparameter
 from subset_worlds import configuration, cube
 from worlds import counted_space, mixed_space, one_algorithm
 
-from prefect_tune.optimizers import Configuration, Space
+from prefect_tune.optimizers import Configuration
 from prefect_tune.optimizers.methods.fabolas.belief import pipeline_inputs
 from prefect_tune.optimizers.models.inputs import PipelineInputs
-from prefect_tune.optimizers.search.improvement import (
-    AugmentedImprovement,
-)
 from prefect_tune.optimizers.search.maximise import (
-    Fitted,
     GaussianSearch,
     drawn_evenly,
     maximise,
@@ -27,47 +23,6 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
 
 
-def learned_with(numbers: list[int]) -> list[Fitted]:
-    """The parameters that are kept when asks find so many observations, one after the other."""
-    search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
-    observed = search.inputs.encode(
-        sample_configuration(search.space, rng) for _ in range(max(numbers))
-    )
-    targets = observed.units[:, :1] ** 2 + np.arange(max(numbers))[:, None] / 50
-    last, kept = None, []
-    for n in numbers:
-        _, last = search.learned(observed[:n], targets[:n], rng, last)
-        kept.append(last)
-    return kept
-
-
-@pytest.mark.parametrize("step", [1, 2])
-def test_with_many_observations_it_is_fitted_again_three_after_the_last_fit(step: int) -> None:
-    """With several workers asks may never find a number that three divides."""
-    numbers = list(range(65, 65 + 5 * step, step))
-    kept = learned_with(numbers)
-    expected, last = [], 0
-    for n in numbers:
-        last = n if n - last >= 3 else last
-        expected.append(last)
-    assert [fitted.n for fitted in kept] == expected
-    thetas = dict.fromkeys(fitted.theta for fitted in kept)
-    assert len(thetas) == len(set(expected)) > 1
-    assert [fitted.n for fitted in learned_with([20, 21, 64])] == [20, 21, 64]
-
-
-def test_what_is_under_way_is_taken_to_return_the_mean() -> None:
-    search, rng = GaussianSearch(counted_space((1,), 1)), np.random.default_rng(0)
-    observed = search.inputs.encode(sample_configuration(search.space, rng) for _ in range(6))
-    targets = (observed.units[:, :1] - 0.4) ** 2
-    twin = sample_configuration(search.space, rng)
-    alone, _ = search.learned(observed, targets, rng)
-    busy, _ = search.learned(observed, targets, rng, pending=[twin])
-    there = search.inputs.of(search.inputs.encode([twin]))
-    assert busy.predict(there)[0] == pytest.approx(alone.predict(there)[0], abs=1e-3)
-    assert busy.predict(there)[1] < 0.7 * alone.predict(there)[1]
-
-
 def test_configurations_are_new_and_in_order() -> None:
     search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
     drawn = [sample_configuration(search.space, rng) for _ in range(6)]
@@ -76,21 +31,6 @@ def test_configurations_are_new_and_in_order() -> None:
     assert list(search.candidates.new_configurations(ranked, asked)) == [
         drawn[i] for i in (1, 2, 4, 5)
     ]
-
-
-@pytest.mark.slow
-def test_a_box_holds_the_numbers() -> None:
-    space = counted_space((1,), 3)
-    search = GaussianSearch(space)
-    rng = np.random.default_rng(0)
-    observed = search.inputs.encode(sample_configuration(space, rng) for _ in range(8))
-    values = ((observed.units - 0.3) ** 2).sum(axis=1)
-    process, _ = search.learned(observed, values[:, None], rng)
-    within = np.array([0.6, 0.1, 0.0]), np.array([0.8, 0.2, 0.5])
-    acquisition = AugmentedImprovement(process, float(values.min()), 0.0, np.zeros(0))
-    ranked = maximise(acquisition, search.inputs, observed, rng, within=within)
-    assert (ranked.units >= within[0] - 1e-12).all()
-    assert (ranked.units <= within[1] + 1e-12).all()
 
 
 class Peak:
@@ -166,10 +106,6 @@ def moves_from(inputs: PipelineInputs, origin: Candidates, n: int, width: float)
     return moved(inputs, origins, np.full((n, 1), width), np.random.default_rng(0))
 
 
-def drawn_anywhere(space: Space, n: int) -> Candidates:
-    return drawn_evenly(pipeline_inputs(space), n, np.random.default_rng(0))
-
-
 def test_a_pool_has_the_best_first_then_half_anywhere_and_half_near_them() -> None:
     best = LINE.encode([configuration(0.2), configuration(0.8)])
     pool = pool_around(LINE, best, 200, np.random.default_rng(0))
@@ -186,7 +122,8 @@ def test_a_pool_has_the_best_first_then_half_anywhere_and_half_near_them() -> No
 
 def test_each_model_is_drawn_as_often_as_any_other_and_moves_stay_in_range() -> None:
     # Half of the paths of svm cannot run, so that fewer are drawn from the prior.
-    models = drawn_anywhere(mixed_space(), 60).algorithms[:, -1]
+    drawn = drawn_evenly(pipeline_inputs(mixed_space()), 60, np.random.default_rng(0))
+    models = drawn.algorithms[:, -1]
     assert np.bincount(models, minlength=3).tolist() == [20, 20, 20]
     x = moves_from(LINE, LINE.encode([configuration(0.99)]), 400, 0.1).units[:, 0]
     assert 0 <= x.min() <= x.max() <= 1

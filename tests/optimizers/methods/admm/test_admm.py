@@ -10,12 +10,10 @@ from worlds import (
     algorithm,
     ask_and_tell,
     counted_space,
-    events_space,
     finite_space,
     mixed_space,
     one_algorithm,
     ordered_space,
-    planted,
     recorded,
     told,
 )
@@ -145,15 +143,10 @@ def test_integers_cost_the_square_of_their_way_and_unordered_categories_nothing(
     free.move(state, at(6))
     assert state.dual == {K: 0.0}
     assert free.penalties(state, search, ("a",)) == {}
-
-
-def test_what_z_min_found_is_adopted_with_its_projection() -> None:
-    here, state = Positions(TWO, 1.0), AdmmState()
-    here.adopt(state, at(8, "y", 0.75))
-    assert here.at(state, ("a",)) == at(8, "y", 0.75)
-    assert (state.delta, state.dual) == ({K: pytest.approx(7 / 9)}, {})
-    # Integers are pulled to where they were found, not to the defaults.
-    assert here.penalties(state, GaussianSearch(TWO), ("a",))[0].argmin() == 7
+    # Integers are pulled to where z-min found them, not to the defaults.
+    here, found = Positions(TWO, 1.0), AdmmState()
+    here.adopt(found, at(8))
+    assert here.penalties(found, search, ("a",))[0].argmin() == 7
 
 
 PAPER = AdmmOptions(variant="paper")
@@ -271,12 +264,10 @@ def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
         ([0.5], 0, 0.2),
         ([0.5, 0.4], 0, 0.4),  # it doubles after a success,
         ([0.5, 0.4, 0.3], 0, 0.5),
-        ([0.5, 0.6, 0.6], 0, 0.2),
         ([0.5, 0.6, 0.6, 0.6], 0, 0.1),  # and halves after three failures
         ([0.5, 0.6, 0.6, 0.4, 0.6], 0, 0.4),
         ([0.5] + 60 * [0.6], 0, 0.005),
         ([0.5, 0.4, 0.3], 2, 0.4),
-        ([0.5, 0.4, 0.3], 3, 0.2),
     ],
 )
 def test_the_trust_region_is_around_the_best(losses, started_at, half_width) -> None:
@@ -453,14 +444,3 @@ def test_a_failed_pull_earns_nothing() -> None:
         optimizer.ask(Budget())
     assert to_document(optimizer._state) == before  # as in a resumed study
     assert all(r == 0 for _, r in optimizer._state.counts.values())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("family", "kind"), [("sum", "linear"), ("average", "trees")])
-def test_an_aggregation_is_found_with_the_kind_of_model_that_it_suits(
-    family: str, kind: str
-) -> None:
-    optimizer = Admm(events_space(), 0, Objective())
-    ask_and_tell(optimizer, planted(family, kind), 40, 40)
-    assert optimizer.incumbent is not None
-    assert optimizer.incumbent.loss < 17

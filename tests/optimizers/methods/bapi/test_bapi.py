@@ -1,10 +1,9 @@
 """Whole studies: budgets, looks at trainings, and those that end early or run into trouble."""
 
-from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 
-import numpy as np
 import pytest
 from curve_worlds import T_MAX, bapi, mixed_nets, nets, power_law
 from simulation import Simulation
@@ -20,40 +19,8 @@ from prefect_tune.optimizers import (
     Space,
     SpaceExhausted,
     Step,
-    Trial,
 )
 from prefect_tune.optimizers.methods.bapi.bapi import Bapi
-
-Curve = Callable[[Configuration], Sequence[float]]
-
-
-def tell(optimizer: Bapi, number: int, losses: Sequence[float]) -> None:
-    """Tell a stretch, of the losses of all epochs."""
-    query = optimizer.history[number].query
-    epochs = query.epochs or optimizer.t_max
-    before = optimizer.history.trials_of(query.configuration)
-    done = max((t.query.epochs or optimizer.t_max for t in before if t.loss is not None), default=0)
-    curve, seconds = tuple(float(x) for x in losses[:epochs]), float(epochs - done)
-    best = int(np.argmin(curve)) + 1
-    outcome = Evaluation(
-        min(curve), cost_seconds=seconds, curve=curve, best_epoch=best, resumed_from=done
-    )
-    optimizer.tell(Trial(number, query).started().completed(outcome))
-
-
-def study(optimizer: Bapi, curve: Curve, n: int) -> list[Query]:
-    """Ask and tell one after the other."""
-    queries = []
-    for _ in range(n):
-        queries.append(query := optimizer.ask(Budget()))
-        tell(optimizer, len(optimizer.history) - 1, curve(query.configuration))
-    return queries
-
-
-def power(configuration: Configuration) -> list[float]:
-    level = float(dict(configuration["model"].values)["level"])
-    end = 5 + 60 * (level - 0.3) ** 2
-    return [end + (80 - end) / epoch for epoch in range(1, 51)]
 
 
 @pytest.mark.parametrize(
@@ -70,37 +37,29 @@ def test_without_epochs_or_a_model_that_trains_in_them_it_is_refused(space, obje
     assert bapi(epochs=5).ask(Budget()).epochs
 
 
-def test_a_budget_that_affords_no_epoch_ends_the_search() -> None:
-    optimizer = bapi(n_first=4)
-    study(optimizer, power, 3)
-    for left in (0.0, 1e-6):
-        with pytest.raises(SpaceExhausted, match="affords no epoch"):
-            optimizer.ask(Budget(seconds_spent=100.0, seconds_left=left))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("variant", "first", "then"),
-    [("default", 2, 5), pytest.param("paper", 10, 10, marks=pytest.mark.full)],
-)
-def test_a_curve_that_will_be_the_best_is_looked_at_soon_and_then_by_quanta(variant, first, then):
+def test_a_curve_that_will_be_the_best_is_looked_at_soon_and_then_by_quanta() -> None:
     """Of fifteen curves at the start, and better ones that are begun later."""
-    optimizer = bapi(epochs=50, n_first=15, variant=variant, epsilon=0.0)
+    optimizer = bapi(epochs=50, n_first=15, epsilon=0.0)
     own = dict[Configuration, None]()
 
-    def curve(configuration: Configuration) -> list[float]:
+    def outcome(query: Query) -> Evaluation:
         if len(own) < 15:
-            own.setdefault(configuration)
-        better = [1 + 40 / epoch for epoch in range(1, 51)]
-        return power(configuration) if configuration in own else better
+            own.setdefault(query.configuration)
+        found = power_law(optimizer, query)
+        if query.configuration in own:
+            return found
+        losses = tuple(1 + 40 / epoch for epoch in range(1, (query.epochs or 50) + 1))
+        return replace(found, loss=losses[-1], fold_losses=losses[-1:], curve=losses)
 
-    queries = study(optimizer, curve, 40)
+    ended = islice(Simulation(optimizer, outcome).ends(), 40)
+    queries = [stretch.trial.query for stretch in ended]
     runs = [list(run) for _, run in groupby(queries, lambda query: query.configuration)]
     begun = {run[0].configuration: run for run in runs[::-1] if run[0].configuration not in own}
     assert max(len(run) for run in begun.values()) >= 4
-    assert {run[0].epochs for run in begun.values()} == {first}
+    assert {run[0].epochs for run in begun.values()} == {2}
     pairs = (pair for run in begun.values() for pair in pairwise(run))
-    assert max((b.epochs or 50) - (a.epochs or 50) for a, b in pairs) == then
+    assert max((b.epochs or 50) - (a.epochs or 50) for a, b in pairs) == 5
 
 
 @pytest.mark.slow
@@ -129,9 +88,13 @@ def test_a_space_smaller_than_the_start_is_trained_to_the_end() -> None:
         optimizer.ask(Budget())
 
 
-def test_a_training_resumed_after_others_is_counted_as_thawed() -> None:
+def test_no_affordable_epoch_ends_the_search_and_a_training_resumed_later_counts_as_thawed() -> (
+    None
+):
     optimizer = bapi(n_first=4)
-    study(optimizer, power, 5)
+    assert len([*islice(Simulation(optimizer, partial(power_law, optimizer)).ends(), 5)]) == 5
+    with pytest.raises(SpaceExhausted, match="affords no epoch"):
+        optimizer.ask(Budget(seconds_spent=100.0, seconds_left=1e-6))
     assert optimizer.decisions["thawed"] == 0
     query = optimizer.ask(Budget(trials_left=0))
     assert query.configuration in {t.query.configuration for t in list(optimizer.history)[:5]}

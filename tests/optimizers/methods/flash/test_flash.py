@@ -21,6 +21,7 @@ from worlds import (
 )
 
 from prefect_tune.optimizers import (
+    Admm,
     Asked,
     Budget,
     Flash,
@@ -138,7 +139,6 @@ PAPER = FlashOptions(variant="paper")
         (FlashOptions(), None, 16, (16, 4)),
         (FlashOptions(), 30, 0, (6, 6)),
         (FlashOptions(), 10, 0, (5, 2)),  # each model is seen in half of it
-        (FlashOptions(n_init=3), None, 0, (3, 12)),
         (FlashOptions(n_init=5, n_prune=0), 5, 0, (5, 0)),
         (FlashOptions(n_init=5, n_prune=0), 2, 0, (2, 0)),
         (PAPER, 20, 0, (10, 10)),
@@ -170,12 +170,16 @@ def test_the_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, 
     assert (found["step0"], found["step1"]) == kept
 
 
-@pytest.mark.parametrize(("family", "kind"), [("sum", "linear"), ("average", "trees")])
-def test_an_aggregation_is_found_with_the_kind_of_model_that_it_suits(
-    family: str, kind: str
-) -> None:
-    optimizer = Flash(events_space(), 0, Objective())
-    ask_and_tell(optimizer, planted(family, kind), 24, 24)
+@pytest.mark.parametrize(
+    ("method", "family", "kind", "n"),
+    [
+        (Flash, "sum", "linear", 24),
+        pytest.param(Admm, "average", "trees", 40, marks=pytest.mark.slow),
+    ],
+)
+def test_an_aggregation_is_found_with_the_kind_of_model_that_it_suits(method, family, kind, n):
+    optimizer = method(events_space(), 0, Objective())
+    ask_and_tell(optimizer, planted(family, kind), n, n)
     assert optimizer.incumbent is not None
     assert optimizer.incumbent.loss < 17
 
@@ -344,28 +348,14 @@ TWO_BY_TWO = counted_space((2, 2))
 STEP_SECONDS = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
 
 
-def tuning(n: int, subspace: dict[str, list[str]] | None = None, **options: Any) -> Flash:
-    """A search in its last phase after n random configurations."""
-    rng = np.random.default_rng(0)
-    drawn = (Query(sample_configuration(TWO_BY_TWO, rng)) for _ in range(n))
-    optimizer = flash(TWO_BY_TWO, run_steps(drawn, STEP_SECONDS), **options)
-    whole = {step.name: [a.id for a in step.algorithms] for step in TWO_BY_TWO.steps}
-    optimizer._decided.subspace = subspace or whole
-    return optimizer
-
-
 def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
-    candidates, search = CandidateSpace(TWO_BY_TWO), tuning(8)
+    candidates, rng = CandidateSpace(TWO_BY_TWO), np.random.default_rng(0)
+    asked = (Query(sample_configuration(TWO_BY_TWO, rng)) for _ in range(8))
+    search = flash(TWO_BY_TWO, run_steps(asked, STEP_SECONDS))
+    search._decided.subspace = {s.name: [a.id for a in s.algorithms] for s in TWO_BY_TWO.steps}
     drawn = sample_configuration(TWO_BY_TWO, np.random.default_rng(2), ("a1", "a0"))
     cheap, log_cost = candidates.encode([drawn]), search._log_cost()
     assert log_cost is not None
     cost = log_cost(cheap, candidates.features(cheap))
     typical = search._scores.seconds(None).mean()
     assert cost == pytest.approx([0.5 * np.log(LEAST_SHARE * typical)])
-
-
-def test_only_the_subspace_is_proposed_though_all_trials_teach() -> None:
-    search = tuning(12, {"step0": ["a1"], "step1": ["a0", "a1"]})
-    queries = [search._tuned(np.random.default_rng(s)) for s in range(12)]
-    assert {query.configuration.path[0] for query in queries} == {"a1"}
-    assert not tuning(0, variant="paper")._tuning.settings.is_log
