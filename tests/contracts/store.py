@@ -3,10 +3,12 @@
 from typing import Any
 
 import numpy as np
+from sqlalchemy import inspect, select
 
 from prefect_tune.storage.artifacts import ArtifactStore, Made
 from prefect_tune.storage.index import Entry
 from prefect_tune.storage.matrices import canonical
+from prefect_tune.storage.schema import store_table
 
 
 def entry(key: str, **values: Any) -> Entry:
@@ -28,6 +30,13 @@ def put(
 def use(store: ArtifactStore, key: str) -> None:
     (found,) = store.index.entries([key.ljust(64, "0")]).values()
     store.index.count_hit(found)
+
+
+def schema_of(store: ArtifactStore) -> tuple[int, set[str]]:
+    """The number of its schema, and the names of its tables."""
+    with store.database.read() as connection:
+        number = connection.execute(select(store_table.c.schema)).scalar_one()
+        return number, set(inspect(connection).get_table_names())
 
 
 def present(store: ArtifactStore) -> set[str]:

@@ -136,7 +136,7 @@ def test_a_method_with_fidelities_of_its_own_and_one_fold_are_no_race(method, n_
         Racing(make_optimizer(method, mixed_space(), 0, objective))
 
 
-INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0))
+INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
 ANY = Query(default_configuration(finite_space(), ("one",)))
 
 
@@ -185,17 +185,14 @@ def test_on_a_part_the_margin_is_how_far_looks_were_off() -> None:
     assert is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 3)
 
 
-SLOW_INCUMBENT = Evaluation(20.0, (16.0, 20.0, 24.0), 3.0, 3.0)
-
-
 def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> None:
     first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
-    told = estimated(first, SLOW_INCUMBENT, Objective(), 11.0)
+    told = estimated(first, INCUMBENT, Objective(), 11.0)
     assert told.loss == pytest.approx(20.0 + (27.0 - 16.0))  # and not the 27 that were seen
     assert told.fold_losses == (27.0, 31.0, 35.0)
     assert told.cost_seconds == 1.5
     assert told.constraints == {"latency_us": 7.0}
-    told = estimated(Evaluation(95.0, (95.0,)), SLOW_INCUMBENT, Objective(upper=100.0), 79.0)
+    told = estimated(Evaluation(95.0, (95.0,)), INCUMBENT, Objective(upper=100.0), 79.0)
     assert told.fold_losses == (95.0, 99.0, 100.0)
     assert told.loss == pytest.approx(98.0)
 

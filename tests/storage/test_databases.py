@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from alembic.operations import Operations
+from contracts.store import schema_of
 from sqlalchemy import (
     Column,
     Double,
     Integer,
     create_engine,
     insert,
-    inspect,
-    select,
     text,
     update,
 )
@@ -143,13 +142,6 @@ def old(either_address) -> Iterator[ArtifactStore]:
     store.close()
 
 
-def state(store: ArtifactStore) -> tuple[int, set[str]]:
-    """The number of its schema, and the names of its tables."""
-    with store.database.read() as connection:
-        number = connection.execute(select(store_table.c.schema)).scalar_one()
-        return number, set(inspect(connection).get_table_names())
-
-
 def test_tables_change_only_with_the_number_of_the_schema() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
@@ -161,7 +153,7 @@ def test_an_older_store_is_upgraded_and_has_what_it_had(old, monkeypatch) -> Non
     monkeypatch.setitem(opening._UPGRADES, NEXT, to_next)
     for _ in range(2):  # the second time, nothing is upgraded
         store = ArtifactStore(old.address)
-        assert state(store) == (NEXT, {*metadata.tables, "planted"})
+        assert schema_of(store) == (NEXT, {*metadata.tables, "planted"})
         assert Ledger(store.database).study("s").problem == {"metric": "error"}
         assert store.database.scalar(text("SELECT loss FROM studies")) is None
         store.close()
@@ -179,9 +171,9 @@ def test_a_store_of_a_development_version_or_a_newer_one_is_refused_and_left_alo
     with old.database.write() as connection:
         connection.execute(update(store_table).values(schema=schema))
         connection.execute(text("ALTER TABLE store RENAME COLUMN budget_bytes TO budget"))
-    before = state(old)
+    before = schema_of(old)
     with pytest.raises(StoreRefused, match=reason):
         ArtifactStore(old.address)
-    assert state(old) == before
+    assert schema_of(old) == before
     with old.database.write() as connection:
         connection.execute(text("ALTER TABLE store RENAME COLUMN budget TO budget_bytes"))

@@ -8,10 +8,10 @@ from time import sleep
 import numpy as np
 import psutil
 import pytest
-from contracts.store import entry, made
+from contracts.store import entry, made, schema_of
 from hammering import SPAWN, run_killed, run_together
 from processes import wait_for
-from sqlalchemy import event, inspect, select, update
+from sqlalchemy import event, update
 from sqlalchemy.engine import Engine
 
 from prefect_tune.storage.artifacts import ArtifactStore, Made, StoreAddress
@@ -22,7 +22,7 @@ from prefect_tune.storage.ledger import Ledger
 from prefect_tune.storage.matrices import canonical
 from prefect_tune.storage.processes import ProcessIdentity, process_start
 from prefect_tune.storage.records import RecordDamaged
-from prefect_tune.storage.schema import SCHEMA, lease_table, metadata, store_table
+from prefect_tune.storage.schema import SCHEMA, lease_table, metadata
 
 pytestmark = pytest.mark.slow
 N_KEYS = 30
@@ -195,12 +195,7 @@ def upgrade_and_die(address: StoreAddress) -> None:
 def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was_for_those_that_open_it_at_once(
     either_store,
 ) -> None:
-    def state() -> tuple[int, set[str]]:
-        with either_store.database.read() as connection:
-            number = connection.execute(select(store_table.c.schema)).scalar_one()
-            return number, set(inspect(connection).get_table_names())
-
     run_killed(upgrade_and_die, either_store.address)
-    assert state() == (SCHEMA, set(metadata.tables))
+    assert schema_of(either_store) == (SCHEMA, set(metadata.tables))
     run_together(open_as_next_version, *[(either_store.address, SPAWN.Barrier(2))] * 2)
-    assert state() == (SCHEMA + 1, {*metadata.tables, "planted"})
+    assert schema_of(either_store) == (SCHEMA + 1, {*metadata.tables, "planted"})

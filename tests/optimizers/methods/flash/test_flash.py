@@ -344,16 +344,13 @@ def test_a_path_that_stands_twice_in_the_design_runs_twice() -> None:
     assert rest([0, 0, 4, 8], after_three(1.0), variant="paper") == [0]
 
 
-TWO_BY_TWO = counted_space((2, 2))
-STEP_SECONDS = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
-
-
 def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
-    candidates, rng = CandidateSpace(TWO_BY_TWO), np.random.default_rng(0)
-    asked = (Query(sample_configuration(TWO_BY_TWO, rng)) for _ in range(8))
-    search = flash(TWO_BY_TWO, run_steps(asked, STEP_SECONDS))
-    search._decided.subspace = {s.name: [a.id for a in s.algorithms] for s in TWO_BY_TWO.steps}
-    drawn = sample_configuration(TWO_BY_TWO, np.random.default_rng(2), ("a1", "a0"))
+    space, rng = counted_space((2, 2)), np.random.default_rng(0)
+    asked = (Query(sample_configuration(space, rng)) for _ in range(8))
+    seconds = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
+    candidates, search = CandidateSpace(space), flash(space, run_steps(asked, seconds))
+    search._decided.subspace = {s.name: [a.id for a in s.algorithms] for s in space.steps}
+    drawn = sample_configuration(space, np.random.default_rng(2), ("a1", "a0"))
     cheap, log_cost = candidates.encode([drawn]), search._log_cost()
     assert log_cost is not None
     cost = log_cost(cheap, candidates.features(cheap))
