@@ -11,17 +11,9 @@ from sklearn.compose import make_column_selector
 from sklearn.pipeline import Pipeline
 
 WITHOUT = """
-import importlib.abc, runpy, sys
+import runpy, sys
 
-
-class Blocked(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "prefect_tune":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-        return None
-
-
-sys.meta_path.insert(0, Blocked())
+sys.modules["prefect_tune"] = None
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """

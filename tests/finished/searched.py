@@ -1,7 +1,7 @@
 """Studies searched in this process alone: no Prefect server, no Dask, one trial at a time."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +16,7 @@ from prefect_tune.flows.workers.dask_trials import Job
 from prefect_tune.optimizers import Budget
 from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.storage.artifacts import ArtifactStore
+from prefect_tune.tasks.final.promotion import compared
 from prefect_tune.tasks.final.refit import Member, make_member, make_model, scored_on_test
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import evaluate_query, run_trial
@@ -35,6 +36,7 @@ _PLAIN: Mapping[str, Callable[..., Any]] = {
     ),
     "refit member": lambda number, query, context, **_: make_member(context, Member(number, query)),
     "refit": lambda members, context, **_: make_model(context, members),
+    "compare": lambda what, **given: compared(**given),  # noqa: ARG005
     "score": lambda context, alone=None, **_: scored_on_test(context, alone),
 }
 """What tasks call in a sandbox, by their names."""
@@ -45,16 +47,31 @@ def run_here(task: Any, parameters: Mapping[str, Any]) -> Any:
     return _PLAIN[task.name](**parameters)
 
 
+@dataclass
 class Here:
-    """Workers that are this process."""
+    """Workers that are this process.
 
-    n_slots = 1
+    Attributes:
+        begun: Names of the tasks that were run.
+    """
 
-    def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
+    begun: list[str] = field(default_factory=list)
+    n_slots: int = 1
+
+    def run(
+        self,
+        task: Any,
+        parameters: dict[str, Any],
+        *,
+        check: Callable[[], None] = lambda: None,
+        **_: Any,
+    ) -> Any:
+        check()
+        self.begun.append(task.name)
         return run_here(task, parameters)
 
-    def run_all(self, jobs: Sequence[Job], **_: Any) -> list[Any]:
-        return [self.run(job.task, dict(job.parameters)) for job in jobs]
+    def run_all(self, jobs: Sequence[Job], **options: Any) -> list[Any]:
+        return [self.run(job.task, dict(job.parameters), **options) for job in jobs]
 
 
 def searched(folder: Path, *, trials: int, fit: bool = True, **parameters: Any) -> Searched:

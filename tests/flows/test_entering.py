@@ -26,7 +26,7 @@ def in_loop(work: Callable[[], Any]) -> Any:
     return asyncio.run(called())
 
 
-def test_in_a_loop_work_is_done_in_another_thread_whose_errors_come_back() -> None:
+def test_in_a_loop_work_is_done_in_another_thread_with_its_observer_and_errors() -> None:
     async def here() -> int:
         return threading.get_ident()
 
@@ -34,9 +34,6 @@ def test_in_a_loop_work_is_done_in_another_thread_whose_errors_come_back() -> No
     assert in_loop(lambda: asyncio.run(here())) != threading.get_ident()
     with pytest.raises(ZeroDivisionError):
         in_loop(lambda: 1 // 0)
-
-
-def test_the_observer_follows() -> None:
     heard = Heard()
     with observed_by(heard):
         in_loop(lambda: current_observer().note("a"))

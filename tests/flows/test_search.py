@@ -352,30 +352,27 @@ def test_an_ask_knows_the_workers_and_what_is_spent_and_left() -> None:
     assert first.last_ask_seconds == (0.25,) * 10
 
 
-def test_a_trial_whose_worker_died_is_started_once_more_even_if_no_other_may_begin() -> None:
-    done = Searched({(2, 1): "dies"}, trials=3)
-    assert done.study.trials[2].attempts == 2
-    assert done.study.numbers("complete") == [0, 1, 2]
-    (note,) = done.heard.notes
-    assert "trial 2 was" in note
-
-
-def test_a_second_death_is_the_trials_own_doing() -> None:
-    done = Searched({(1, 1): "dies", (1, 2): "dies"}, trials=3)
-    failed = done.study.trials[1]
-    assert failed.failure is not None
-    assert (failed.failure.kind, failed.attempts, failed.deaths) == ("crashed", 2, 2)
-    assert failed.failure.cost_seconds == 3.0
-    assert [t.number for t in done.study.told].count(1) == 1
-
-
-@pytest.mark.parametrize(("fate", "kind"), [("fails", "error"), ("times out", "timeout")])
-def test_a_trial_that_fails_is_told_at_once_and_ends_nothing(fate, kind) -> None:
-    done = Searched({(2, 1): fate}, trials=4)
-    failure = done.study.trials[2].failure
-    assert failure is not None
-    assert (failure.kind, done.study.trials[2].attempts) == (kind, 1)
-    assert done.study.numbers("complete") == [0, 1, 3]
+@pytest.mark.parametrize(
+    ("fates", "kind", "attempts"),
+    [
+        ({(2, 1): "fails"}, "error", 1),
+        ({(2, 1): "times out"}, "timeout", 1),
+        ({(2, 1): "dies"}, None, 2),
+        ({(2, 1): "dies", (2, 2): "dies"}, "crashed", 2),
+    ],
+)
+def test_a_trial_that_fails_is_told_at_once_and_one_whose_worker_died_once_more(
+    fates, kind, attempts
+) -> None:
+    """Even if no other may begin. A second death is the trial's own doing."""
+    done = Searched(fates, trials=3)
+    trial = done.study.trials[2]
+    assert (trial.failure and trial.failure.kind, trial.attempts) == (kind, attempts)
+    assert done.study.numbers("complete") == [0, 1, 2][: 2 if kind else 3]
+    assert [t.number for t in done.study.told] == [0, 1, 2]
+    assert ["trial 2 was" in note for note in done.heard.notes] == [True] * (attempts - 1)
+    if kind == "crashed":
+        assert (trial.deaths, trial.failure.cost_seconds) == (2, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ import pandas as pd
 import polars as pl
 import pytest
 from inputs import QUICK, table, write_table
-from own_processes import assert_own_processes_work
 from prefect_api import flow_runs, states, task_runs
 from processes import kill, started, wait_for
 from user_spaces import PRELUDE
@@ -259,25 +258,3 @@ def test_what_cannot_be_used_is_refused_before_a_flow_run(call, change, message)
     with pytest.raises(ValueError, match=message):
         call(**{"data": table(), "study": "refused", **change})
     assert len(flow_runs()) == before
-
-
-IN_PROGRAM = """
-import asyncio
-from prefect_tune import local_server, retry, tune
-
-async def search():
-    with local_server():
-        given = {"space": "small", "race": False, "study": "one"}
-        tune("table.csv", target="target", trials=1, workers=1, **given)
-        assert retry("one")["n_trials"] == 1
-
-asyncio.run(search())
-"""
-
-
-@pytest.mark.full
-def test_a_study_with_a_server_of_its_own_leaves_other_processes_and_event_loops_alone(
-    tmp_path,
-) -> None:
-    write_table(tmp_path)
-    assert_own_processes_work(IN_PROGRAM, tmp_path)

@@ -105,13 +105,6 @@ def test_the_page_of_a_comparison(file_regression) -> None:
     assert medians.keys() == tests.keys()
 
 
-def test_a_page_of_a_study_without_trials_has_lines_and_commands() -> None:
-    page = study_page(made_up.empty())
-    assert page.lines
-    assert page.commands
-    assert len(page_html(page)) < 500_000  # it needs no Plotly
-
-
 def test_names_and_messages_are_text_and_nothing_else(everything) -> None:
     assert {tag for tag, _ in everything.tags}.isdisjoint({"img", "b1"})
     assert not [attrs for _, attrs in everything.tags if any(a.startswith("on") for a in attrs)]
@@ -139,17 +132,18 @@ def test_only_its_own_scripts_may_run_and_nothing_may_be_loaded(everything) -> N
     assert all((a.get("href") or "").startswith(("#", "data:")) for a in loading)
 
 
-def test_the_page_names_an_obstacle_to_a_longer_study_and_offers_no_command() -> None:
+def test_next_commands_are_those_of_the_state_of_the_study() -> None:
+    nothing = study_page(made_up.empty())
+    assert nothing.lines
+    assert nothing.commands
+    assert len(page_html(nothing)) < 500_000  # it needs no Plotly
+    page = study_page(replace(failed(), summary=replace(SUMMARY, state="interrupted")))
+    words = "prefect-tune run 'it'\"'\"'s here.csv' --study made-up"
+    assert page.commands[0] == Command(words, "resume the study")
     again = replace(made_up.REPRODUCTION, obstacle="uses units=raw")
     page = study_page(replace(failed(), reproduction=again))
     assert {command.words.split()[1] for command in page.commands}.isdisjoint({"run", "retry"})
     assert page.sections[-1].parts[0].lines == ["uses units=raw"]
-
-
-def test_an_interrupted_study_is_resumed_by_its_command() -> None:
-    page = study_page(replace(failed(), summary=replace(SUMMARY, state="interrupted")))
-    words = "prefect-tune run 'it'\"'\"'s here.csv' --study made-up"
-    assert page.commands[0] == Command(words, "resume the study")
 
 
 def test_a_reason_replaces_what_cannot_be_estimated() -> None:

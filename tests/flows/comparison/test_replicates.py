@@ -65,6 +65,8 @@ def test_a_comparison_can_be_extended(compared) -> None:
     options = [replicate.prepared.options for replicate in extended.replicates]
     assert {(one.folds, one.trials) for one in options} == {(4, 3)}
     assert "2 of 6" in str(extended.notes[-1])
+    for comparison in (compared(**TWO | {"name": "d"}, race=True), compared(**TWO | {"name": "d"})):
+        assert set(races(comparison).values()) == {True}
     # More repeats race as those before, and new methods by default.
     assert races(extended) == {
         f"c-{repeat}-{method}": method == "smac"
@@ -143,11 +145,6 @@ def test_what_cannot_be_compared_is_named_before_any_study_is_entered(
     with pytest.raises(BadInput, check=lambda e: e.option == option):
         compared(**TWO | options)
     assert names(compared(**TWO)) == ["c-0-random", "c-0-tpe"]
-
-
-def test_a_race_covers_all_methods_and_resumes_as_one(compared) -> None:
-    for comparison in (compared(**TWO, race=True), compared(**TWO)):
-        assert set(races(comparison).values()) == {True}
 
 
 def test_methods_are_told_apart_by_their_options() -> None:

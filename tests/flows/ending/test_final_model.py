@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from finished.searched import run_here
+from finished.searched import Here
 from flow_studies import changed, entered, pinned, tell
 from observing import Heard
 from studies import context_of, draw
@@ -37,38 +37,31 @@ PAIR = EnsembleRule("greedy", 2)
 
 
 @dataclass
-class Here:
-    """Workers that are this process, and report no steps.
+class Workers(Here):
+    """Workers that are this process.
 
     Attributes:
-        begun: Names and parameters of the tasks that were run.
         meanwhile: Called between members and what is made of them.
         too_slow: Numbers of the trials whose refit takes longer than it may.
         score: Called before the model is scored.
     """
 
-    begun: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     meanwhile: Callable[[], None] = lambda: None
     too_slow: set[int] = field(default_factory=set)
     score: Callable[[], None] = lambda: None
 
-    def run(self, task: Any, parameters: dict[str, Any], **_: Any) -> Any:
+    def run(self, task: Any, parameters: dict[str, Any], **options: Any) -> Any:
         fitted = {parameters.get("number"), *(m.number for m in parameters.get("members", ()))}
         if fitted & self.too_slow:
             raise TimeoutError("took too long")
-        self.begun.append((task.name, dict(parameters)))
         if task.name == "score":
             self.score()
-        return run_here(task, parameters)
+        return super().run(task, parameters, **options)
 
-    def run_all(self, jobs: Sequence[Job], **_: Any) -> list[Any]:
-        results = [self.run(job.task, dict(job.parameters)) for job in jobs]
+    def run_all(self, jobs: Sequence[Job], **options: Any) -> list[Any]:
+        results = super().run_all(jobs, **options)
         self.meanwhile()
         return results
-
-    @property
-    def names(self) -> list[str]:
-        return [name for name, _ in self.begun]
 
 
 @dataclass
@@ -77,7 +70,7 @@ class Ending:
 
     study: Study
     context: StudyContext
-    workers: Here = field(default_factory=Here)
+    workers: Workers = field(default_factory=Workers)
     heard: Any = field(default_factory=Heard)
 
     def end(self, rule: EnsembleRule | None = None, *, use_cache: bool = True) -> dict[str, Any]:
@@ -130,7 +123,7 @@ def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choo
     assert summary["ensemble"] is None
     assert summary["test_loss"] == summary["single_best_test_loss"] > 0
     assert ending.members == (WeightedTrial(BEST, 1.0),)
-    assert ending.workers.names == ["refit", "score"]
+    assert ending.workers.begun == ["refit", "score"]
     assert asked == []
     # The model is compared with the best constant on the test rows.
     check, split = summary["usefulness"], load_split(ending.study.store, ending.study.problem.split)
@@ -165,18 +158,18 @@ def test_members_are_fitted_and_pinned_and_the_best_trial_is_tested_alone(ending
     for weights in ({"t2": 0.5, "t0": 0.5}, {"t0": 0.5, "t1": 0.5}):
         choose("greedy", **weights)
         summary = ending.end(PAIR)
-        assert ending.workers.names == of_members
+        assert ending.workers.begun == of_members
         assert summary["single_best_test_loss"] == alone
     _, about = saved_model(ending.study.store, NAME)
     assert [member["trial"] for member in about["members"]] == [0, 1]
     assert len(seen[0]) > 4
     assert pinned(ending.study.store) == set()
     ending.end(PAIR)
-    assert ending.workers.names == []  # the model is there
+    assert ending.workers.begun == []  # the model is there
     # Without a cache, one task fits all members.
     ending.study.record(replace(ending.study.facts, model=ModelFacts()))
     uncached = ending.end(PAIR, use_cache=False)
-    assert ending.workers.names == ["refit", "score", "score"]
+    assert ending.workers.begun == ["refit", "score", "score"]
     assert uncached["test_loss"] == summary["test_loss"]
 
 
@@ -204,7 +197,7 @@ def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending
     assert (summary["model_trial"]["trial"], summary["incumbent"]["trial"]) == (0, BEST)
     ending.workers.too_slow = set()
     ending.end()
-    assert ending.workers.names == []  # nothing has changed
+    assert ending.workers.begun == []  # nothing has changed
     ending.study.plan = changed(ending.study.plan, trial_memory=10**10)
     ending.end()
     assert ending.members == (WeightedTrial(BEST, 1.0),)
@@ -225,7 +218,7 @@ def test_an_accident_while_the_model_is_scored_leaves_the_model_to_be_scored(end
     assert saved_model(ending.study.store, NAME)[1]["trial"] == BEST
     ending.workers.score = lambda: None
     assert ending.end()["test_loss"] is not None
-    assert ending.workers.names == ["score"]
+    assert ending.workers.begun == ["score"]
 
 
 def test_an_ensemble_that_cannot_be_chosen_does_not_cost_the_model(ending, monkeypatch) -> None:

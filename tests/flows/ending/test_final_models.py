@@ -86,11 +86,9 @@ class Place:
 
     def search(self, space: str, **changed: Any) -> dict[str, Any]:
         """The summary of a study of one of the spaces."""
-        searched(self.home, **{**self.parameters, "space": self.named(space), **changed})
+        named = f"{self.folder}/own.py:{space}" if space in SPACE.lower() else space
+        searched(self.home, **{**self.parameters, "space": named, **changed})
         return self.summary
-
-    def named(self, space: str) -> str:
-        return f"{self.folder}/own.py:{space}" if space in SPACE.lower() else space
 
     @property
     def store(self) -> ArtifactStore:
@@ -167,8 +165,13 @@ def test_the_best_partial_evaluation_is_the_model_where_none_is_full(place) -> N
     assert summary["model_trial"]["fidelity"] in place.said("show", "s")
 
 
-def test_a_partial_evaluation_is_the_model_only_within_the_constraints(place) -> None:
-    with pytest.raises(StudyFailed, match="allowed: 10"):
-        place.search("small", **PARTIAL, constraint=["model_size_bytes<=10"])
-    assert (place.summary["incumbent"], place.summary["model_trial"]) == (None, None)
-    assert place.summary["nearest_infeasible"]["constraints"]["model_size_bytes"] > 10
+def test_neither_a_full_nor_a_partial_evaluation_outside_of_the_constraints_is_the_model(
+    place,
+) -> None:
+    for changed in (PARTIAL, {"trials": 1, "study": "full"}):
+        with pytest.raises(StudyFailed, match="allowed: 10"):
+            place.search("small", **changed, constraint=["model_size_bytes<=10"])
+    for name in ("s", "full"):
+        view = read_study(place.store, name)
+        assert (view.incumbent, view.model_trial, view.test_loss) == (None, None, None)
+        assert view.nearest_infeasible.constraints["model_size_bytes"] > 10

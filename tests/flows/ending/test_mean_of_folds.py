@@ -1,7 +1,6 @@
 """A model that is the mean of the folds' models, where no time is left to fit on all rows."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -33,28 +32,11 @@ WINE = {"data": "sklearn:wine", "folds": FOLDS, "seed": 1, "fit": False}
 
 
 @dataclass
-class Workers(Here):
-    """Workers that are this process.
-
-    Attributes:
-        begun: Names of the tasks that were run.
-    """
-
-    begun: list[str] = field(default_factory=list)
-
-    def run(self, task: Any, parameters: dict[str, Any], **options: Any) -> Any:
-        check: Callable[[], None] = options.get("check", lambda: None)
-        check()
-        self.begun.append(task.name)
-        return super().run(task, parameters)
-
-
-@dataclass
 class Ended:
     """A study whose search has ended."""
 
     store: ArtifactStore
-    workers: Workers = field(default_factory=Workers)
+    workers: Here = field(default_factory=Here)
     heard: Any = field(default_factory=Heard)
 
     def end(self, *seconds: float, **plan: Any) -> dict[str, Any]:

@@ -52,24 +52,12 @@ class Meeting(DecisionTreeClassifier):
         return super().fit(X, y)
 
 
-class Dying(DecisionTreeClassifier):
-    '''Dies when it is fitted first.'''
-
-    def fit(self, X, y):
-        if not (FOLDER / "died").exists():
-            (FOLDER / "died").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().fit(X, y)
-
-
 class Endless(DecisionTreeClassifier):
     def fit(self, X, y):
         sleep(1000)
 
 
-MODELS = dict(
-    one=Meeting, other=Meeting, plain=DecisionTreeClassifier, dying=Dying, endless=Endless
-)
+MODELS = dict(one=Meeting, other=Meeting, endless=Endless)
 space = models(
     *(
         one(id, model, max_depth=depth, random_state=0)
@@ -137,14 +125,6 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
     assert sorted(run.state_name for run in shared) == ["Cached", "Completed"]
     model = store_of(context).records.get(model_record(NAME))["model"]
     assert len(model.weights) == 2
-
-
-@pytest.mark.full
-def test_a_member_of_a_killed_process_is_fitted_once_more(context, tmp_path) -> None:
-    losses, _ = refitted(context, "dying", "plain")
-    assert (tmp_path / "died").exists()
-    assert (tmp_path / "prefixes").read_text() == "made "  # it was kept before the death
-    assert 0 <= losses[0].loss < 50
 
 
 @pytest.mark.full

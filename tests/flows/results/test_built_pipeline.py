@@ -73,7 +73,6 @@ def on_events(folder: Path) -> Parameters:
 
 STUDIES: dict[str, Callable[[Path], Parameters]] = {
     "flash": lambda folder: on_table(folder, "flash", trials=5),
-    "modern": lambda folder: on_table(folder, "modern"),
     "own code": lambda folder: on_table(folder, "mine.py:space", trials=1),
     "events": on_events,
 }
@@ -99,9 +98,7 @@ def fitted_in_first_fold(found: Searched, trial: dict[str, Any]) -> dict[str, di
     }
 
 
-@pytest.mark.parametrize(
-    "study", ["flash", "own code", "events", pytest.param("modern", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("study", ["flash", "own code", "events"])
 def test_it_is_what_the_first_fold_was_fitted_with(study: str, tmp_path: Path) -> None:
     found = searched(tmp_path, fit=False, **STUDIES[study](tmp_path))
     loaded = load_study("s", str(tmp_path / "store"))

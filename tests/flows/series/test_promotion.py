@@ -31,7 +31,6 @@ from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 from prefect_tune.storage.series import Decision, Series, SeriesTable, series_lease
 from prefect_tune.tasks.bad_input import BadInput
-from prefect_tune.tasks.final.promotion import compared
 from prefect_tune.tasks.problem import StudyContext
 
 pytestmark = pytest.mark.slow
@@ -47,16 +46,6 @@ def frame(n: int) -> pd.DataFrame:
     is_yes = X[:, 0] + X[:, 1] > 0
     is_yes[:N_NOISE] = rng.random(N_NOISE) < 0.5
     return pd.DataFrame(X, columns=list("abc")).assign(target=np.where(is_yes, "yes", "no"))[:n]
-
-
-class Workers(Here):
-    """Workers that are this process, and compare models."""
-
-    def run(self, task: Any, parameters: dict[str, Any], **options: Any) -> Any:
-        if task.name != "compare":
-            return super().run(task, parameters, **options)
-        given = {name: value for name, value in parameters.items() if name != "what"}
-        return compared(**given)
 
 
 class Nights:
@@ -88,7 +77,7 @@ class Nights:
     def decide(self, study: str) -> None:
         with Study.opened(self.store, study) as opened:
             context = StudyContext(study, opened.problem, self.store.address)
-            workers: Any = Workers()
+            workers: Any = Here()
             with pytest.MonkeyPatch.context() as patched:  # Prefect would start a server
                 patched.setattr(RunArtifact, "publish", lambda *_: None)
                 decide_promotion(opened, workers, context, self.heard, None)

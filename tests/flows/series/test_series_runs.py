@@ -1,6 +1,5 @@
 """Nights of a series on growing data: a real Prefect server, real worker processes."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from prefect_tune.flows.series.view import read_series
 from prefect_tune.flows.study.progress import observed_by
 from prefect_tune.flows.tune import tune
 from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
-from prefect_tune.storage.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -24,7 +22,6 @@ class Nights:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.store = folder, ArtifactStore(StoreAddress(str(folder / "store")))
-        self.ledger = Ledger(self.store.database)
 
     def run(self, n_rows: int, trials: int, **options: Any) -> dict[str, Any]:
         table(300).iloc[:n_rows].to_csv(self.folder / "t.csv", index=False)
@@ -32,11 +29,6 @@ class Nights:
             data=str(self.folder / "t.csv"), target="target", store=self.store.address.url,
             series="growing", trials=trials, workers=2, **{**QUICK, **options},
         )  # fmt: skip
-
-    def asked(self, study: str) -> list[Mapping[str, Any]]:
-        """Configurations in the order of asking."""
-        events = [e for e in self.ledger.each_event(study) if e.kind == "ask"]
-        return [event.body["query"]["configuration"] for event in events]
 
 
 def newest_flow_run() -> Any:
@@ -64,7 +56,6 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     assert "series:growing" in run.tags
     assert artifacts(run.id) == []
     assert (summary["study"], summary["n_trials"]) == ("growing-1", 5)
-    assert len(nights.asked("growing-1")) == 5
     with monkeypatch.context() as patched:
         patched.setattr("prefect_tune.flows.series.next_study.get_client", lambda **_: 1 // 0)
         nights.run(150, 3)  # nothing has changed, and Prefect cannot be told
@@ -72,10 +63,6 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
 
     summary = nights.run(180, 7)  # new data
     assert summary["study"] == "growing-2"
-    prior = next(e for e in nights.ledger.each_event("growing-2") if e.kind == "prior")
-    assert prior.sequence == 0
-    assert len(prior.body["trials"]) == 5
-    assert nights.asked("growing-2")[:3] == prior.body["start"]  # half of 7 trials
     view = read_series(nights.store, "growing")
     assert [(run.study, run.rows, run.skipped) for run in view.runs] == [
         ("growing-1", 150, 2), ("growing-2", 180, 0),

@@ -23,11 +23,7 @@ from prefect_tune.deployments.cli.run import run
 from prefect_tune.flows.compare import compare
 from prefect_tune.flows.comparison.comparison import Comparison, prepare_comparison
 from prefect_tune.flows.options.declared import COMPARE_OPTIONS, OPTIONS, StudyOptions
-from prefect_tune.flows.options.values import (
-    ENSEMBLE_KINDS,
-    EnsembleRule,
-    parse_assignment,
-)
+from prefect_tune.flows.options.values import ENSEMBLE_KINDS, EnsembleRule, parse_assignment
 from prefect_tune.flows.reading.commands import continue_command, run_command
 from prefect_tune.flows.study.plan import StudyPlan
 from prefect_tune.flows.tune import tune
@@ -214,43 +210,24 @@ def test_a_number_is_of_picks_and_a_word_is_a_kind(given, expected) -> None:
 
 
 PLAIN = plan(
-    data="my table.csv",
-    target="target",
+    data="my table.csv", target="target", method="flash", budget=600.0, race=True,
     problem=Problem("data", "split", "modern", "digest", "error", seed=0),
-    method="flash",
-    budget=600.0,
-    race=True,
-)
+)  # fmt: skip
 FULL = changed(
     PLAIN,
     data="table.csv", target="it's", format="table", test="later.csv", group="patient",
     drop=("a b", "c"), categorical=("d",), drop_missing_target=True,
     na_values=("", "-999"), decimal="comma", splits="ignore",
     problem=Problem("data", "split", "small", "digest", "neg_log_loss", seed=7),
-    folds=None,
-    holdout=0.25,
-    test_size=None,
-    positive="yes",
-    method="tpe",
-    option={"n_startup": 5, "variant": "paper"},
-    trials=9,
-    budget=90.5,
-    trial_timeout=20.0,
-    trial_memory=2_000_000_000,
+    folds=None, holdout=0.25, test_size=None, positive="yes",
+    method="tpe", option={"n_startup": 5, "variant": "paper"}, trials=9,
+    budget=90.5, trial_timeout=20.0, trial_memory=2_000_000_000,
     constraint=(
         QuantityBound(Quantity("disparate_impact", "age", (20.0, 40.5, 60.0), "auroc"), 0.1),
         QuantityBound(Quantity("latency_us"), 50.0),
     ),
-    ensemble=EnsembleRule("greedy", 8),
-    no_cache=True,
-    epochs=27,
-    race=False,
-    start="known.json",
-    time="visited",
-    gap=86_400.0,
-    series="nightly",
-    promotion="always",
-    key=("a b", "c"),
+    ensemble=EnsembleRule("greedy", 8), no_cache=True, epochs=27, race=False, start="known.json",
+    time="visited", gap=86_400.0, series="nightly", promotion="always", key=("a b", "c"),
     margin=0.5,
 )  # fmt: skip
 

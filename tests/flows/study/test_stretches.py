@@ -130,13 +130,10 @@ def test_of_many_configurations_the_newest_are_kept_and_none_of_subsets(
 ) -> None:
     """Nothing resumes from a model of a subset."""
     monkeypatch.setattr(stretch_pins, "_MOST_CONFIGURATIONS", 2)
-    queries = [replace(draw(context, seed), folds=1) for seed in (1, 7, 4, 9)]
-    part = replace(draw(context, 3), subset=0.25, folds=1)
+    parts = [{}, {"subset": 0.25}, {}, {}, {}]
     with halving.timed(), halving.searching():
-        tell_model(halving, queries[0], "a", 4.0)
-        tell_model(halving, part, "e", 5.0)
-        assert entry("e").key not in pinned(halving.store)
-        for query, name, loss in zip(queries[1:], "bcd", (3.0, 2.0, 1.0), strict=True):
-            tell_model(halving, query, name, loss)
-        kept = {name for name in "abcd" if entry(name).key in pinned(halving.store)}
+        for name, seed, part in zip("aebcd", (1, 3, 7, 4, 9), parts, strict=True):
+            query = replace(draw(context, seed), folds=1, **part)
+            tell_model(halving, query, name, loss=9.0 - seed / 9)
+        kept = {name for name in "abcde" if entry(name).key in pinned(halving.store)}
     assert kept == {"c", "d"}

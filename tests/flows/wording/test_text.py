@@ -73,21 +73,25 @@ def test_the_end_is_at_the_bound_that_the_mean_rate_reaches_first(standing, seco
 
 
 def error(message: str, step: str = "model", kind: str = "error") -> Failure:
-    return Failure(FailureKind(kind), message, step=step, cost_seconds=1.5)
+    traceback = "x" * 10**6 + "end"
+    return Failure(FailureKind(kind), message, step=step, cost_seconds=1.5, traceback=traceback)
 
 
 def test_failures_of_one_kind_and_step_are_one_group_whatever_their_numbers() -> None:
+    """Long messages keep their beginning, and tracebacks their end."""
     groups = FailureGroups()
-    secret = "postgresql://user:s3cret@host/db " + "x" * 10_000
+    secret = "x" * 1_980 + "postgresql://me:s3cret@host/d" + "y" * 10**6
     for number, failure in enumerate([
         error("took more than 1 s"), error("took more than 2.5 s"), error("no rows"),
         error("took more than 1 s", step="scale"), error("took more than 1 s", kind="timeout"),
-        error(secret),
+        error(secret), error(secret + "z"),
     ]):  # fmt: skip
         groups.add(number, failure)
-    assert [group.trials for group in groups.found()] == [[0, 1], [2], [3], [4], [5]]
-    first, *_, last = groups.found()
-    assert (first.text, first.seconds) == ("model: took more than 1 s", 3.0)
-    assert len(groups) == 6
-    assert "s3cret" not in last.text
-    assert len(last.text) < 2_100
+    found = groups.found()
+    assert [group.trials for group in found] == [[0, 1], [5, 6], [2], [3], [4]]
+    assert (found[0].text, found[0].seconds) == ("model: took more than 1 s", 3.0)
+    assert len(groups) == 7
+    assert 2_000 <= len(found[1].message) <= 2_001
+    assert "s3c" not in found[1].message  # masked before it is cut
+    assert len(found[1].traceback) == 20_000
+    assert found[1].traceback.endswith("end")

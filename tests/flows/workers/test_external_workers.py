@@ -19,12 +19,7 @@ from prefect_tune.flows.tune import tune
 from prefect_tune.flows.workers import clusters
 from prefect_tune.flows.workers import pool as module
 from prefect_tune.flows.workers.dask_trials import DaskTrials
-from prefect_tune.flows.workers.pool import (
-    NoWorkers,
-    WorkerCheck,
-    WorkerPool,
-    Workers,
-)
+from prefect_tune.flows.workers.pool import NoWorkers, WorkerCheck, WorkerPool, Workers
 from prefect_tune.tasks.bad_input import BadInput
 from prefect_tune.tasks.problem import StudyContext
 from prefect_tune.tasks.trial.evaluate import worker_environment
