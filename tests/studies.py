@@ -119,11 +119,8 @@ def evaluate(context: StudyContext, query: Query) -> Evaluation:
 EPOCHS = 10
 """Epochs of a full training."""
 ITERATIVE_SPACES = """
-from ConfigSpace import Categorical, ConfigurationSpace, Integer
-
 from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import RESCALE
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE, RESCALE
 
 
 def seeded(id, estimator, **fixed):
@@ -155,25 +152,16 @@ def epoch_context(
     folder: Path, *, numbers: bool = False, epochs: int | None = EPOCHS, **changes: object
 ) -> StudyContext:
     """A study of a table of 150 rows in three folds, `EPOCHS` epochs in a full training."""
-    address = StoreAddress(str(folder / "store"))
-    store = open_store(address)
     frame = table()
     if numbers:
         noise = np.random.default_rng(1).normal(size=len(frame))
         frame["target"] = frame["a"] * 30 + noise
-    path = folder / ("numbers.csv" if numbers else "classes.csv")
-    frame.to_csv(path, index=False)
-    name = f"space.py:{'numbers' if numbers else 'classes'}"
-    problem = problem_of(
-        Source(str(path), target="target"),
-        store,
-        load_user_space(ITERATIVE_SPACES, name),
-        space=name,
-        space_code=ITERATIVE_SPACES,
-        metric="neg_mean_squared_error" if numbers else "error",
-    )
-    context = StudyContext("test", problem, address, epochs=epochs)
-    return replace(context, **changes)  # type: ignore[arg-type]
+    name = "numbers" if numbers else "classes"
+    frame.to_csv(folder / f"{name}.csv", index=False)
+    metric = "neg_mean_squared_error" if numbers else "error"
+    context = context_of(folder, data=folder / f"{name}.csv")
+    context = with_space(context, ITERATIVE_SPACES, f"space.py:{name}", metric=metric)
+    return replace(context, epochs=epochs, **changes)  # type: ignore[arg-type]
 
 
 def to_epoch(query: Query, epochs: int | None, folds: int | None = None) -> Query:

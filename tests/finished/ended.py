@@ -10,21 +10,19 @@ from typing import Any, Self
 
 from command_line import CommandLine
 from inputs import table
+from user_spaces import PRELUDE
 
 from finished.searched import searched
 from prefect_tune import ArtifactStore, load_study
 from prefect_tune.flows.results.loaded_study import LoadedStudy
 
 NASTY = "a|b <i>*"
-SPACE = """
-from ConfigSpace import Categorical, ConfigurationSpace
-
-from sklearn.naive_bayes import GaussianNB
-
-from prefect_tune import Algorithm, Space, Step
+SPACE = (
+    PRELUDE
+    + """
+from ConfigSpace import Categorical
 from prefect_tune.tasks.catalogue.flash import CLASSIFY
 from prefect_tune.tasks.catalogue.preparation import RESCALE
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
 
 
 class Picky(GaussianNB):
@@ -36,15 +34,12 @@ class Picky(GaussianNB):
         raise ValueError(f"picky [about] {self.kind}")
 
 
-broken = Algorithm(
-    id="broken",
-    estimator=Picky,
-    hyperparameters=ConfigurationSpace(space=[Categorical("kind", ["new", "old"])]),
-)
-models = (CLASSIFY.algorithm("gaussian_nb"), CLASSIFY.algorithm("k_nearest"))
-space = Space("mine", (IMPUTE, ENCODE, RESCALE, Step("fit model", (*models, broken))))
-whole = Space("whole", (IMPUTE, ENCODE, RESCALE, Step("fit model", models)))
+known = CLASSIFY.algorithm("gaussian_nb"), CLASSIFY.algorithm("k_nearest")
+broken = one("broken", Picky, Categorical("kind", ["new", "old"]))
+space = models(*known, broken, before=(RESCALE,))
+whole = models(*known, before=(RESCALE,))
 """
+)
 
 
 @dataclass(frozen=True)
@@ -74,23 +69,10 @@ class Ended:
         data = folder / "table.csv"
         table().rename(columns={"c": NASTY}).to_csv(data, index=False)
         given: dict[str, Any] = {"data": str(data), "target": "target"}
-        searched(
-            folder / "home",
-            **given,
-            study="h",
-            space=f"{folder}/space.py:whole",
-            method="hyperband",
-            option={"fidelity": "folds"},
-            trials=6,
-            fit=False,
-        )
-        ended = searched(
-            folder / "home",
-            **given,
-            space=f"{folder}/space.py:space",
-            constraint=["model_size_bytes<=1000000"],
-            ensemble=3,
-            trials=9,
-            seed=1,
-        )
+        partial = {"method": "hyperband", "option": {"fidelity": "folds"}, "fit": False}
+        of_models = f"{folder}/space.py:whole"
+        searched(folder / "home", **given, **partial, study="h", space=of_models, trials=6)
+        bounds = {"constraint": ["model_size_bytes<=1000000"], "ensemble": 3}
+        of_all = f"{folder}/space.py:space"
+        ended = searched(folder / "home", **given, **bounds, space=of_all, trials=9, seed=1)
         return cls(folder, ended.store)

@@ -58,15 +58,9 @@ class Here:
     begun: list[str] = field(default_factory=list)
     n_slots: int = 1
 
-    def run(
-        self,
-        task: Any,
-        parameters: dict[str, Any],
-        *,
-        check: Callable[[], None] = lambda: None,
-        **_: Any,
-    ) -> Any:
-        check()
+    def run(self, task: Any, parameters: dict[str, Any], **options: Any) -> Any:
+        if "check" in options:
+            options["check"]()
         self.begun.append(task.name)
         return run_here(task, parameters)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -206,22 +207,17 @@ def test_a_study_whose_process_was_killed_resumes_with_the_same_next_query(
 
 
 @pytest.fixture(scope="module")
-def folder(server, tmp_path_factory: pytest.TempPathFactory) -> Path:  # noqa: ARG001
-    return tmp_path_factory.mktemp("frames")
+def store(server, tmp_path_factory: pytest.TempPathFactory) -> ArtifactStore:  # noqa: ARG001
+    return store_in(tmp_path_factory.mktemp("frames"))
 
 
 @pytest.fixture(scope="module")
-def call(folder: Path) -> Callable[..., dict[str, Any]]:
-    def called(data: Any, **changes: Any) -> dict[str, Any]:
-        where = {"store": str(folder / "store"), "workers": 1, "study": "frame"}
-        return tune(data, **{"target": "target", "trials": 1, **QUICK, **where, **changes})
-
-    return called
+def call(store: ArtifactStore) -> Callable[..., dict[str, Any]]:
+    where = {"store": store.address.url, "workers": 1, "study": "frame"}
+    return partial(tune, **{"target": "target", "trials": 1, **QUICK, **where})
 
 
-def test_prefect_is_told_the_name_of_a_dataframe_and_the_store_has_its_content(
-    call, folder
-) -> None:
+def test_prefect_is_told_the_name_of_a_dataframe_and_the_store_has_its_content(call, store) -> None:
     async def in_loop() -> dict[str, Any]:
         return call(table())
 
@@ -229,8 +225,8 @@ def test_prefect_is_told_the_name_of_a_dataframe_and_the_store_has_its_content(
     assert summary["state"] == "complete"
     assert summary["data"].startswith("dataframe:")
     assert run_of("frame").parameters["data"] == summary["data"]
-    dataset = Ledger(store_in(folder).database).study("frame").problem["dataset"]
-    stored = load_dataset(store_in(folder), dataset).X["a"]
+    dataset = Ledger(store.database).study("frame").problem["dataset"]
+    stored = load_dataset(store, dataset).X["a"]
     pd.testing.assert_series_equal(stored, table()["a"], check_index=False)
     polars = pl.from_pandas(table())
     assert call(polars.drop("target"), target=polars["target"], trials=2)["n_trials"] == 2
@@ -246,7 +242,6 @@ def test_prefect_is_told_the_name_of_a_dataframe_and_the_store_has_its_content(
     [
         ({"data": table().rename(columns={"a": "b"})}, "'b'"),
         ({"target": np.zeros(3)}, "3 values"),
-        ({"metric": "r3"}, "r3"),
         ({"trials": 0}, "trials=0"),
         ({"data": "cohort:demo", "test": table(9)}, "test is a DataFrame"),
         ({"test": table(9).drop(columns="target")}, "test rows"),

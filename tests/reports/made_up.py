@@ -67,10 +67,7 @@ REPRODUCTION = Reproduction(
 
 def judged() -> ModelReport:
     """A model of patient events, with codes and descriptions that nobody would want."""
-    columns = (
-        ColumnEffect(f"{NASTY}: count", 0.4),
-        ColumnEffect(f"{NASTY}: mean, 30 days", None),
-    )
+    columns = (ColumnEffect(f"{NASTY}: count", 0.4), ColumnEffect(f"{NASTY}: mean, 30 days", None))
     codes = (
         CodeEffect(NASTY, 0.12, columns, 2),
         CodeEffect("LAB//1", 0.05, (ColumnEffect("LAB//1: last", -0.3),), 1),

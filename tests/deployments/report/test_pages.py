@@ -111,9 +111,7 @@ def test_names_and_messages_are_text_and_nothing_else(everything) -> None:
     assert not any("alert(1)" in s for s in everything.scripts if not s.lstrip().startswith("{"))
     html = page_html(study_page(full()))
     assert not [part for part in ("\x1b", "\\u001b", "secret") if part in html]
-
-
-def test_plotly_takes_no_text_of_a_figure_for_markup(everything) -> None:
+    # Plotly, too, takes no text of a figure for markup.
     figures = [json.loads(s) for s in everything.scripts if s.lstrip().startswith("{")]
     assert len(figures) >= 8
     text = json.dumps(figures)

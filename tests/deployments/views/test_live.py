@@ -44,11 +44,10 @@ def running(n: int = 2) -> Progress:
     of_trials = tuple(
         RunningTrial(20 + i, PATH, 3.0 + 7 * i, 30.0, STEPS[i % 3], i % 3) for i in range(n)
     )
-    return Progress(
-        study="s", metric="error", trials_total=40, seconds=120.0, seconds_total=600.0,
+    return replace(
+        RESUMED, trials_total=40, seconds=120.0, seconds_total=600.0, n_begun=20,
         totals=StudyTotals(told=18, failed=2, stopped=7, cache_hits=123, seconds_saved=44.0),
-        whole=Whole(3, None), incumbent=led_by(QUERY, 8.667), running=of_trials, n_begun=20,
-        resumes_configurations=True, phase="expected improvement per second",
+        incumbent=led_by(QUERY, 8.667), running=of_trials, phase="expected improvement per second",
     )  # fmt: skip
 
 

@@ -106,7 +106,6 @@ def test_what_replicates_share_cannot_change(compared) -> None:
     first = compared(**TWO)
     for options, named in (
         ({"seed": 4}, "--seed 0"),
-        ({"metric": "auroc"}, "--metric error"),
         ({"folds": 5}, "--folds 3"),
         ({"trial_timeout": "9s"}, "--trial-timeout"),
         ({"no_cache": True}, "cache"),

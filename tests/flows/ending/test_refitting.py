@@ -19,10 +19,9 @@ from prefect_tune.flows.ending.refitting import member_of, refit_model, score_mo
 from prefect_tune.flows.workers.dask_trials import DaskTrials
 from prefect_tune.storage.keys import model_record
 from prefect_tune.tasks.final.refit import LossOnTest, RefitFailed
-from prefect_tune.tasks.problem import StudyContext, TrialLimits
+from prefect_tune.tasks.problem import StudyContext
 
 NAME = "side-by-side"
-GENEROUS = TrialLimits(300)
 SPACE = (
     PRELUDE
     + """
@@ -78,13 +77,13 @@ def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits ru
 
 
 def refitted(
-    context: StudyContext, *models: str, limits: TrialLimits = GENEROUS
+    context: StudyContext, *models: str, seconds: float = 300.0
 ) -> tuple[list[LossOnTest], list[TaskRun]]:
     """The losses of an ensemble of trials of these models, numbered from 0, and of the first alone.
 
     And the task runs, once the server knows how each ended; it hears of them in batches.
     """
-    context = replace(context, trial_seconds=limits.seconds, memory_limit_bytes=limits.memory_bytes)
+    context = replace(context, trial_seconds=seconds)
 
     @flow(persist_result=False)
     def fit() -> tuple[list[LossOnTest], UUID, int]:
@@ -130,4 +129,4 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 @pytest.mark.full
 def test_a_refit_is_held_to_limits(context) -> None:
     with pytest.raises(RefitFailed, match="refit of trial"):
-        refitted(context, "endless", limits=TrialLimits(1.5))
+        refitted(context, "endless", seconds=1.5)

@@ -192,18 +192,18 @@ def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limi
     assert set(new.again(1.0, 1.0, 1.0, 1.0, 1.0).limits) == {450.0}
 
 
-def test_a_store_that_is_lost_ends_the_session(looked) -> None:
-    with pytest.raises(StoreLost):
-        looked.again(StoreLost("away"))
-
-
-def test_groups_that_cannot_be_dealt_otherwise_end_the_look(looked, monkeypatch) -> None:
+def test_groups_that_cannot_be_dealt_otherwise_end_the_look_and_a_lost_store_the_session(
+    looked, monkeypatch
+) -> None:
     def refuse(*_: object) -> None:
         raise BadInput("one way only")
 
-    monkeypatch.setattr("prefect_tune.flows.ending.reevaluation.another_split", refuse)
-    assert looked.again(1.0).numbers == []
+    with monkeypatch.context() as patched:
+        patched.setattr("prefect_tune.flows.ending.reevaluation.another_split", refuse)
+        assert looked.again(1.0).numbers == []
     assert looked.chosen == 2
+    with pytest.raises(StoreLost):
+        looked.again(StoreLost("away"))
 
 
 def test_finalists_are_evaluated_on_other_folds_and_an_interrupt_loses_only_its_batch(

@@ -11,6 +11,7 @@ import pytest
 from finished.programs import built_from, parameters
 from finished.searched import Searched, searched
 from inputs import table, write_meds, write_table
+from user_spaces import PRELUDE
 
 from prefect_tune import load_study
 from prefect_tune.flows.reading.opened_study import OpenedStudy, open_study
@@ -23,14 +24,11 @@ pytestmark = pytest.mark.slow
 
 Parameters = dict[str, Any]
 
-MINE = """
-import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
-
-from prefect_tune import Algorithm, Flags, Space, Step
-from prefect_tune.tasks.catalogue.preparation import BALANCE
+MINE = (
+    PRELUDE
+    + """
 from prefect_tune.tasks.catalogue.flash import CLASSIFY
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
+from prefect_tune.tasks.catalogue.preparation import BALANCE
 
 
 class Power(TransformerMixin, BaseEstimator):
@@ -44,19 +42,20 @@ class Power(TransformerMixin, BaseEstimator):
         return np.sign(X) * np.abs(X) ** self.exponent
 
 
-def seeded(id, estimator, weights="none", **fixed):
+def seeded(id, estimator, weights, **fixed):
     flags = Flags(stochastic=True, weights=weights)
     return Algorithm(id=id, estimator=estimator, fixed=fixed, flags=flags)
 
 
-bend = Step("bend", (Algorithm(id="power", estimator=Power, fixed={"exponent": 0.7}),))
-space = Space("mine", (IMPUTE, ENCODE, bend, Step("fit model", (CLASSIFY.algorithm("k_nearest"),))))
-models = (
+bend = Step("bend", (one("power", Power, exponent=0.7),))
+space = models(CLASSIFY.algorithm("k_nearest"), before=(bend,))
+iterative = models(
     seeded("sgd", "sklearn.linear_model.SGDClassifier", "class_weight", loss="log_loss"),
     seeded("trees", "sklearn.ensemble.GradientBoostingClassifier", "sample_weight", max_depth=2),
+    before=(BALANCE,),
 )
-iterative = Space("mine", (IMPUTE, ENCODE, BALANCE, Step("fit model", models)))
 """
+)
 
 
 def on_table(folder: Path, space: str, **more: Any) -> Parameters:

@@ -17,30 +17,25 @@ from prefect_tune.storage.artifacts import ArtifactStore, StoreAddress
 pytestmark = pytest.mark.usefixtures("server")
 
 
-class Nights:
-    """Runs of the series `growing` on the first rows of a table."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.store = folder, ArtifactStore(StoreAddress(str(folder / "store")))
-
-    def run(self, n_rows: int, trials: int, **options: Any) -> dict[str, Any]:
-        table(300).iloc[:n_rows].to_csv(self.folder / "t.csv", index=False)
-        return tune(
-            data=str(self.folder / "t.csv"), target="target", store=self.store.address.url,
-            series="growing", trials=trials, workers=2, **{**QUICK, **options},
-        )  # fmt: skip
-
-
 def newest_flow_run() -> Any:
     return max(flow_runs(), key=lambda run: run.created)
 
 
 def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
-    nights = Nights(tmp_path)
+    """On the first rows of a table."""
+    store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
+
+    def run_on(n_rows: int, trials: int) -> dict[str, Any]:
+        table(300).iloc[:n_rows].to_csv(tmp_path / "t.csv", index=False)
+        return tune(
+            data=str(tmp_path / "t.csv"), target="target", store=store.address.url,
+            series="growing", trials=trials, workers=2, **QUICK,
+        )  # fmt: skip
+
     with observed_by(Interrupting(2)), pytest.raises(KeyboardInterrupt):
-        nights.run(150, 5)
-    assert read_series(nights.store, "growing").runs[-1].state == "interrupted"
-    summary = nights.run(180, 5)  # the interrupted night continues on its own data
+        run_on(150, 5)
+    assert read_series(store, "growing").runs[-1].state == "interrupted"
+    summary = run_on(180, 5)  # the interrupted night continues on its own data
     assert (summary["study"], summary["state"], summary["n_begun"]) == ("growing-1", "complete", 5)
     run = newest_flow_run()
     assert run.name.startswith("growing-1 (")
@@ -49,7 +44,7 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     assert page.type == "markdown"
     assert "growing-1" in page.data
 
-    summary = nights.run(150, 3)  # nothing has changed
+    summary = run_on(150, 3)  # nothing has changed
     run = newest_flow_run()
     assert (run.state.name, run.state.type) == (SKIPPED, "COMPLETED")
     assert "growing-1" in run.state.message
@@ -58,12 +53,12 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     assert (summary["study"], summary["n_trials"]) == ("growing-1", 5)
     with monkeypatch.context() as patched:
         patched.setattr("prefect_tune.flows.series.next_study.get_client", lambda **_: 1 // 0)
-        nights.run(150, 3)  # nothing has changed, and Prefect cannot be told
+        run_on(150, 3)  # nothing has changed, and Prefect cannot be told
     assert newest_flow_run().state.name == SKIPPED
 
-    summary = nights.run(180, 7)  # new data
+    summary = run_on(180, 7)  # new data
     assert summary["study"] == "growing-2"
-    view = read_series(nights.store, "growing")
+    view = read_series(store, "growing")
     assert [(run.study, run.rows, run.skipped) for run in view.runs] == [
         ("growing-1", 150, 2), ("growing-2", 180, 0),
     ]  # fmt: skip
@@ -72,4 +67,4 @@ def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
     assert (last.test_loss, last.changes.rows_added) == (summary["test_loss"], 30)
     assert last.reused.weight == summary["decisions"]["prior"]["weight"]
     assert summary["series"] == {"name": "growing", "run": 2, "champion": view.champion.study}
-    assert not nights.store.leases.holder("series growing")
+    assert not store.leases.holder("series growing")

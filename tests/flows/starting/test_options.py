@@ -191,18 +191,11 @@ def options_from(**given: object) -> StudyOptions:
     return StudyOptions.parse({**dict.fromkeys(OPTIONS), "data": "table.csv", **given})
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (None, None),
-        (8, EnsembleRule("greedy", 8)),
-        ("8", EnsembleRule("greedy", 8)),  # as the command line gives it
-        *((kind, EnsembleRule(kind)) for kind in ENSEMBLE_KINDS),
-        (1, EnsembleRule("single")),
-    ],
-)
-def test_a_number_is_of_picks_and_a_word_is_a_kind(given, expected) -> None:
-    assert options_from(ensemble=given).ensemble == expected
+def test_a_number_is_of_picks_and_a_word_is_a_kind() -> None:
+    numbers = {8: EnsembleRule("greedy", 8), "8": EnsembleRule("greedy", 8), None: None}
+    rules = numbers | {kind: EnsembleRule(kind) for kind in ENSEMBLE_KINDS}
+    for said, expected in (*rules.items(), (1, EnsembleRule("single"))):
+        assert options_from(ensemble=said).ensemble == expected
     for wrong in (0, -3, "0", "Auto", "2.5", ""):
         with pytest.raises(BadInput, check=lambda e: e.option == "ensemble") as refused:
             options_from(ensemble=wrong)
@@ -280,24 +273,18 @@ def test_an_empty_text_is_an_option_and_an_empty_place_the_default_one() -> None
         assert getattr(options_from(**{name: ""}), name) == OPTIONS[name].default
 
 
-@pytest.mark.parametrize(
-    ("written", "python"),
-    [
-        ("fewer --folds or another --test-size", "fewer folds or another test_size"),
-        ("name it, for instance --epochs 50, or", "name it, for instance epochs=50, or"),
-        ("drop it with --drop 'heart rate'", "drop it with drop='heart rate'"),
-        ("(override with --positive)", "(override with positive)"),
-        ("was started with --race, not --no-race", "was started with race, not race=False"),
-        ("see `prefect-tune show S --trial 4`", "see `prefect-tune show S --trial 4`"),
-    ],
-)
-def test_options_become_parameters_except_for_a_command(written, python) -> None:
-    assert for_caller(written) == python
-    with command_line():
-        assert for_caller(written) == written
-
-
-def test_an_error_names_its_option_with_its_whole_value() -> None:
+def test_options_in_errors_become_parameters_except_for_a_command() -> None:
+    for written, python in {
+        "fewer --folds or another --test-size": "fewer folds or another test_size",
+        "name it, for instance --epochs 50, or": "name it, for instance epochs=50, or",
+        "drop it with --drop 'heart rate'": "drop it with drop='heart rate'",
+        "(override with --positive)": "(override with positive)",
+        "was started with --race, not --no-race": "was started with race, not race=False",
+        "see `prefect-tune show S --trial 4`": "see `prefect-tune show S --trial 4`",
+    }.items():
+        assert for_caller(written) == python
+        with command_line():
+            assert for_caller(written) == written
     with pytest.raises(BadInput) as raised, errors_for_caller():
         raise BadInput("too much", option="constraint", value="a (b) <= 1", remedy="take --folds 2")
     assert str(raised.value) == "constraint='a (b) <= 1': too much; take folds=2"

@@ -247,9 +247,7 @@ def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None
     for metric, is_noted in (("error", True), ("auroc", False)):
         notes = prepared("rare.csv", target="target", metric=metric).notes
         assert any("auroc" in note.remedy for note in notes) is is_noted
-
-
-def test_classes_that_only_test_rows_have_are_noted(prepared) -> None:
+    # So are classes that only test rows have.
     for name, classes in (("train", "abc"), ("test", "abz")):
         frame = pd.DataFrame({"x": range(90), "y": list(classes * 30)})
         frame.to_csv(f"{name}2.csv", index=False)

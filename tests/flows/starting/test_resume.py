@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from flow_studies import prepare_study
 from inputs import events, table, write_meds, written
+from user_spaces import PRELUDE
 
 from prefect_tune.flows.options.values import EnsembleRule, StopRule
 from prefect_tune.flows.starting.prepare import PreparedStudy, prepare_retry
@@ -94,14 +95,7 @@ def test_a_study_that_is_removed_as_another_process_enters_it_is_not_prepared(
         prepared("train.csv", target="target", study="one")
 
 
-SPACE = """
-from prefect_tune import Space, Step
-from prefect_tune.tasks.catalogue.flash import CLASSIFY
-from prefect_tune.tasks.catalogue.preparation import ENCODE, IMPUTE
-
-models = (CLASSIFY.algorithm("gaussian_nb"), CLASSIFY.algorithm("k_nearest"))
-space = Space("mine", (IMPUTE, ENCODE, Step("fit model", models)))
-"""
+SPACE = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING))\n'
 
 
 def test_a_users_file_may_change_in_its_comments_and_in_nothing_else(prepared, tmp_path) -> None:

@@ -76,15 +76,14 @@ def test_a_block_keeps_the_database_secret_and_takes_no_password_in_its_url() ->
         ArtifactStoreBlock(url="s3://KEY:hidden@bucket/store")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["run", "compare", "retry", "show"])
-def test_commands_refuse_before_a_flow_run_begins(server, tmp_path, command) -> None:  # noqa: ARG001
-    data = ("s",) if command in ("retry", "show") else (write_table(tmp_path), "--target", "target")
-    before = len(flow_runs())
-    done = CommandLine(tmp_path / "home")(command, *data, "--database", DATABASE)
-    assert done.exit_code == 2, done.output
-    assert DATABASE_VARIABLE in done.stderr
-    assert "hidden" not in done.output
+@pytest.mark.usefixtures("server")
+def test_commands_refuse_before_a_flow_run_begins(tmp_path) -> None:
+    before, data = len(flow_runs()), (write_table(tmp_path), "--target", "target")
+    for words in (("run", *data), ("compare", *data), ("retry", "s"), ("show", "s")):
+        done = CommandLine(tmp_path / "home")(*words, "--database", DATABASE)
+        assert done.exit_code == 2, done.output
+        assert DATABASE_VARIABLE in done.stderr
+        assert "hidden" not in done.output
     assert len(flow_runs()) == before
 
 

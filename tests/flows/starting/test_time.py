@@ -5,11 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from finished.searched import searched
 from inputs import QUICK, events, table
 
 from prefect_tune.flows.comparison.comparison import prepare_comparison
-from prefect_tune.flows.reading.study_view import read_study
 from prefect_tune.flows.starting.prepare import PreparedStudy
 from prefect_tune.flows.starting.resume import CannotContinue
 from prefect_tune.storage.keys import split_record
@@ -119,17 +117,3 @@ def test_repeats_of_a_comparison_by_time_hold_out_newer_rows(timed) -> None:
     del parameters["time"], parameters["gap"]
     again = prepare_comparison({**parameters, "repeats": 3})
     assert {r.prepared.plan.options.time for r in again.replicates} == {"visit"}
-
-
-@pytest.mark.full
-def test_a_class_so_late_that_not_all_folds_can_train_on_it_fails_no_trial(tmp_path) -> None:
-    frame = visits(240).sort_values("visit", ignore_index=True)
-    frame.loc[range(150, 240, 3), "target"] = "late"
-    frame.sample(frac=1, random_state=0).to_csv(tmp_path / "visits.csv", index=False)
-    given = {**QUICK, "target": "target", "time": "visit", "gap": "3d", "metric": "auroc"}
-    data = str(tmp_path / "visits.csv")
-    done = searched(tmp_path, trials=3, data=data, ensemble="auto", **given)
-    view = read_study(done.store, done.name)
-    assert view.n_failed == 0
-    assert view.test_loss is not None
-    assert view.ensemble is not None

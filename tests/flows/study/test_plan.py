@@ -27,18 +27,15 @@ from prefect_tune.storage.ledger import StoredStudy
 PLAN = plan(chance_loss=50.0)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
+def test_a_trial_may_take_a_tenth_of_the_time_within_limits() -> None:
+    for options, expected in (
         ({"trials": 5}, 900.0),
         ({"budget": 600.0}, 60.0),
         ({"budget": 20.0}, 10.0),
         ({"budget": 86_400.0}, 900.0),
         ({"budget": 600.0, "trial_timeout": 7.0}, 7.0),
-    ],
-)
-def test_a_trial_may_take_a_tenth_of_the_time_within_limits(options, expected) -> None:
-    assert changed(PLAN, **options).trial_limits().seconds == expected
+    ):
+        assert changed(PLAN, **options).trial_limits().seconds == expected
 
 
 def test_memory_is_shared_by_the_workers_of_this_machine_alone() -> None:
@@ -192,34 +189,25 @@ def test_models_that_were_never_seen_have_a_pilot_on_many_rows(
     assert limit.pilot_seconds(trial, budget) == expected
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "place"),
-    [
-        ("loss", "long", "loss"),
-        ("steps", [{"step": "x"}], "required field"),
-        ("curve", None, "curve"),
-    ],
-)
-def test_a_damaged_trial_is_told_with_its_study_and_the_place_of_the_damage(
-    field, value, place
-) -> None:
+def test_a_damaged_trial_or_plan_is_told_with_its_study_and_the_place_of_the_damage() -> None:
     document: dict[str, Any] = NEXT.started().completed(evaluation(1.0)).to_json()
-    document["evaluation"][field] = value
-    with pytest.raises(DatabaseDamaged, match=place), documents_of("s"):
-        TrialView(document).checked()
+    for field, value, place in (
+        ("loss", "long", "loss"), ("steps", [{"step": "x"}], "required field"),
+        ("curve", None, "curve"),
+    ):  # fmt: skip
+        broken = document | {"evaluation": document["evaluation"] | {field: value}}
+        with pytest.raises(DatabaseDamaged, match=place), documents_of("s"):
+            TrialView(broken).checked()
     with pytest.raises(DatabaseDamaged, match="study s"), documents_of("s"):
         Trial.from_json(document | {"attempts": "once"}, mixed_space())
-
-
-@pytest.mark.parametrize(
-    ("part", "damage"),
-    [("problem", {"seed": "none"}), ("settings", {"options": {"folds": "three"}}),
-     ("settings", {"chance_loss": "low"})],
-)  # fmt: skip
-def test_a_damaged_plan_is_told_with_its_study(part, damage) -> None:
     documents = {"problem": PLAN.problem.to_json(), "settings": PLAN.to_json()}
-    documents = json.loads(json.dumps(documents))
-    documents[part].update(damage)
-    damaged = StoredStudy("study", 0.0, "new", result={}, seconds=0.0, **documents)
-    with pytest.raises(DatabaseDamaged, match="study study"):
-        StudyPlan.from_stored(damaged)
+    for part, damage in (
+        ("problem", {"seed": "none"}),
+        ("settings", {"options": {"folds": "three"}}),
+        ("settings", {"chance_loss": "low"}),
+    ):
+        damaged = json.loads(json.dumps(documents))
+        damaged[part].update(damage)
+        stored = StoredStudy("study", 0.0, "new", result={}, seconds=0.0, **damaged)
+        with pytest.raises(DatabaseDamaged, match="study study"):
+            StudyPlan.from_stored(stored)

@@ -152,8 +152,7 @@ def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None
         def theirs(): pass
         assert task(theirs).retries == flow(theirs).retries == 3
         ours = [one for one in vars(prefect_tasks).values() if isinstance(one, type(evaluate))]
-        assert len(ours) > 3
-        ours += [evaluate, step_task("impute"), tune, retry, compare]
+        ours += [step_task("impute"), tune, retry, compare]
         print({one.retries for one in ours}, tune.with_options(retries=2).retries)
     """
     kinds = ("TASK", "TASKS", "FLOW", "FLOWS")
