@@ -147,9 +147,8 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path) ->
     with pytest.raises(StudyFailed, match="3 trials failed"):
         tune(**parameters, trials=3)
     assert run_of("broken").state_name == "Failed"
-    by_state = states(task_runs(run_of("broken").id))
-    assert by_state["Failed"] == 2 * 3  # the step and its trial
-    assert not {"Running", "Pending"} & set(by_state)
+    wait_for(lambda: states(task_runs(run_of("broken").id))["Failed"] == 2 * 3)  # steps and trials
+    assert not {"Running", "Pending"} & set(states(task_runs(run_of("broken").id)))
     opened = store_in(tmp_path)
     view = read_study(opened, "broken")
     assert (view.state, view.n_failed) == ("failed", 3)
