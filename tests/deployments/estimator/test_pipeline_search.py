@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from inputs import table
+from own_processes import assert_own_processes_work
 from prefect_api import flow_runs
 from processes import environment, run_json
 from scipy import sparse
@@ -272,3 +273,17 @@ def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
     assert "150 rows" in lines[0]  # not a word without
     assert "final model" in lines[-1]
     assert not [line for line in lines if "prefect" in line.lower()]
+
+
+IN_PROGRAM = """
+from sklearn.datasets import load_iris
+from prefect_tune import PipelineSearch
+quick = {"space": "small", "method": "random", "trials": 2, "workers": 2, "verbose": 0}
+PipelineSearch(**quick).fit(*load_iris(return_X_y=True))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_fit_leaves_processes_and_console_of_a_program_alone(tmp_path: Path) -> None:
+    assert assert_own_processes_work(IN_PROGRAM, tmp_path) == []
