@@ -21,7 +21,8 @@ def state():
     # Dask leaves folders of clusters there that another cluster outlived.
     path = [entry for entry in sys.path if "dask-scratch-space/" not in entry]
     ports = {c.laddr.port for c in psutil.Process().net_connections() if c.status == "LISTEN"}
-    return repr([dask.config.config, log.level, [h.level for h in log.handlers], path, ports])
+    levels = [log.level, *(h.level for h in log.handlers)]
+    return repr([dask.config.config, levels, path, sorted(ports)])
 
 dask.config.set({"distributed.scheduler.allowed-failures": 7})
 options = {"processes": False, "dashboard_address": ":0"}
