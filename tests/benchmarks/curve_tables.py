@@ -141,7 +141,7 @@ MODELS = {
         Float("max_features", (0.2, 1.0), default=1.0),
         Categorical("bins", [32, 64, 255], default=255),
     ),
-    # The ranges of this one and the next are those of Belakaria et al. (appendix).
+    # Belakaria et al. (appendix) give these ranges and the next ones.
     "olivetti": _algorithm(
         "faces",
         Float("learning_rate", (1e-6, 1.0), log=True, default=1e-3),

@@ -111,7 +111,7 @@ def nothing_is_fitted() -> Iterator[None]:
 class BriefContract:
     """What every method promises."""
 
-    def test_queries_lie_in_the_space_and_in_its_fidelities(self, case: Case) -> None:
+    def test_queries_lie_in_the_space_and_the_fidelities(self, case: Case) -> None:
         declared = METHODS[case.method].fidelities
         for event in run(case.make(mixed_space()), 12):
             if isinstance(event, Asked):
@@ -123,7 +123,7 @@ class BriefContract:
                 assert "epochs" in declared or query.epochs is None
                 assert "folds" in declared or query.folds is None
 
-    def test_the_same_seed_asks_the_same_and_another_seed_does_not(self, case: Case) -> None:
+    def test_equal_seeds_ask_equal_queries_and_other_seeds_ask_others(self, case: Case) -> None:
         asked = [run(case.make(mixed_space(), seed), 12) for seed in (1, 1, 2)]
         assert asked[0] == asked[1] != asked[2]
 
@@ -140,14 +140,14 @@ class BriefContract:
         assert len(resumed.history.pending) == 2
         assert run(resumed, 6, first=9) == run(unbroken, 6, first=9)
 
-    def test_pending_queries_differ_from_one_another(self, case: Case) -> None:
+    def test_pending_queries_are_distinct(self, case: Case) -> None:
         optimizer = case.make(mixed_space())
         run(optimizer, 6)
         asked = [optimizer.ask(Budget()).configuration for _ in range(6)]
         assert len(set(asked)) == 6
 
     @pytest.mark.parametrize("loss", [None, 7.0])
-    def test_after_failures_or_equal_losses_alone_it_asks_on_and_says_why(
+    def test_failures_or_equal_losses_alone_do_not_end_the_asks(
         self, case: Case, loss: float | None
     ) -> None:
         optimizer = case.make(mixed_space())

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from prefect_tune.optimizers import Query, make_optimizer
 
 TABLES = "mnist_t10k,cal_housing,phishing_websites"
-"""In the last two, small subsets tell little of which configurations are best on all rows."""
+"""In the last two, small subsets tell little about the best configurations on all rows."""
 METHODS = "fabolas,ei,es,mtbo,hyperband,random"
 WITHIN = (2.0, 1.0, 0.5, 0.25)
 """Percentage points from the grid's best."""

@@ -101,7 +101,7 @@ class Incumbents:
     def ended(
         self, seconds: float, loss: float | None, what: Any, *, leads: bool | None = None
     ) -> None:
-        """Take a configuration; it leads if its loss is the least so far, or as it is said."""
+        """Take a configuration; one with the least loss so far leads, unless `leads` is given."""
         before = self._states[-1] if self._states else (None, Answer(0, None, 0))
         best = before[1].loss
         is_least = loss is not None and (best is None or loss < best)

@@ -48,7 +48,7 @@ space = models(
     one("broken", LINE, PENALTY, seeded=True, solver="no such solver"),
 )
 """
-"""Three models, one of which always fails."""
+"""Three models; the third always fails."""
 PARTS = ("asks", "evaluations", "documents")
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 IGNORED = {"documents": NOT_COMPARED}

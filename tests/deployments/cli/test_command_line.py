@@ -185,7 +185,7 @@ def test_what_is_no_folder_is_not_looked_into(home, store, monkeypatch, tmp_path
     assert completed(home, f"show --store {home}/store", "r") == ["readmit", "responders"]
 
 
-def test_where_no_names_can_be_read_there_are_none(home) -> None:
+def test_an_unreadable_store_completes_no_names(home) -> None:
     index = home / "store" / "index.sqlite"
     with sqlite3.connect(index) as other:
         other.execute("BEGIN EXCLUSIVE")

@@ -56,7 +56,7 @@ def rows_of(ended: Ended) -> pd.DataFrame:
     "command",
     ["show s", "show h", "show s --trial 0", "show s --trial 1", "show s --trial 2 --code"],
 )
-def test_what_is_printed_is_as_in_the_file(ended, check_printed, command) -> None:
+def test_output_equals_the_golden_file(ended, check_printed, command) -> None:
     done = ended.run(*command.split())
     assert (done.exit_code, done.stderr) == (0, "")
     check_printed(done.stdout, command.replace(" --", "_").replace(" ", "_"), ended.folder)
@@ -121,9 +121,7 @@ def test_a_damaged_study_is_named_beside_the_others(changed) -> None:
     assert "study damaged is damaged" in done.stderr
 
 
-def test_a_removed_study_takes_its_records_and_leaves_those_of_others(
-    changed, ended, tmp_path
-) -> None:
+def test_removing_a_study_leaves_the_records_of_other_studies(changed, ended, tmp_path) -> None:
     gone = changed.json("study", "rm", "h")["records"]
     assert not any(record.startswith("data/") for record in gone)  # the other study uses them too
     assert changed("show", "h").exit_code == 2

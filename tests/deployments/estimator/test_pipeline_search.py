@@ -45,7 +45,7 @@ def fitted(server: str) -> PipelineSearch:  # noqa: ARG001
     return search(study="fitted").fit(*rows())
 
 
-def test_it_learns_from_numbers_and_categories_with_gaps(fitted, home) -> None:
+def test_search_learns_from_numbers_and_categories_with_gaps(fitted, home) -> None:
     X, y = rows(300, seed=5)
     assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
     assert fitted.score(X, y) > 0.7
@@ -56,7 +56,7 @@ def test_it_learns_from_numbers_and_categories_with_gaps(fitted, home) -> None:
     assert run_json("show", "fitted", home=home)["n_trials"] == 4
 
 
-def test_its_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
+def test_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
     X, _ = rows(20, seed=5)
     exported = load_study(fitted.study_name_).model()
     for model in (exported, fitted.best_estimator_, pickle.loads(pickle.dumps(fitted))):
