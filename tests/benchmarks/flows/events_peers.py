@@ -11,10 +11,9 @@ which are printed; `peer_tools/event_adapters/` says what each does. `ours:space
 tool with options, which may be there several times.
 
 FOLDER gets `rows/`, a file for each run with a row for each test label, and `runs/` with the logs.
-What is there is not run again, so that an interrupted benchmark goes on where it was, and with all
-of it there the same command prints the report alone. Differences are means over seeds, with the
-standard error of 2,000 draws of patients. What `prefect-tune[peers]` has is installed beside what
-is there.
+An interrupted benchmark continues with the runs that have no rows. After the last run, the same
+command only prints the report. Differences are means over seeds, with the standard error of 2,000
+draws of patients. The environment needs the extra `prefect-tune[peers]`.
 """
 
 import argparse

@@ -12,10 +12,10 @@ rows. `ours:space=modern:ensemble=auto` is a tool with options, which may be the
 `optuna:space=small+regression` searches other ones of our spaces, each table the one that fits.
 
 FOLDER gets `rows/`, a file for each run, `splits/`, logs of failed runs, and AutoGluon's
-environment. What is in `rows/` is not run again, so that an interrupted benchmark goes on where it
-was, and with all of it there the same command prints the report alone. To use several cores, start
-the command once for each core with other `--tools`. Eight tables with two splits of five tools take
-three hours on one core. What `prefect-tune[peers]` has is installed beside what is there.
+environment. An interrupted benchmark continues with the runs that have no rows. After the last run,
+the same command only prints the report. To use several cores, start the command once for each core
+with other `--tools`. Eight tables with two splits of five tools take three hours on one core. The
+environment needs the extra `prefect-tune[peers]`.
 `--recorded` prints the report of the runs that README speaks of, and what each part of our default
 gives: tools `ours`, `ours:space=flash+regression`, `ours:start=none`, `ours:race=false` and
 `ours:ensemble=single` on one split of the same tables.

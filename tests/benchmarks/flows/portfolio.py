@@ -20,8 +20,8 @@ set (`meds_gibleed`, `omop_gibleed`) are left out together, and so are the cohor
 The loss is 1 - AUROC, and a candidate may take 8 CPU seconds. The first one is given: boosted
 trees behind few blocks of columns, as a short budget sees little else of a large set.
 
-FOLDER gets the losses, a file for each table, so an interrupted run goes on; what is there is not
-run again.
+FOLDER gets the losses, a file for each table. An interrupted run continues with the tables that
+have no file yet.
 With `--commit` the portfolios replace those of the catalogue, and the losses those of the same
 spaces beside this file, from which `flows/peers` makes a portfolio without the table that it is
 measured on.

@@ -3,12 +3,12 @@
     tests/benchmarks/run optimizers/recorded_curves FOLDER [--tables mlp,sgd,...] [--seeds 20]
         [--methods bapi,bapi:variant=paper,bohb,...] [--budget 8] [--charge] [--runs runs.jsonl]
 
-FOLDER keeps the tables (as Parquet) and the runs; what is there is not made again, so another state
-of a method needs other `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`.
-Methods begin rows of the table and nothing else. A budget is that of so many full trainings of mean
-cost; with `--charge` asks take their seconds of it, in processor time. Regret is that of the least
-loss validated, in hundredths of a percent point: what the tables call 1e-4 of accuracy. The test
-loss is that of the epoch of the configuration that the method names at the time.
+FOLDER keeps the tables (as Parquet) and the runs. A kept run is not repeated, so a changed method
+needs other `--runs`. Options of a method are written `bapi:variant=paper:horizon=1`. Methods choose
+among the rows of the table. `--budget` is a number of full trainings of mean cost; with `--charge`
+the processor time of asks counts too. Regret is the regret of the least validated loss, in
+hundredths of a percent point (1e-4 of accuracy). The test loss belongs to the epoch and the
+configuration that the method names at the time.
 """
 
 import argparse

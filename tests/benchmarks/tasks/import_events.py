@@ -5,9 +5,9 @@
 
 Writes events of 20,000 codes, 100 a subject, two fifths of them with values, shard by shard. Shards
 differ by their subjects, who are dealt to them in turn, so the events must be put in order. What
-FOLDER has already is used again. A new process reads them, stores the data set, and loads it
-as a worker does; its largest resident set counts, mapped files included. `--python` is that of a
-checkout of another commit, to compare with.
+FOLDER has already is used again. A new process reads the shards, stores the data set, and loads the
+data set as a worker does. Memory is the largest resident set of this process, with mapped files.
+`--python` names the interpreter of another checkout to compare with.
 """
 
 import argparse
