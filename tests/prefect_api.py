@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -33,12 +34,16 @@ def flow_runs(url: str | None = None) -> list[FlowRun]:
 
 
 def task_runs(flow_run_id: UUID, url: str | None = None) -> list[TaskRun]:
-    found: list[TaskRun] = []
+    """The task runs of a flow run, each once, also while the server hears of more."""
+    found: dict[UUID, TaskRun] = {}
     only = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run_id]))
     with client_of(url) as client:
-        while page := client.read_task_runs(flow_run_filter=only, limit=200, offset=len(found)):
-            found += page
-    return found
+        for offset in count(0, 200):
+            page = client.read_task_runs(flow_run_filter=only, limit=200, offset=offset)
+            found |= {run.id: run for run in page}
+            if len(page) < 200:
+                break
+    return list(found.values())
 
 
 def artifacts(flow_run_id: UUID, url: str | None = None) -> list[Artifact]:
