@@ -29,6 +29,7 @@ from prefect_tune.tasks.data.notation import (
     numbers_in,
 )
 from prefect_tune.tasks.data.row_reader import (
+    EXACT,
     MOST,
     LearnedColumn,
     RowReader,
@@ -153,6 +154,11 @@ def _notes(frame: pd.DataFrame, X: pd.DataFrame, reader: RowReader) -> Iterator[
             continue
         if is_texts(frame[name]):
             alike.setdefault((*column.notations, Notation())[0], []).append(name)
+        if pd.api.types.is_integer_dtype(frame[name].dtype) and (frame[name].abs() > EXACT).any():
+            yield (
+                f"column {name} holds whole numbers above {EXACT:g}, and models do not see their "
+                f"last digits; if they are codes, use --categorical {quote(name)}"
+            )
         numbers = X[name].to_numpy()
         if (
             len(numbers) > _FEW_ROWS

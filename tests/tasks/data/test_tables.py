@@ -161,15 +161,19 @@ def test_a_table_that_cannot_be_used_is_refused_by_name(
 
 def test_what_is_left_out_is_noted_and_the_ways_out_lead_out(tmp_path) -> None:
     frame = table().assign(empty=np.nan, patient=range(150), name=[f"i{i}" for i in range(150)])
+    frame["drug"] = 10**18 + np.arange(150) % 3  # a float does not keep the last digits
     data = read(written(frame, tmp_path / "t.csv"))
-    assert list(data.X) == ["a", "b", "c", "count", "colour", "patient"]
-    for name in ("left out: empty", "left out: name", "patient"):
+    assert list(data.X) == ["a", "b", "c", "count", "colour", "patient", "drug"]
+    for name in ("left out: empty", "left out: name", "patient", "column drug"):
         assert any(name in note for note in data.notes)
     path = written(without("target", 4)(frame), tmp_path / "gaps.csv")
-    kept = read(path, categorical=("name", "count"), drop=("empty",), drop_missing_target=True)
+    kept = read(
+        path, categorical=("name", "count", "drug"), drop=("empty",), drop_missing_target=True
+    )
     assert any(note.startswith("4 rows") for note in kept.notes)
     assert str(kept.X["count"].dtype) == "category"
     assert kept.X["name"].nunique() == len(kept) == 146
+    assert kept.X["drug"].nunique() == 3
 
 
 def test_given_test_rows_are_marked_and_are_like_the_others(tmp_path) -> None:
