@@ -82,7 +82,7 @@ def store_address(given: "str | os.PathLike[str] | None", database: str | None) 
     if store is None:
         store = default_store()
     elif "://" not in store:  # workers may have another working folder
-        store = str(Path(store).expanduser().absolute())
+        store = str(Path(os.path.expanduser(store)).absolute())  # noqa: PTH111 - as in home
     return StoreAddress(store, database or os.environ.get(DATABASE_VARIABLE, ""))
 
 

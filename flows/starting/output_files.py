@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def check_output(
     Raises:
         BadInput: If the file cannot be written, or is one of the inputs, also by a link.
     """
-    path = Path(out).expanduser().absolute()
+    path = Path(expanduser(out)).absolute()  # noqa: PTH111 - pathlib raises for unknown users
     try:
         check_writable(path)
     except OSError as error:

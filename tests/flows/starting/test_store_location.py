@@ -116,6 +116,7 @@ def test_a_folder_is_made_absolute_since_workers_have_other_working_folders(
     assert store_address(None, None) == StoreAddress(str(tmp_path / "store"))
     assert store_address("mine", None).url == str(Path.cwd() / "mine")
     assert store_address("~/mine", None).url == str(tmp_path / "mine")
+    assert store_address("~no-such-user/x", None).url == str(Path.cwd() / "~no-such-user/x")
 
 
 @pytest.mark.parametrize(
