@@ -356,3 +356,17 @@ def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
     cost = log_cost(cheap, candidates.features(cheap))
     typical = search._scores.seconds(None).mean()
     assert cost == pytest.approx([0.5 * np.log(LEAST_SHARE * typical)])
+
+
+def test_proposals_of_the_papers_forest_depend_on_differences_of_losses() -> None:
+    """With logarithms of losses, a constant added to all of them would change the proposals."""
+
+    def proposals(added: float) -> list[Query]:
+        optimizer = Flash(counted_space((1,), 3), 0, Objective(), variant="paper")
+        return ask_and_tell(optimizer, lambda query: added + thirds_away(query), 24)
+
+    def thirds_away(query: Query) -> float:
+        values = dict(query.configuration["step0"].values).values()
+        return round(64 * sum(abs(value - 1 / 3) for value in values)) / 64
+
+    assert proposals(1.0) == proposals(257.0)
