@@ -1,8 +1,8 @@
 """The artifact store: bytes under an fsspec URL, and their index.
 
-`cache/` has results of steps within a byte budget, `records/` has files that are never evicted. An
-artifact is a folder of parts, written under a temporary name and published in one move. Readers use
-the index, which holds the digest of each part. A damaged or missing part counts as a miss, with a
+`cache/` holds step results within a byte budget, and `records/` holds files that are never evicted.
+An artifact is a folder of parts, written under a temporary name and published in one move. Readers
+find the parts and their digests in the index. A damaged or missing part counts as a miss, with a
 warning.
 """
 
@@ -56,9 +56,13 @@ _PROVENANCE_FILE = "provenance.json"
 class Made:
     """The result of a step, before it is stored.
 
-    `parts` are canonical values by name, `summary` is needed for later keys, and `in_memory` names
-    pickled parts likely to be read again. `seconds` include the `held_out_seconds`. `mappable` is
-    as in `codec.encode`.
+    Attributes:
+        parts: Canonical values by name.
+        summary: JSON values that enter the keys of later steps.
+        seconds: Time to make the result, including `held_out_seconds`.
+        in_memory: Names of the pickled parts to keep in memory.
+        held_out_seconds: Time spent on the held-out rows.
+        mappable: Whether to write frames and vectors for memory mapping; see `codec.encode`.
     """
 
     parts: Mapping[str, Any]
@@ -70,10 +74,10 @@ class Made:
 
 
 class MemoryTier:
-    """Values by place and name, within a byte budget; a budget of 0 turns the tier off.
+    """Cache of artifact parts in memory, by place and name. A budget of 0 bytes disables the cache.
 
-    It holds read-only arrays, and checked bytes of pickles from which each reader makes its own
-    value. A new publication has a new place, so nothing stale is served.
+    The cache holds read-only arrays and the checked bytes of pickles, which every reader unpickles
+    anew. Every publication has a new place, so no stale value is returned.
     """
 
     def __init__(self, budget_bytes: int = DEFAULT_MEMORY_BYTES) -> None:
@@ -83,12 +87,12 @@ class MemoryTier:
         self._lock = threading.Lock()
 
     def get(self, place: str, name: str) -> Any:
-        """Return a value; None if the tier does not have it."""
+        """Return the cached value of a part; None if the part is not in memory."""
         with self._lock:
             return self._values.get((place, name), (None,))[0]
 
     def put(self, place: str, name: str, value: Any) -> None:
-        """Keep a read-only matrix, or the bytes of a pickle, if the value fits."""
+        """Keep a read-only matrix, or the bytes of a pickle, if they fit."""
         from prefect_tune.storage.matrices import frozen_bytes
 
         is_pickle = isinstance(value, bytes | memoryview)
@@ -111,11 +115,11 @@ class ArtifactStore:
         address: Address of the store. A local folder is created if it does not exist.
         budget_bytes: New byte budget of the cache; None keeps the store's budget.
         memory_bytes: Byte budget of this process's memory tier.
-        is_read: Whether the store is only read, so that a read-only one will do.
+        is_read: Whether the caller only reads. If so, the store may be read-only.
 
     Raises:
-        StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
-            newer version; or if a remote URL has no database.
+        StoreRefused: If the folder is not writable, belongs to another index, or has another
+            version's format; or if a remote URL is given without a database.
     """
 
     def __init__(
@@ -143,7 +147,10 @@ class ArtifactStore:
 
     @classmethod
     def exists(cls, address: StoreAddress) -> bool:
-        """Return whether a store exists, creating none; raises StoreRefused for a bad URL."""
+        """Return whether a store exists, without creating a store.
+
+        Raises StoreRefused if the URL is malformed or the store cannot be read.
+        """
         return is_there(address, Files(address.url))
 
     def close(self) -> None:
@@ -151,7 +158,7 @@ class ArtifactStore:
         try:
             self.index.usage.flush()
         except Exception as error:  # a failed count must not fail the work
-            warn("usage", f"uses of the cache are not counted: {error}")
+            warn("usage", f"cache hits and misses of this process were not recorded: {error}")
         self.leases.close()
         self.database.close()
 
@@ -176,16 +183,16 @@ class ArtifactStore:
         except Damaged as error:
             self.memory.drop(entry.place)
             now = self.index.entries([entry.key]).get(entry.key)
-            # If not, it was evicted meanwhile.
+            # Otherwise, another process has evicted or replaced the artifact meanwhile.
             if now is not None and now.is_present and now.place == entry.place:
-                text = f"artifact {entry.key[:12]} is damaged and will be recomputed: {error}"
+                text = f"step result {entry.key[:12]} is damaged and will be recomputed: {error}"
                 warn("damaged", text)
                 self.forget(entry)
             return None
         except RAISED:
             raise
-        except Exception as error:  # it may be intact, but unreadable here (a missing package)
-            text = f"artifact {entry.key[:12]} cannot be read: {error}"
+        except Exception as error:  # an intact artifact may be unreadable for lack of a package
+            text = f"step result {entry.key[:12]} cannot be read: {error}"
             self._warn_once(text, repr(error)[:40])
             return None
         if read_bytes:
@@ -201,18 +208,18 @@ class ArtifactStore:
         *,
         is_missed: bool = False,
     ) -> tuple[Entry, Made | None]:
-        """Serve an artifact, or make it in one of the workers that need it.
+        """Serve an artifact from the cache, or let one of the workers that need it make it.
 
         Args:
-            entry: The entry before the artifact is made.
-            lineage: Lineage of its key; stored with the artifact as its provenance.
-            make: Makes the artifact.
-            is_whole: Returns whether its parts outside the cache exist too.
-            is_missed: Whether the caller has just missed it, so one lookup under the lease
-                suffices.
+            entry: Entry that requests the artifact.
+            lineage: Lineage of the entry's key, stored with the artifact as its provenance.
+            make: Function that makes the artifact.
+            is_whole: Function that returns whether the artifact's records exist, too.
+            is_missed: Whether the caller has just looked the artifact up in vain. If so, the
+                artifact is looked up only under the lease.
 
         Returns:
-            The entry, and the new result; None if the artifact was served.
+            The entry, and the new result (None if the artifact was served from the cache).
         """
 
         def present() -> Entry | None:
@@ -235,7 +242,7 @@ class ArtifactStore:
             was_refused = known is not None and not known.place and known.created >= since
             if not was_refused:
                 return self._make(noted, lineage, make, lease)
-        # The worker we waited for could not store it, so waiting for another one is pointless.
+        # Another worker could not store the artifact, so waiting for other workers is pointless.
         return self._make(noted, lineage, make)
 
     def _make(
@@ -263,9 +270,9 @@ class ArtifactStore:
     ) -> Entry:
         """Store an artifact, evicting others as the budget demands.
 
-        `entry` has a place if the journal already has its publication, and `lease` is the lease on
-        making the artifact, which ends with the write. Returns the stored entry; if the artifact
-        was refused, `is_present` is False.
+        `entry` has a place if the publication is already in the journal. `lease` is the lease for
+        making the artifact, and is released with the write. Returns the stored entry. If the cache
+        refused the artifact, the entry's `is_present` is False.
         """
         entry = replace(entry, summary=made.summary, cost_seconds=made.seconds)
         try:
@@ -293,7 +300,7 @@ class ArtifactStore:
     def _publish(
         self, folder: str, entry: Entry, made: Made, lineage: Mapping[str, Any]
     ) -> tuple[Entry, EncodedParts | None]:
-        """Publish the parts of an artifact; return them, or None if they cannot be published."""
+        """Publish an artifact; return its entry, and its parts (None if not published)."""
         about = {"key": entry.key, "lineage": dict(lineage)}
         extra_files = {_PROVENANCE_FILE: json.dumps(about, indent=1).encode()}
         try:
@@ -304,14 +311,14 @@ class ArtifactStore:
             if size_bytes > self.database.scalar(_BUDGET):
                 why = "larger than the whole cache budget"
             elif self.files.free_bytes() < FREE_BYTES_KEPT + size_bytes:
-                why = f"the disk has less than {FREE_BYTES_KEPT / 1e9:g} GB left"
+                why = f"the disk would have less than {FREE_BYTES_KEPT / 1e9:g} GB left"
             if why:
-                self._warn_once(f"artifacts are not kept in {self.files.url}: {why}", why)
+                self._warn_once(f"a step result was not cached in {self.files.url}: {why}", why)
                 return entry, None
             parts = self.files.publish(folder, entry.place, encoded, extra_files)
         except RAISED:
             raise
-        except Exception as error:  # such as a value that no codec takes
+        except Exception as error:  # such as a value that no codec can encode
             self._warn_not_kept(entry, error)
             return entry, None
         return replace(entry, parts=parts), encoded
@@ -319,11 +326,11 @@ class ArtifactStore:
     def _admit(
         self, entry: Entry, lease: HeldLease[Any] | None, *, is_published: bool
     ) -> tuple[bool, list[Publication]]:
-        """Enter an artifact, with its bytes if the cache admits them.
+        """Enter an artifact in the index, and in the cache if the cache admits the artifact.
 
-        While there is room, everything is admitted. In a full cache, artifacts that are cheaper to
-        make than to read are refused, and the least recently used unpinned ones are evicted.
-        Returns whether the artifact is present, and the publications to delete.
+        While the cache has room, every artifact is admitted. A full cache refuses artifacts that
+        are cheaper to make than to read, and evicts unpinned artifacts (see `evict`) to make room
+        for others. Returns whether the artifact is present, and the publications to delete.
         """
         publication = artifact_folder(entry.key), entry.place
         with self.database.write() as connection:
@@ -333,7 +340,7 @@ class ArtifactStore:
             store = connection.execute(LOCKED_STORE).one()
             if not is_published and self.index.is_present(connection, entry.key):
                 note_counts(connection, entry.step, {"refused": 1})
-                return False, [publication]  # the stored one stays
+                return False, [publication]  # the artifact in the store stays
             gone, freed = remove(connection, [entry.key])
             surplus = store.cache_bytes - freed + entry.size_bytes - store.budget_bytes
             evicted: list[Publication] | None = [] if is_published else None
@@ -358,9 +365,9 @@ class ArtifactStore:
         self.prune(budget_bytes, {"budget_bytes": budget_bytes})
 
     def prune(self, size_bytes: int, changes: Mapping[str, int] = MappingProxyType({})) -> int:
-        """Evict until the cache is at most this large; return the number evicted.
+        """Evict artifacts until the cache has at most `size_bytes`; return the number evicted.
 
-        `changes` are new values of the store's row.
+        `changes` are new values for columns of the store's row.
         """
         with self.database.write() as connection:
             store = connection.execute(LOCKED_STORE).one()
@@ -372,18 +379,18 @@ class ArtifactStore:
         return len(gone)
 
     def forget(self, entry: Entry) -> None:
-        """Forget this publication of an artifact, which is made again on demand."""
+        """Remove this publication of an artifact. The artifact is recomputed on demand."""
         with self.database.write() as connection:
             connection.execute(LOCKED_STORE)
             gone, _ = remove(connection, [entry.key], place=entry.place)
         self._delete(gone)
 
     def sweep(self) -> int:
-        """Clean up writes and deletions that dead processes left unfinished; return how many."""
+        """Delete the files of writes and deletions that dead processes left; return how many."""
         return self._delete(self.index.journal.abandoned())
 
     def _delete(self, publications: Sequence[Publication]) -> int:
-        """Delete publications and return how many; failures are left to a later sweep."""
+        """Delete publications; return how many were deleted. `sweep` deletes the others later."""
         deleted = []
         for folder, place in publications:
             self.memory.drop(place)
@@ -407,10 +414,10 @@ class ArtifactStore:
 
     def _warn_not_kept(self, entry: Entry, error: Exception) -> None:
         why = str(error).partition("\n")[0]
-        self._warn_once(f"artifact {entry.key[:12]} is not kept: {why}", type(error).__name__)
+        self._warn_once(f"step result {entry.key[:12]} was not cached: {why}", type(error).__name__)
 
     def _warn_once(self, text: str, what: str) -> None:
-        """Warn once of a fault that may recur with every artifact; counters have the total."""
+        """Warn once of a fault (`what`) that may recur with every artifact."""
         if what not in self._warned:
             self._warned.add(what)
             warn("artifacts", text, what)

@@ -19,16 +19,16 @@ __all__ = ["ArtifactStoreBlock"]
 
 
 class ArtifactStoreBlock(Block):
-    """Address of an artifact store: fsspec `url` of its folder, and SQLAlchemy URL of its index.
+    """Address of an artifact store: fsspec `url` of the folder, SQLAlchemy URL of the `database`.
 
-    Without `database`, the index is the SQLite file inside a local folder.
+    Without `database`, the index is a SQLite file inside the folder, which must then be local.
     """
 
     _block_type_name = "ArtifactStore"
     _block_type_slug = "prefect-tune-artifact-store"
     _description = (
-        "Where prefect-tune stores the artifacts of pipelines and the records of studies. "
-        "Studies use the block with store=block:NAME."
+        "Folder and database in which prefect-tune stores the step results of pipelines and the "
+        "records of studies. To use the block in a study, set store=block:NAME."
     )
 
     url: str = Field(description="fsspec URL of the store's folder.")
@@ -41,9 +41,9 @@ class ArtifactStoreBlock(Block):
     def _without_password(cls, url: str) -> str:
         if has_password(url):
             raise ValueError(
-                "Prefect displays the URL of the store's folder; give its credentials in the "
-                "environment, as AWS_SECRET_ACCESS_KEY for s3:// or as FSSPEC_PROTOCOL_OPTION for "
-                "any filesystem"
+                "the URL contains a password, and Prefect displays URLs; set the password in the "
+                "environment instead, as AWS_SECRET_ACCESS_KEY for s3:// or as "
+                "FSSPEC_PROTOCOL_OPTION for any filesystem"
             )
         return url
 
@@ -53,5 +53,5 @@ class ArtifactStoreBlock(Block):
 
     @property
     def address(self) -> StoreAddress:
-        """The store's address, as sent to workers."""
+        """The store's address, in the form that is sent to workers."""
         return StoreAddress(self.url, self.database.get_secret_value())

@@ -1,4 +1,4 @@
-"""Digests of Python sources, without comments, docstrings and layout."""
+"""Digests of Python sources that ignore comments, docstrings and layout."""
 
 import ast
 import re
@@ -8,13 +8,13 @@ from contextlib import suppress
 from prefect_tune.storage.keys import content_digest
 
 _READS_TEXT = re.compile("__doc__|getdoc|getsource")
-"""Ways for code to read docstrings or sources, which then affect results."""
+"""Signs that code reads docstrings or sources, so that they can affect its results."""
 
 
 def code_digest(tag: str, texts: Iterable[str]) -> str:
-    """Return the digest of Python sources without comments, docstrings and layout.
+    """Return a digest of Python sources that ignores comments, docstrings and layout.
 
-    A text that Python cannot parse, or that reads docstrings or sources, is hashed unchanged.
+    A source that Python cannot parse, or that reads docstrings or sources, is hashed unchanged.
     """
 
     def meaning(text: str) -> str:
@@ -29,9 +29,9 @@ def code_digest(tag: str, texts: Iterable[str]) -> str:
 
 
 def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a Python source, one thread at a time.
+    """Return the syntax tree of a Python source, retrying after SystemError.
 
-    Before 3.11.8, parsing in two threads at once may raise SystemError (gh-106905).
+    Before Python 3.11.8, parsing in two threads at once may raise SystemError (gh-106905).
     """
     for _ in range(20):
         with suppress(SystemError):
@@ -40,9 +40,10 @@ def parsed(text: str) -> ast.Module:
 
 
 def _tokens(tree: ast.AST) -> Iterator[str]:
-    """Yield a syntax tree without positions, empty fields and statements that do nothing.
+    """Yield the tokens of a syntax tree without positions, empty fields and no-op statements.
 
-    Unlike `ast.dump`, the result is the same for all versions of Python, and needs no recursion.
+    Unlike `ast.dump`, the function yields the same tokens in all versions of Python, and is not
+    recursive.
     """
     waiting: list[object] = [tree]
     while waiting:

@@ -1,11 +1,11 @@
 """Values as bytes and back: matrices and frames as Parquet, documents as JSON, the rest as pickle.
 
-Frames and vectors to be memory-mapped are uncompressed Arrow files instead of Parquet, and sparse
-matrices to be read often are compressed Arrow files.
+With `mappable`, frames and vectors become uncompressed Arrow files, which can be memory-mapped, and
+sparse matrices become compressed Arrow files, which are faster to read than Parquet.
 
-A pickle uses protocol 5 with out-of-band buffers: the number of pieces, their lengths, then the
-pieces, so that reading copies nothing. cloudpickle writes values that pickle refuses, such as an
-estimator with a lambda in an attribute. Both kinds are read alike.
+A pickle uses protocol 5 with out-of-band buffers. The file holds the number of pieces, their
+lengths, and the pieces, so that a reader copies nothing. Values that pickle refuses, such as an
+estimator with a lambda in an attribute, are written by cloudpickle and read in the same way.
 
 Unpickling executes code, so write access to a store's files must not suffice to run code on
 workers. The index holds the digest of every file, and changed files are never read. If the store
@@ -27,7 +27,7 @@ from typing import Any
 
 
 class NotPicklable(ValueError):  # noqa: N818 - the name states the fault
-    """Neither pickle nor cloudpickle can write a value; the message has the reason."""
+    """Neither pickle nor cloudpickle can write a value. The message gives the reason."""
 
 
 _ARROW = "arrow-"
@@ -36,7 +36,7 @@ _ARROW = "arrow-"
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A value as bytes, with the name of the codec that decodes them and the file's suffix."""
+    """A value as bytes, with the name of the codec that decodes the bytes, and the file suffix."""
 
     codec: str
     suffix: str
@@ -51,18 +51,23 @@ def layout(value: Any) -> str:
 
 
 def is_mapped(codec: str) -> bool:
-    """Return whether a codec decodes to views of its bytes."""
+    """Return whether values of a codec are read in place from a memory-mapped file."""
     return codec.startswith(_ARROW)
 
 
 def encode(
     value: Any, about: Mapping[str, Any] = MappingProxyType({}), *, mappable: bool = False
 ) -> Encoded:
-    """Return a value as bytes; matrices and frames must be canonical.
+    """Return a value as bytes. Matrices and frames must be canonical.
 
-    `about` is the origin as JSON values, for the metadata of Parquet and Arrow files. `mappable`
-    frames and vectors can be views of a mapped file, and sparse matrices are quick to read.
-    Raises NotPicklable if no codec takes the value.
+    Args:
+        value: The value.
+        about: Origin of the value, as JSON values for the metadata of Parquet and Arrow files.
+        mappable: Whether to write frames, vectors and sparse matrices as Arrow files, so that
+            readers can map frames and vectors, and read sparse matrices fast.
+
+    Raises:
+        NotPicklable: If no codec can encode the value.
     """
     from prefect_tune.storage.matrices import to_parquet
 
@@ -93,9 +98,9 @@ def encode(
 
 
 def decode(codec: str, data: bytes | memoryview) -> Any:
-    """Return the value that `encode` encoded; ValueError for an unknown codec.
+    """Return the value that `encode` encoded; raises ValueError for an unknown codec.
 
-    Check the digest of the bytes first, because the codec may unpickle them.
+    Callers must check the digest of `data` first, because `decode` may unpickle the data.
     """
     if codec == "pickle":
         data = memoryview(data)
@@ -131,7 +136,7 @@ def _is_document(value: Any) -> bool:
 KEY_VARIABLE = "PREFECT_TUNE_SIGNING_KEY"
 """Environment variable with the signing key, for the flow and every worker."""
 KEY_BLOCK_VARIABLE = "PREFECT_TUNE_SIGNING_KEY_BLOCK"
-"""Environment variable with the name of a Prefect secret block for the signing key."""
+"""Environment variable with the name of the Prefect secret block that holds the signing key."""
 
 
 @cache
@@ -149,7 +154,7 @@ def signing_key() -> bytes | None:
 
 
 def key_fingerprint() -> str:
-    """Return a fingerprint that identifies the key without revealing it; empty without a key."""
+    """Return a fingerprint that identifies the signing key; empty if no key is set."""
     key = signing_key()
     return sign(key, "fingerprint", b"") if key else ""
 
@@ -157,7 +162,7 @@ def key_fingerprint() -> str:
 def sign(key: bytes, where: str, data: bytes | memoryview) -> str:
     """Return the HMAC-SHA256 of a file's bytes, 64 hexadecimal digits.
 
-    `where` is folder and name of the file, so that a signature is invalid for other artifacts.
+    `where` is the file's folder and name, so that a signature is valid for this file only.
     """
     signature = hmac.new(key, f"prefect-tune pickle\n{where}\n".encode(), "sha256")
     signature.update(data)

@@ -1,7 +1,8 @@
 """One SQL database for index, ledger and leases: SQLite in WAL mode, or PostgreSQL.
 
-SQLite creates a missing file, and keeps using a file after it was moved. Therefore each new
-connection checks that the file belongs to the store, and holders of leases open new ones.
+SQLite creates a missing database file, and keeps using a file that was moved away. Therefore each
+new connection checks that the file belongs to the store, and processes with leases reconnect before
+every renewal.
 """
 
 import errno
@@ -58,7 +59,7 @@ from prefect_tune.storage.waiting import (
 )
 
 BUSY_SECONDS = 60
-"""Longest wait for another process's transaction on SQLite."""
+"""Longest wait for a lock in SQLite, or for a free connection to PostgreSQL."""
 _LIBPQ = {
     "connect_timeout": 10,  # s
     "tcp_user_timeout": 30_000,  # ms
@@ -66,15 +67,15 @@ _LIBPQ = {
     "keepalives_interval": 5,  # s
     "keepalives_count": 3,
 }
-"""Time limits for a silent host (Linux alone would wait 900 s); a URL may override them."""
+"""Time limits for a silent host (Linux's default is 900 s). A URL may override the limits."""
 
 _PROBE_BYTES = 1 << 16
 
 _KEYS_PER_QUERY = 1_000
-"""Databases limit the number of values in one statement."""
+"""Number of values in one statement, which databases limit."""
 
 _CROWDED = ("too many clients", "too many connections", "remaining connection slots")
-"""PostgreSQL's messages when no connection is left; psycopg gives no code for them."""
+"""PostgreSQL's messages when no connection is left. psycopg has no code for this error."""
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
@@ -85,32 +86,33 @@ class _OtherFile(Exception):  # noqa: N818 - the name states the fault
 
 
 class _SqliteFile:
-    """The file of a SQLite database, which is the index of `store_id` (empty while unknown)."""
+    """The file of a SQLite database, and the id of the store it indexes (empty while unknown)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.store_id = ""
-        # No descriptor of the database: closing one would end SQLite's locks.
+        # The canary must not be the database's file: closing a descriptor ends SQLite's locks.
         self._canary = os.open(os.devnull, os.O_RDONLY)
         self._null = os.fstat(self._canary)
         finalize(self, os.close, self._canary).atexit = False
 
     def check_descriptors(self) -> None:
-        """Raise `ProcessExhausted` if other code has closed the descriptors of this process.
+        """Raise ProcessExhausted if other code has closed the file descriptors of this process.
 
-        SQLite would write to any file that has taken the number of its own.
+        A closed descriptor's number is reused, so SQLite would write to another file.
         """
         with suppress(OSError):
             if os.path.samestat(os.fstat(self._canary), self._null):
                 return
         raise ProcessExhausted(
-            f"code that ran in process {os.getpid()} has closed file descriptors of the store"
+            f"code in process {os.getpid()} has closed file descriptors that the store has opened"
         )
 
     def probed(self) -> Cause | None:
-        """Write a file beside the database: SQLite has one code for several causes.
+        """Return the cause of an error that SQLite reports by one code for several causes.
 
-        Return `Cause.AWAY` if that works or the folder is gone, and None if it is forbidden.
+        The method writes a file next to the database. The cause is None if writing is forbidden,
+        and `Cause.AWAY` if writing succeeds or the folder is gone.
         """
         probe = self.path.with_name(f".{uuid4().hex}")
         try:
@@ -127,9 +129,10 @@ class _SqliteFile:
     def connecting(
         self, _dialect: Any, _record: Any, arguments: list[Any], options: dict[str, Any]
     ) -> None:
-        """Handle SQLAlchemy's event: open the file of a known store without creating the file.
+        """Handle SQLAlchemy's event before connecting: never create the file of a known store.
 
-        In a read-only folder, SQLite can make no log for reading, so the file counts as immutable.
+        In a read-only folder, SQLite cannot write the log that readers need, so the file is opened
+        as immutable.
         """
         log = Path(f"{self.path}-wal")
         is_in_use = log.exists() and log.stat().st_size > 0
@@ -141,13 +144,13 @@ class _SqliteFile:
             options["uri"] = True
 
     def connected(self, connection: sqlite3.Connection, _record: Any = None) -> None:
-        """Prepare a new connection; raises _OtherFile for another store's file."""
+        """Prepare a new connection; raises _OtherFile if the file belongs to another store."""
         if self.store_id:
             found = connection.execute("SELECT id FROM store").fetchone()
             if found != (self.store_id,):
                 raise _OtherFile(f"{self.path} is not the index of the store")
         connection.isolation_level = None  # transactions are begun by `_begin_sqlite`
-        with suppress(sqlite3.OperationalError):  # another process, which is setting it, locks it
+        with suppress(sqlite3.OperationalError):  # locked while another process sets the mode
             connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
@@ -160,7 +163,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 class epoch(FunctionElement[float]):  # noqa: N801 - used as a SQL function
-    """Seconds since 1970 by the database's clock, which all workers share."""
+    """Seconds since 1970 by the database's clock, which is the same for all workers."""
 
     type = Double()
     inherit_cache = True
@@ -177,13 +180,13 @@ def _epoch_postgresql(*_: Any, **__: Any) -> str:
 
 
 class DatabaseLost(StoreLost):
-    """The database does not answer; if `is_final`, waiting does not help."""
+    """The database does not answer. If `is_final`, waiting does not help."""
 
     is_final = False
 
 
 class DatabaseDamaged(StoreLost):
-    """A row differs from what was written; waiting does not help."""
+    """A row of the database was changed by other software. Waiting does not help."""
 
     def __init__(self, what: str, error: Exception, remedy: str = "") -> None:
         why = f"{type(error).__name__}: {error}"
@@ -194,7 +197,7 @@ class DatabaseDamaged(StoreLost):
 
 @contextmanager
 def as_written(what: str, remedy: str = "") -> Iterator[None]:
-    """Decode values of a row (`what`) in the body; raises DatabaseDamaged if they are malformed."""
+    """Raise DatabaseDamaged, naming the row `what`, if the body cannot decode the row's values."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -202,7 +205,7 @@ def as_written(what: str, remedy: str = "") -> Iterator[None]:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error means that the database does not answer now, but may later."""
+    """Return whether an error means that the database does not answer now, but may do so later."""
     cause = (isinstance(error, DatabaseLost) and error.__cause__) or error
     if isinstance(getattr(cause, "orig", None), sqlite3.Error):
         return cause_of(cause) == Cause.AWAY and not getattr(error, "is_final", False)
@@ -212,9 +215,9 @@ def is_outage(error: BaseException) -> bool:
 
 
 class Database:
-    """Connections to one database; one instance per process.
+    """Connections to one database. A process needs one instance.
 
-    `url` is a SQLAlchemy URL, as text without characters that have a meaning in URLs.
+    `url` is a SQLAlchemy URL. In a URL given as text, special characters must be quoted.
     """
 
     def __init__(self, url: str | URL) -> None:
@@ -227,7 +230,7 @@ class Database:
             given = make_url(url)
             if given.get_backend_name() == "sqlite":
                 if not given.database:
-                    raise ArgumentError("it names no file")  # noqa: TRY301 - as SQLAlchemy does
+                    raise ArgumentError("the file is missing")  # noqa: TRY301 - as SQLAlchemy does
                 options["connect_args"] = {"timeout": BUSY_SECONDS, "check_same_thread": False}
             else:
                 # A server has about a hundred connections for all processes: threads share one.
@@ -258,18 +261,18 @@ class Database:
 
     @property
     def is_of_one_machine(self) -> bool:
-        """Whether SQLite's locks restrict the database to processes of one machine."""
+        """Whether the database is SQLite, whose locks work on one machine only."""
         return self.engine.dialect.name == "sqlite"
 
     def belong_to(self, store_id: str) -> None:
-        """From now on, use a SQLite file only if it is the index of this store."""
+        """From now on, refuse a SQLite file that is not the index of this store."""
         if self._file is not None:
             self._file.store_id = store_id
 
     def keep_private(self) -> None:
         """Make the file of a SQLite database private; SQLite gives its log the same mode."""
         if self._file is not None:
-            with suppress(OSError):  # SQLite reports it
+            with suppress(OSError):  # SQLite reports the error
                 make_private_file(self._file.path)
 
     def is_missing_file(self) -> bool:
@@ -278,18 +281,23 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Yield a transaction that may write; on SQLite it holds the write lock from its start.
+        """Yield a transaction that may write. On SQLite it holds the write lock from the start.
 
-        Signals are deferred. Raises DatabaseLost (no answer, or any other error of the database),
-        DiskFull, or ProcessExhausted (no file handles left).
+        Signals are deferred until the transaction ends.
+
+        Raises:
+            DatabaseLost: If the database does not answer, or reports another error.
+            DiskFull: If the database has no room left.
+            ProcessExhausted: If the process has no file handles or memory left.
         """
         with self._connected(self.engine) as connection, connection.begin():
             yield connection
 
     def transact(self, change: Callable[[Connection], Result]) -> Result:
-        """Make an idempotent change in a transaction, and repeat the change after an outage.
+        """Make a change in a transaction, and repeat the change after an outage.
 
-        The first attempt may have been committed. Raises DatabaseLost if the outage lasts too long.
+        The change must be idempotent, because an attempt before the outage may have been committed.
+        Raises DatabaseLost if the outage lasts too long.
         """
 
         def once() -> Result:
@@ -316,12 +324,12 @@ class Database:
         return [row[0] for row in self.rows(query)]
 
     def scalar(self, query: Executable) -> Any:
-        """Return the first value of a query; None if it has no row."""
+        """Return the first value of a query's first row; None if the query has no rows."""
         return next(iter(self.scalars(query)), None)
 
     @contextmanager
     def _connected(self, engine: Engine) -> Iterator[Connection]:
-        """Yield a connection; wait for a free one, or for a server that answered before."""
+        """Yield a connection; wait for a free connection, or for a server that answered before."""
 
         def is_waited_for(error: BaseException) -> bool:
             return is_outage(error) and (
@@ -346,7 +354,7 @@ class Database:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Name the database in errors of the body."""
+        """Turn errors of the database in the body into errors that name the database."""
         try:
             yield
         except IntegrityError:
@@ -359,13 +367,13 @@ class Database:
             if cause in (Cause.FULL, Cause.PROCESS):
                 raise lost_for(cause, where, error) from error
             if self._file is not None:
-                self.engine.dispose()  # after an outage of a network mount, it stays unreadable
+                self.engine.dispose()  # files of a network mount stay unreadable after an outage
             lost = DatabaseLost(f"{where}: {getattr(error, 'orig', error)}")
             lost.is_final = is_away and cause is None
             raise lost from error
 
     def close(self) -> None:
-        """Close all connections; the next use opens a new one."""
+        """Close all connections. The next query opens a new connection."""
         self.engine.dispose()
 
 
@@ -376,7 +384,7 @@ def in_chunks(values: Sequence[Value]) -> Iterator[list[Value]]:
 
 
 def without_password(url: str) -> str:
-    """Return a database URL without its password, as the driver would parse it."""
+    """Return a database URL in which any password that SQLAlchemy or `masked` finds is masked."""
     with suppress(ArgumentError, ValueError):  # the port is not a number
         if make_url(url).password:
             url = make_url(url).render_as_string(hide_password=True)
@@ -384,7 +392,7 @@ def without_password(url: str) -> str:
 
 
 def insert_new(connection: Connection, table: Table, rows: Any, **computed: Any) -> bool:
-    """Insert rows whose primary key is new; return whether a single row was inserted."""
+    """Insert rows whose primary key is new; return whether exactly one row was inserted."""
     statement = _new_row(connection.dialect.name, table, **computed)
     counting = {"preserve_rowcount": True}
     return connection.execute(statement, rows, execution_options=counting).rowcount == 1

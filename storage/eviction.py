@@ -1,6 +1,6 @@
-"""Room for artifacts: the cache's total, and the artifacts that are evicted for others.
+"""Eviction of artifacts, and the total size of the cache.
 
-Every change of the total locks the store's row, so the budget holds for all processes.
+Every change of the total locks the store's row, so all processes together stay within the budget.
 """
 
 from collections import Counter
@@ -21,16 +21,17 @@ _PLACES = select(
     artifact_table.c.is_present,
 ).where(artifact_table.c.key.in_(bindparam("keys", expanding=True)))
 ADD = update(store_table).values(cache_bytes=store_table.c.cache_bytes + bindparam("more_bytes"))
-"""Addition of `more_bytes` to the cache's total."""
+"""Statement that adds `more_bytes` to the cache's total."""
 
 
 def evict(
     connection: Connection, surplus_bytes: int, *, with_pinned: bool = False
 ) -> list[Publication] | None:
-    """Evict until `surplus_bytes` are free: cheap artifacts first, then the least recently used.
+    """Evict artifacts of at least `surplus_bytes`: cheap ones first, then the least recently used.
 
-    Pinned artifacts are evicted last, and only `with_pinned`. Returns the publications to delete;
-    None, without a change, if the artifacts do not suffice.
+    Cheap artifacts are faster to recompute than to read. Pinned artifacts are evicted last, and
+    only `with_pinned`. Returns the publications to delete. If evicting all candidates would free
+    too little, returns None and evicts nothing, unless `with_pinned`.
     """
     table, found = artifact_table.c, 0
     victims: list[tuple[str, str]] = []
@@ -59,14 +60,15 @@ def evict(
 def remove(
     connection: Connection, keys: list[str], place: str | None = None
 ) -> tuple[list[Publication], int]:
-    """Mark artifacts as absent and subtract their bytes; return publications and bytes.
+    """Mark artifacts as absent and subtract their bytes from the total, in a transaction.
 
-    The publications enter the journal. With `place`, other publications of the keys stay.
+    Returns the publications to delete, which are entered in the journal, and their bytes. With
+    `place`, only the publication at this place is removed.
     """
     table, freed = artifact_table.c, 0
     gone: list[Publication] = []
     for some in in_chunks(keys):
-        # The condition has only the keys: with more, SQLite scans all present artifacts.
+        # The query selects by key alone: with a second condition, SQLite scans all artifacts.
         rows = [
             row
             for row in connection.execute(_PLACES, {"keys": some})

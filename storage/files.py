@@ -1,7 +1,8 @@
 """Folders of encoded parts under an fsspec URL, each published as a whole.
 
-Every publication is a new folder (its place) below the folder of its key, and nothing is ever
-replaced. Readers see a complete publication or none, and deleting one never affects the next.
+Every publication is a new folder, called a place, below the folder of an artifact or record. Files
+are never replaced. Readers see a complete publication or none, and deleting a publication never
+affects the next one.
 """
 
 import errno
@@ -43,16 +44,16 @@ CLAIM_FILE = "store.json"
 """File at the root of a store with the store's id."""
 
 RECORDS = "records"
-"""Area of records; created with the store and never recreated."""
+"""Area of records. The folder is created with the store and never recreated."""
 
 _OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "s3": {"config_kwargs": {"retries": {"mode": "standard", "total_max_attempts": 1}}}
 }
-"""Filesystem options by protocol. Retries are off, because our own policy waits for outages."""
+"""Filesystem options by protocol. They turn retries off, because `storage.waiting` retries."""
 _TEMPORARY = "tmp"
 """Area for unfinished publications."""
 _CLIENTS = {"botocore", "aiobotocore", "aiohttp", "azure", "gcsfs", "google", "httpx", "requests"}
-"""Libraries behind fsspec with errors that are not always `OSError`."""
+"""Libraries behind fsspec whose errors are not always `OSError`."""
 
 
 class Damaged(Exception):  # noqa: N818 - the name states the fault
@@ -64,14 +65,14 @@ class Damaged(Exception):  # noqa: N818 - the name states the fault
 
 
 class StoreRefused(ValueError):  # noqa: N818 - the name states the event
-    """The store cannot be used as requested; the message gives the reason and the remedy."""
+    """The store cannot be used as requested. The message gives the reason and the remedy."""
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
 
 
 class StoreAway(StoreRefused):
-    """The store does not answer now, but may later."""
+    """The store does not answer now, but may do so later."""
 
 
 class FilesLost(StoreLost):
@@ -79,17 +80,24 @@ class FilesLost(StoreLost):
 
 
 RAISED = (FilesLost, DiskFull, ProcessExhausted)
-"""Errors that fail a trial. Other errors only keep its result out of the store."""
+"""Errors that fail a trial. After other errors, the trial's result is only not stored."""
 
 Answer = TypeVar("Answer")
 
 EncodedParts = Mapping[str, tuple["Part", bytes | memoryview]]
-"""Parts as bytes, with their descriptions."""
+"""Part descriptions and bytes, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of an artifact or record; `signature` is the HMAC of a pickle, or empty."""
+    """Description of one file of an artifact or record.
+
+    Attributes:
+        file: Path below the folder of the artifact or record.
+        digest: Digest of the bytes (see `keys.digest`).
+        codec: Name of the codec that decodes the bytes.
+        signature: HMAC of a pickle; empty without a signing key.
+    """
 
     file: str
     digest: str
@@ -99,12 +107,12 @@ class Part:
 
 
 def new_place() -> str:
-    """Return a place that no publication ever had."""
+    """Return the name of a new place, which no publication has had before."""
     return uuid4().hex[:16]
 
 
 def place_of(parts: Mapping[str, Part]) -> str:
-    """Return the place where parts were published."""
+    """Return the place of published parts."""
     return next(iter(parts.values())).file.split("/", 1)[0]
 
 
@@ -116,7 +124,7 @@ class Files:
         try:
             options = _OPTIONS.get(get_protocol(url), {})
             self.filesystem, self.root = fsspec.core.url_to_fs(url, **options)
-        except Exception as error:  # any class: filesystems are libraries of others
+        except Exception as error:  # any class: filesystems are third-party libraries
             raise StoreRefused(f"the store {url} cannot be opened: {error}") from error
         self.is_local = isinstance(self.filesystem, LocalFileSystem)
         self._answered = True
@@ -124,13 +132,13 @@ class Files:
         self.copies: HostCopies | None = None
 
     def belong_to(self, store_id: str) -> None:
-        """From now on, use a local folder only while it holds the claim of this store."""
+        """From now on, use a local folder only while the folder holds the claim of this store."""
         self._store_id = store_id
         if not self.is_local and get_protocol(self.url) != "memory":
             self.copies = HostCopies(store_id)
 
     def path(self, *names: str) -> str:
-        """Return a path below the root."""
+        """Return the path of `names` below the store's root."""
         return posixpath.join(self.root, *names)
 
     def encode(
@@ -141,7 +149,7 @@ class Files:
         *,
         mappable: bool = False,
     ) -> EncodedParts:
-        """Return canonical parts of a folder as bytes with descriptions, ready for `publish`."""
+        """Return canonical values as bytes with descriptions, ready for `publish` in a folder."""
         encoded: dict[str, tuple[Part, bytes | memoryview]] = {}
         for name, value in parts.items():
             e = encode(value, about, mappable=mappable)
@@ -150,7 +158,7 @@ class Files:
         return encoded
 
     def signed(self, folder: str, name: str, part: Part, data: bytes | memoryview) -> Part:
-        """Return a part with the signature of its bytes, if it is a pickle and a key is set."""
+        """Return a part with its signature, which is empty unless `data` is a pickle and signed."""
         key = signing_key()
         is_signed = key is not None and part.codec == "pickle"
         signature = sign(key, f"{folder}/{name}", data) if key and is_signed else ""
@@ -165,9 +173,10 @@ class Files:
         *,
         private: bool = False,
     ) -> dict[str, Part]:
-        """Write all parts and `extra_files`, or none, to a new place below the folder of a key.
+        """Write all parts and `extra_files`, or nothing, to a new place below a folder.
 
-        `encoded` comes from `encode`. Local `private` files are readable by their owner only.
+        `encoded` comes from `encode`. If `private`, local files are readable by their owner only.
+        Returns descriptions of the parts, with paths that include the place.
         """
         target = Path(self.path(folder, place))
         temporary = Path(self.path(_TEMPORARY, place))
@@ -177,8 +186,8 @@ class Files:
             self._check_there()
             area = Path(self.path(RECORDS))
             if self._store_id and target.is_relative_to(area) and not area.is_dir():
-                raise FileNotFoundError(f"{area} is gone")  # its contents are gone, too
-            if target.is_dir():  # an earlier attempt moved it, but its answer did not arrive
+                raise FileNotFoundError(f"{area} is gone")  # all records are gone, too
+            if target.is_dir():  # an earlier attempt moved the folder, but the answer was lost
                 return
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
@@ -199,7 +208,7 @@ class Files:
 
         if self.is_local:
             self._reach(move_in)
-        else:  # readers learn the place only after everything is there
+        else:  # readers learn the place only after all files are written
             remote = {self.path(folder, place, name): bytes(data) for name, data in files.items()}
             self._call("pipe", remote)
         return {
@@ -209,10 +218,11 @@ class Files:
     def read(
         self, folder: str, name: str, part: Part, *, from_copy: bool = False
     ) -> bytes | memoryview:
-        """Return the checked bytes of a part; local files except pickles are mapped.
+        """Return the checked bytes of a part. Local files other than pickles are memory-mapped.
 
         `from_copy` allows a copy on this host in place of a remote file. Raises Damaged if the
-        bytes are missing, differ from what was written, or are a pickle without a valid signature.
+        file is missing, if its digest differs from the index, or if a pickle has no valid
+        signature although a signing key is set.
         """
         path, found = self.path(folder, part.file), None
         try:
@@ -223,7 +233,7 @@ class Files:
                     )
             if found is None and self.is_local and part.codec != "pickle":
                 found = self._reach(partial(mapped, path))
-            elif found is None:  # the checked bytes must be the unpickled bytes, so not mapped
+            elif found is None:  # not mapped: a mapped pickle could change after the check
                 fetched = self._call("cat_file", path)
                 found = fetched, digest(fetched)
         except FileNotFoundError as error:
@@ -236,22 +246,22 @@ class Files:
             expected = sign(key, f"{folder}/{name}", data)
             if not hmac.compare_digest(expected, part.signature):
                 state = "not signed with the signing key" if part.signature else "not signed"
-                raise Damaged(f"{path} is {state}, so it is not loaded")
+                raise Damaged(f"{path} is {state}, so the file is not loaded")
         return data
 
     def size_bytes(self, folder: str, part: Part) -> int:
-        """Return the size of a part's file; raises FileNotFoundError."""
+        """Return the size of a part's file; raises FileNotFoundError if the file is missing."""
         return int(self._call("size", self.path(folder, part.file)))
 
     def clear(self, folder: str, place: str) -> None:
         """Delete the files of a place, complete or not."""
         if self.is_local:
-            # Keep the surrounding folder, which another writer may need between two steps.
+            # Keep the parent folder, because another process may be about to write to it.
             self._remove(self.path(_TEMPORARY, place))
         self.delete(f"{folder}/{place}")
 
     def delete(self, folder: str) -> None:
-        """Delete a folder, then its parent folders in the area that became empty."""
+        """Delete a folder, and those of its parent folders in the area that are then empty."""
         path = self.path(folder)
         if self.is_local:
             self._remove(path)
@@ -262,12 +272,12 @@ class Files:
             self._call("rm", path, recursive=True)
 
     def _remove(self, path: str) -> None:
-        """Delete a local folder; a missing folder is fine if the store is there."""
+        """Delete a local folder. A missing folder is fine if the store itself is present."""
         with suppress(FileNotFoundError):
             self._reach(partial(shutil.rmtree, path))
 
     def delete_parts(self, publications: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete publications, given their parts by folder, with one request on remote stores."""
+        """Delete publications, given as parts by folder. Remote stores get one request for all."""
         parts = [(folder, part) for folder, some in publications.items() for part in some.values()]
         if self.copies is not None:
             self.copies.remove([part.digest for _, part in parts])
@@ -282,10 +292,12 @@ class Files:
         return self._reach(partial(getattr(self.filesystem, operation), *arguments, **options))
 
     def _reach(self, call: Callable[[], Answer]) -> Answer:
-        """Make an idempotent call, waiting for the end of outages.
+        """Make an idempotent call, and repeat the call during outages.
 
-        Raises FilesLost after a long outage, FileNotFoundError in a reachable store, and DiskFull
-        or ProcessExhausted (see `storage.waiting`).
+        Raises:
+            FilesLost: If an outage lasts too long.
+            FileNotFoundError: If the store is reachable, but a file is missing.
+            DiskFull, ProcessExhausted: See `storage.waiting`.
         """
 
         def attempt() -> Answer:
@@ -313,7 +325,7 @@ class Files:
         return answer
 
     def _check_there(self) -> None:
-        """Raise OSError unless the folder still holds this store: an empty mount point does not."""
+        """Raise OSError unless the local folder holds this store, unlike an empty mount point."""
         if not self.is_local or not self._store_id:
             return
         try:
@@ -334,10 +346,10 @@ class Files:
         return (isinstance(error, OSError) and not is_answer) or is_of_client
 
     def free_bytes(self) -> float:
-        """Return the free bytes of the disk; infinity if the filesystem does not tell."""
+        """Return the free bytes of the disk; infinity for remote stores."""
 
         def free() -> float:
-            self._check_there()  # otherwise the number is another disk's
+            self._check_there()  # an empty mount point is on another disk
             return shutil.disk_usage(self.root).free
 
         return self._reach(free) if self.is_local else float("inf")

@@ -1,9 +1,9 @@
 """Memory-mapped files, and copies of a remote store's files on this host.
 
-Processes that map the same file share its pages. A file is hashed through reads rather than the
-map, so a process that only loads the file keeps no pages of it. Copies of remote files, named by
-digest, are in the user's private cache folder. They are hashed whenever they are opened, and
-downloaded again if they differ.
+Processes that map the same file share the memory pages. Files are hashed by reading rather than
+through the map, so hashing leaves no pages in a process's memory. Copies of remote files, named by
+digest, are in the user's private cache folder. A copy is hashed whenever it is opened, and
+downloaded again if its digest differs.
 """
 
 import fcntl
@@ -20,13 +20,13 @@ from prefect_tune.storage.local_files import make_private
 from prefect_tune.storage.notices import warn
 
 Mapped = tuple[bytes | memoryview, str]
-"""Bytes of a file, and their digest."""
+"""Bytes of a file, and the digest of the bytes."""
 
 _COPY, _PARTIAL = ".arrow", ".part"
 
 
 def mapped(path: str | Path) -> Mapped:
-    """Return the bytes of a local file, mapped read-only, and their digest."""
+    """Return the bytes of a local file, mapped read-only, and the digest of the bytes."""
     with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths of fsspec are strings
         found = file_digest(file)
         try:
@@ -42,10 +42,10 @@ class HostCopies:
         self.folder = user_cache_path("prefect-tune") / "data" / store_id
 
     def obtain(self, digest: str, download: Callable[[Path], object]) -> Mapped | None:
-        """Return a file from its copy. One process makes a missing copy while others wait.
+        """Return a file from its copy. If the copy is missing, one process downloads the file.
 
-        `download` writes the file to a path. The returned digest differs from `digest` if the
-        store's file is damaged. Returns None if this host has no place for copies.
+        `download` writes the store's file to a path. If the store's file is damaged, the returned
+        digest differs from `digest`. Returns None if copies cannot be written on this host.
         """
         if (found := self._find(digest)) is not None:
             return found
@@ -66,13 +66,13 @@ class HostCopies:
                 partial.unlink(missing_ok=True)
 
     def remove(self, digests: Collection[str]) -> None:
-        """Remove copies; processes that have mapped them keep their bytes."""
+        """Remove copies. Processes that have mapped a copy can still read the bytes."""
         for digest in digests:
             with suppress(OSError):
                 self._path(digest).unlink()
 
     def sweep(self, known: Collection[str]) -> None:
-        """Remove copies with unknown digests, and leftovers of killed processes."""
+        """Remove copies whose digest is not in `known`, and partial copies of killed processes."""
         if not self.folder.is_dir() or (lock := self._lock()) is None:
             return
         with lock:
@@ -91,14 +91,14 @@ class HostCopies:
         return None
 
     def _lock(self) -> BinaryIO | None:
-        """Return a file that locks the folder until it is closed; None without a place."""
+        """Return a file that locks the folder until closed; None if the folder is not writable."""
         try:
             make_private(self.folder.parent)
             make_private(self.folder)
             file = (self.folder / "lock").open("ab")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError as error:
-            text = f"each process holds all data of the remote store in memory: {error}"
-            warn("no host copies", f"{text}; set XDG_CACHE_HOME to another folder")
+            text = f"every process keeps its own copy of the data in memory: {error}"
+            warn("no host copies", f"{text}; set XDG_CACHE_HOME to a writable folder")
             return None
         return file

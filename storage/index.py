@@ -1,8 +1,8 @@
-"""The index of artifacts: entries, counts, pins, and a journal of unfinished writes.
+"""The index of artifacts: entries, counts, pins, and a journal of unfinished writes and deletions.
 
-Pins keep artifacts for a while. The journal serves to clean up after dead processes: a place is
-entered before its first byte is written, or in the transaction that evicts it, and removed when the
-work is done.
+Pins protect artifacts from eviction for a limited time. The journal lists the places to clean up
+after dead processes. A place is entered before its first file is written, or in the transaction
+that evicts its artifact, and removed when the write or deletion is complete.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,18 +28,24 @@ from prefect_tune.storage.usage import UsageBuffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An artifact as the index knows it; the first six fields suffice to request one.
+    """An artifact's entry in the index. The first six fields suffice to request an artifact.
 
     Attributes:
-        key, parent: Prefix keys of the artifact and its predecessor (None: the data set).
-        study: The study that made it.
-        step, algorithm, fold: Name of the step, id of its algorithm, number of the fold.
-        cost_seconds: Time to make it from its parent.
-        summary: JSON values that keys of later steps need.
-        is_present: Whether its bytes are in the cache.
+        key: Prefix key of the artifact.
+        parent: Prefix key of the artifact of the previous step; None for the first step.
+        study: Study that made the artifact.
+        step: Name of the step.
+        algorithm: Id of the step's algorithm.
+        fold: Number of the fold.
+        cost_seconds: Time to make the artifact from the previous step's artifact.
+        summary: JSON values that enter the keys of later steps.
+        is_present: Whether the artifact is in the cache.
         size_bytes: Size of all files.
-        created, last_used, hits: Times in seconds since 1970, and number of uses.
-        parts, place: Files by name; their folder below the folder of the key (empty if refused).
+        created: Time of creation, in seconds since 1970.
+        last_used: Time of the last use, in seconds since 1970.
+        hits: Number of times the artifact was served.
+        parts: Files by name.
+        place: Folder of the files below the folder of the key; empty if the artifact was refused.
     """
 
     key: str
@@ -60,7 +66,7 @@ class Entry:
 
     @classmethod
     def of_row(cls, row: Row[Any]) -> "Entry":
-        """Return the entry in a row of `COLUMNS`; raises DatabaseDamaged if it is malformed."""
+        """Return the entry in a row of `COLUMNS`; raises DatabaseDamaged for a malformed row."""
         values = dict(row._mapping)  # noqa: SLF001 - public API of SQLAlchemy
         with as_written(f"artifact {row.key}"):
             values["parts"] = {name: Part(**part) for name, part in values["parts"].items()}
@@ -77,7 +83,7 @@ COLUMNS = tuple(artifact_table.c[f.name] for f in fields(Entry))
 
 
 _LONGEST_SECONDS = 86_400.0
-"""Unfinished work of another machine counts as abandoned after a day."""
+"""Time after which an unfinished write or deletion by another machine counts as abandoned."""
 
 _NOTE = insert(publication_table).values(started=epoch())
 _END = delete(publication_table).where(
@@ -85,11 +91,11 @@ _END = delete(publication_table).where(
 )
 
 Publication = tuple[str, str]
-"""Folder of a key or record, and the place of a publication below it."""
+"""Folder of an artifact or record, and the place of a publication in the folder."""
 
 
 def note_publications(connection: Connection, publications: Sequence[Publication]) -> None:
-    """Enter publications about to be written or deleted, in the caller's transaction."""
+    """Enter publications in the journal before they are written or deleted, in a transaction."""
     holder = ProcessIdentity.this_process().to_text()
     rows = [{"folder": f, "place": p, "holder": holder} for f, p in publications]
     if rows:
@@ -97,24 +103,24 @@ def note_publications(connection: Connection, publications: Sequence[Publication
 
 
 def end_publications(connection: Connection, places: Sequence[str]) -> None:
-    """Remove finished places, in the caller's transaction."""
+    """Remove places from the journal, in the caller's transaction."""
     for some in in_chunks(places):
         connection.execute(_END, {"places": some})
 
 
 class Journal:
-    """Publications being written or deleted."""
+    """The journal of publications that processes are writing or deleting."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, folder: str, place: str) -> None:
-        """Enter a place before writing to it."""
+        """Enter a place before the first file is written there."""
         with self._database.write() as connection:
             note_publications(connection, [(folder, place)])
 
     def finish(self, places: Sequence[str]) -> None:
-        """Remove places whose write or deletion is finished or was given up."""
+        """Remove places whose write or deletion is complete or was given up."""
         if places:
             self._database.transact(lambda connection: end_publications(connection, places))
 
@@ -124,7 +130,10 @@ class Journal:
         return [(folder, place) for folder, place in self._database.rows(query)]
 
     def abandoned(self) -> list[Publication]:
-        """Return unfinished publications of dead processes on this machine, or older than a day."""
+        """Return unfinished publications of dead processes.
+
+        A process of another machine counts as dead one day after the publication began.
+        """
         table = publication_table.c
         is_old = (table.started < epoch() - _LONGEST_SECONDS).label("is_old")
         rows = self._database.rows(select(table.folder, table.place, table.holder, is_old))
@@ -137,7 +146,7 @@ class Journal:
 
 
 class Pins:
-    """Pinned artifacts with owner and expiry. Pins expire, so that dead owners release theirs."""
+    """Pins of artifacts, each with an owner and an expiry. Pins of dead owners expire."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -149,7 +158,7 @@ class Pins:
         seconds: float,
         released: Sequence[str] | None = None,
     ) -> None:
-        """Pin artifacts for some time; release the owner's other pins, or only `released`."""
+        """Pin artifacts for `seconds`; release those in `released`, or all others of the owner."""
         table = pin_table.c
 
         def change(connection: Connection) -> None:
@@ -171,13 +180,13 @@ class Pins:
         self.set([], owner, 0.0)
 
     def release_beginning(self, owner: str) -> None:
-        """Release all pins of owners with this name prefix."""
+        """Release all pins of owners whose names begin with `owner`."""
         is_meant = pin_table.c.owner.startswith(owner, autoescape=True)
         self._database.transact(lambda c: c.execute(delete(pin_table).where(is_meant)))
 
 
 def pinned_keys() -> Select[tuple[str]]:
-    """Return a subquery for the keys pinned now."""
+    """Return a subquery for the keys with a pin that has not expired."""
     return select(pin_table.c.key).where(pin_table.c.expires >= epoch())
 
 
@@ -190,9 +199,14 @@ _BYTES_PRESENT = select(func.sum(artifact_table.c.size_bytes)).where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounts:
-    """Bytes in the cache, and counts over the life of a store.
+    """Bytes in the cache, and counts since the store was created.
 
-    Hits and misses count steps of folds, and `refused` counts artifacts without room.
+    Attributes:
+        hits: Number of artifacts served from the cache.
+        misses: Number of artifacts that were computed.
+        seconds_saved: Time to compute the served artifacts, minus the time to read artifacts.
+        evicted: Number of artifacts evicted to make room.
+        refused: Number of artifacts that the cache did not admit.
     """
 
     size_bytes: int
@@ -205,7 +219,7 @@ class CacheCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTotals(CacheCounts):
-    """Counts of all steps together, and by step; `count` is the number of artifacts present."""
+    """Counts of all steps together and of each step. `count` is the number of artifacts present."""
 
     budget_bytes: int
     count: int
@@ -213,7 +227,7 @@ class CacheTotals(CacheCounts):
 
 
 class ArtifactIndex:
-    """The table of artifacts, their usage and pins, and the store's counters in one database."""
+    """The index of artifacts in a database, with journal, pins and usage counts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -222,7 +236,7 @@ class ArtifactIndex:
         self.usage = UsageBuffer(database)
 
     def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries of these keys, without keys that were never made."""
+        """Return the entries of `keys`. Keys of artifacts that were never made are left out."""
         found: dict[str, Entry] = {}
         with self._database.read() as connection:
             for some in in_chunks(keys):
@@ -239,7 +253,15 @@ class ArtifactIndex:
         limit: int | None = None,
         present_only: bool = True,
     ) -> list[Entry]:
-        """Return entries, newest first, optionally with a step, a parent or a key prefix."""
+        """Return entries, newest first.
+
+        Args:
+            step: Name of the step; None for all steps.
+            parent: Key of the previous step's artifact; None for all artifacts.
+            beginning: First digits of the key.
+            limit: Maximum number of entries.
+            present_only: Whether to leave out artifacts that are not in the cache.
+        """
         table = artifact_table.c
         query = select(*COLUMNS).order_by(table.created.desc(), table.key.desc()).limit(limit)
         if step is not None:
@@ -253,7 +275,7 @@ class ArtifactIndex:
         return [Entry.of_row(row) for row in self._database.rows(query)]
 
     def bytes_present(self, keys: Iterable[str], study: str) -> int:
-        """Return the bytes in the cache for these keys; fast if the study made most of them."""
+        """Return the bytes of `keys` in the cache; fast if `study` made most of the artifacts."""
         table, left, total = artifact_table.c, set(keys), 0
         made = select(table.key, table.size_bytes, table.is_present).where(table.study == study)
         with self._database.read() as connection:
@@ -266,7 +288,10 @@ class ArtifactIndex:
         return total
 
     def made_by(self, study: str) -> list[tuple[str, str, int, int]]:
-        """Return (step, present/evicted/refused, number, bytes) for artifacts a study made last."""
+        """Return counts of the artifacts last made by a study, by step and whereabouts.
+
+        Each row is (step, whereabouts, number, bytes); whereabouts are present, evicted or refused.
+        """
         table = artifact_table.c
         where = case(
             (table.is_present, "present"), (table.place == "", "refused"), else_="evicted"
@@ -282,19 +307,19 @@ class ArtifactIndex:
         return self._database.scalars(query)
 
     def look_up_to_make(self, connection: Connection, key: str, place: str) -> Entry | None:
-        """Return a key's entry; if the artifact must be made, note its place in the journal."""
+        """Return a key's entry; if the artifact must be made, enter `place` in the journal."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
         if row is None or not row.is_present:
             note_publications(connection, [(artifact_folder(key), place)])
         return None if row is None else Entry.of_row(row)
 
     def is_present(self, connection: Connection, key: str) -> bool:
-        """Return whether the bytes of an artifact are in the cache, within a transaction."""
+        """Return whether an artifact is in the cache, within a transaction."""
         row = connection.execute(_BY_KEYS, {"keys": [key]}).first()
         return row is not None and bool(row.is_present)
 
     def totals(self) -> CacheTotals:
-        """Return the counts, including usage of this process that is not written yet."""
+        """Return all counts, after writing the usage that this process has collected."""
         self.usage.flush()
         table = artifact_table.c
         present = select(table.step, func.sum(table.size_bytes), func.count())
@@ -318,5 +343,5 @@ class ArtifactIndex:
         )
 
     def count_hit(self, entry: Entry) -> None:
-        """Count a served artifact."""
+        """Count an artifact as served from the cache."""
         self.usage.count_hit(entry.key, entry.step, entry.cost_seconds)

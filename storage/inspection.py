@@ -22,15 +22,16 @@ _COLUMNS, _TEXT = 12, 80
 
 
 def listed(entry: Entry) -> dict[str, Any]:
-    """Return the listed fields of an artifact, as JSON values."""
+    """Return the fields of an artifact that lists show, as JSON values."""
     return {name: getattr(entry, name) for name in _LISTED}
 
 
 def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
-    """Return an artifact in full, as JSON values.
+    """Return a full description of an artifact, as JSON values.
 
-    `files` is empty if the artifact was evicted. `contents` has a preview of each file by name, or
-    `unreadable` with the reason. `children` were made from it. `lineage` is None if unknown.
+    `files` is empty if the artifact was evicted. `contents` has a preview of each file, or
+    `unreadable` with the reason. `children` are the artifacts of next steps made from this
+    artifact. `lineage` is None if unknown.
     """
     folder, parts = artifact_folder(entry.key), entry.parts if entry.is_present else {}
     children = store.index.select(parent=entry.key, present_only=False)
@@ -57,13 +58,13 @@ def describe(store: ArtifactStore, entry: Entry) -> dict[str, Any]:
 
 
 def preview(value: Any) -> dict[str, Any]:
-    """Return shape, first rows and statistics of a matrix, or attributes of an estimator.
+    """Return a summary of a matrix or an estimator, as JSON values.
 
-    JSON values: `shape`, `dtype` (not of a frame), `rows` (first five), `columns` (statistics of
-    the first twelve by name, as pandas describes them) and `columns_not_shown` (count) of a matrix;
-    `type`, `parameters` and `fitted` of an estimator.
+    A matrix or frame has `shape`, `dtype` (matrices only), `rows` (the first five), `columns` (the
+    statistics by `pandas.DataFrame.describe` of the first twelve) and `columns_not_shown` (their
+    number). Other values, such as estimators, have `type` and `fitted` (attributes as text).
     """
-    import numpy as np  # as pandas and SciPy, too heavy for a list of artifacts
+    import numpy as np  # like pandas and SciPy, too heavy for listing artifacts
     import pandas as pd
     from scipy import sparse
 
@@ -93,9 +94,13 @@ def preview(value: Any) -> dict[str, Any]:
 
 @dataclass
 class Verification:
-    """Outcome of comparing index, files and digests.
+    """Result of `verify`.
 
-    Keys and records are `damaged` or `missing`; `orphans` are cache folders without an entry.
+    Attributes:
+        checked: Number of artifacts and records checked.
+        damaged: Keys of damaged artifacts, and ids of damaged records.
+        missing: Keys and ids with a missing file.
+        orphans: Folders that belong to no artifact and no record.
     """
 
     checked: int = 0
@@ -105,12 +110,12 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every part is present and undamaged."""
+        """Whether every part is present and undamaged, and no folder is an orphan."""
         return not (self.damaged or self.missing or self.orphans)
 
 
 def verify(store: ArtifactStore) -> Verification:
-    """Compare every part in the store with its digest; concurrent changes are no faults."""
+    """Compare every part in the store with its digest, and ignore changes made meanwhile."""
     found, filesystem = Verification(), store.files.filesystem
     folders = [*_folders(store, "cache"), *_folders(store, "records")]
     known = {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}
@@ -131,7 +136,7 @@ def verify(store: ArtifactStore) -> Verification:
                 (found.missing if damage.is_missing else found.damaged).append(record)
         except RecordDamaged:  # removed meanwhile
             continue
-    # Evicted meanwhile: either still in the journal, or gone.
+    # Folders of artifacts that were evicted meanwhile are still in the journal, or gone.
     known |= {f"{folder}/{place}" for folder, place in store.index.journal.unfinished()}
     filesystem.invalidate_cache()
     unknown = sorted(folder for folder in folders if folder not in known)
@@ -140,7 +145,7 @@ def verify(store: ArtifactStore) -> Verification:
 
 
 def repair(store: ArtifactStore, found: Verification) -> None:
-    """Forget damaged and missing artifacts, and delete orphans. Damaged records stay."""
+    """Remove damaged artifacts from the cache, and delete orphans. Damaged records stay."""
     wrong = store.index.entries([*found.damaged, *found.missing])
     for entry in wrong.values():
         store.forget(entry)

@@ -1,7 +1,9 @@
-"""Keys (how a thing was made), digests (its content) and record ids (its location).
+"""Keys, digests and record ids.
 
-Every hash begins with a tag, so hashes of different kinds never collide. Record ids are paths below
-`records/`; the first two digits of a key form a folder, so no folder grows too large.
+A key is a hash of how an artifact was made, and a digest is a hash of bytes. Keys and digests of
+contents hash a tag first, so that hashes of different kinds never collide. A record id is a path
+below `records/`. Artifacts are grouped by the first two digits of the key, so that no folder grows
+too large.
 """
 
 import hashlib
@@ -13,25 +15,25 @@ from typing import Any
 from blake3 import blake3
 
 ARTIFACT_FORMAT = 1
-"""Number of the artifact format, part of every key.
+"""Number of the artifact format, which enters every key.
 
-Raise it if the same lineage must no longer find artifacts of earlier versions, for example after a
-codec change. Our own steps enter lineages by `code_digest`.
+Raise this number if artifacts of earlier versions must no longer be used, for example after a
+change of a codec. A change of a step needs no new number, because keys include its `code_digest`.
 """
 
 _PIECE_BYTES = 1 << 16
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON with sorted keys and no spaces: equal values give equal text.
+    """Return JSON with sorted keys and no spaces, so that equal values give equal text.
 
-    Raises ValueError for numbers that are not finite, and TypeError for values that JSON lacks.
+    Raises ValueError for numbers that are not finite, and TypeError for values without a JSON form.
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def prefix_key(lineage: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of an artifact's lineage (JSON values), 64 hexadecimal digits."""
+    """Return the SHA-256 hash of an artifact's lineage (JSON values), 64 hexadecimal digits."""
     tagged = f"prefect-tune prefix {ARTIFACT_FORMAT}\n{canonical_json(lineage)}"
     return hashlib.sha256(tagged.encode()).hexdigest()
 
@@ -42,7 +44,7 @@ def artifact_folder(key: str) -> str:
 
 
 def digest(data: bytes | memoryview) -> str:
-    """Return the BLAKE3 of bytes, 64 hexadecimal digits."""
+    """Return the BLAKE3 hash of bytes, 64 hexadecimal digits."""
     return blake3(data).hexdigest()
 
 
@@ -55,7 +57,10 @@ def file_digest(file: FileIO) -> str:
 
 
 def content_digest(tag: str, parts: Iterable[bytes | memoryview]) -> str:
-    """Return the BLAKE3 of a tagged sequence of byte strings; their boundaries count."""
+    """Return the BLAKE3 hash of a tag and a sequence of byte strings, 64 hexadecimal digits.
+
+    Sequences with the same bytes but other boundaries have different hashes.
+    """
     hasher = blake3(f"prefect-tune {tag}\n".encode())
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little"))
@@ -87,7 +92,10 @@ def predictions_record(key: str) -> str:
 
 
 def quantity_record(key: str, quantity: str) -> str:
-    """Return the record id of a measured quantity, given by its digest, of a model."""
+    """Return the record id of a quantity measured on a model.
+
+    `key` is the model's prefix key, and `quantity` is the digest that identifies the quantity.
+    """
     return f"quantities/{key[:2]}/{key}/{quantity[:16]}"
 
 
@@ -97,7 +105,7 @@ def model_record(study: str) -> str:
 
 
 def champion_record(series: str, study: str, digest: str) -> str:
-    """Return the record id of a champion's model, given the digest of the model."""
+    """Return the record id of a champion's model. `digest` is the digest of the model."""
     return f"champions/{series}/{study}/{digest[:16]}"
 
 

@@ -1,7 +1,8 @@
-"""Leases: which process makes which artifact or runs which study.
+"""Leases: locks for work that one process at a time may do, such as running a study.
 
-A holder renews its leases while it lives. On this machine the process table shows whether a holder
-lives; elsewhere it counts as dead when its lease has expired by the database's clock.
+A process renews its leases while it lives. On this machine, the process table shows whether the
+holder of a lease is alive. A holder on another machine counts as dead when its lease has expired by
+the database's clock.
 """
 
 import threading
@@ -21,7 +22,7 @@ from prefect_tune.storage.schema import lease_table
 from prefect_tune.storage.waiting import Heartbeat, waiting
 
 LEASE_SECONDS = 30.0
-"""Duration of a lease without renewal."""
+"""Time until a lease expires unless it is renewed."""
 _RENEWALS_PER_LEASE = 3
 _POLL_SECONDS = (0.02, 0.5)
 """First and longest pause between two checks of a lease held by another process."""
@@ -36,21 +37,21 @@ _RENEW = update(lease_table).where(*_MINE).values(expires=_EXPIRES)
 _RELEASE = delete(lease_table).where(*_MINE)
 _TAKE_OVER = update(lease_table).where(_OF_NAME).values(holder=bindparam("me"), expires=_EXPIRES)
 _STANDING = select(lease_table.c.holder, _HAS_EXPIRED).where(_OF_NAME)
-# A shared lock, so that threads of the holder do not wait for each other. A takeover locks fully.
+# A shared lock, so that threads of the holder do not wait for each other. A takeover is exclusive.
 _HOLDER = select(lease_table.c.holder).where(_OF_NAME).with_for_update(read=True)
 
 
 _BOOKS: "WeakSet[LeaseBook]" = WeakSet()
-"""All lease books of this process: their leases have the same holder."""
+"""All lease books of this process. The holder of all their leases is this process."""
 _BOOKS_LOCK = threading.Lock()
 
 
 class LeaseLost(RuntimeError):  # noqa: N818 - the name states the event
-    """The lease expired while this process was suspended, and another process acquired it."""
+    """A lease expired while this process was suspended, and another process acquired the lease."""
 
 
 class LeaseBook:
-    """The leases in one database; they last `lease_seconds` without renewal."""
+    """The leases in one database. A lease expires after `lease_seconds` without renewal."""
 
     def __init__(self, database: Database, lease_seconds: float = LEASE_SECONDS) -> None:
         self._database = database
@@ -63,16 +64,16 @@ class LeaseBook:
             _BOOKS.add(self)
 
     def acquire(self, name: str) -> bool:
-        """Acquire a lease that is free, expired, or held by a dead process of this machine."""
+        """Acquire a lease that is free or whose holder is dead; return whether it was acquired."""
         return self._taken(name, lambda _: None) is not None
 
     def release(self, name: str) -> None:
-        """Release a lease; if it was lost meanwhile, do nothing."""
+        """Release a lease. If the lease was lost meanwhile, the method has no effect."""
         self._held.discard(name)
         self._database.transact(lambda connection: connection.execute(_RELEASE, _mine(name)))
 
     def holder(self, name: str) -> ProcessIdentity | None:
-        """Return the holder of a lease; None if the lease may be acquired."""
+        """Return the holder of a lease; None if the lease can be acquired."""
         with self._database.read() as connection:
             standing = connection.execute(_STANDING, {"of_name": name}).first()
         if standing is None or self._is_over(name, *standing):
@@ -86,11 +87,11 @@ class LeaseBook:
         read: Callable[[Connection], Found],
         fallback: Callable[[], Found | None] = lambda: None,
     ) -> Iterator["HeldLease[Found]"]:
-        """Wait for a lease, hold it during the body, and release it.
+        """Wait for a lease, hold the lease during the body, and release the lease.
 
-        `read` is a query in the transaction that acquires the lease. Whenever another process holds
-        the lease, `fallback` may return a result that makes the lease unnecessary; the body then
-        needs no lease.
+        `read` makes a query in the transaction that acquires the lease. While another process holds
+        the lease, `fallback` is called repeatedly. If it returns a result other than None, the body
+        runs with this result and without the lease.
         """
         lease, (pause, longest) = self._taken(name, read), _POLL_SECONDS
         if lease is None:
@@ -100,7 +101,7 @@ class LeaseBook:
                     pause = min(pause * 1.5, longest)
                     if (found := fallback()) is not None:
                         lease = HeldLease(name, found, self._held.discard, is_over=True)
-                    elif self.holder(name) is None:  # reads, so that waiting blocks no writer
+                    elif self.holder(name) is None:  # a query only, which blocks no writer
                         lease = self._taken(name, read)
         try:
             yield lease
@@ -136,11 +137,11 @@ class LeaseBook:
         return process.is_dead() or (has_expired and not process.is_alive())
 
     def renews(self, database: Database, name: str) -> bool:
-        """Return whether this book renews a lease in a database."""
+        """Return whether this lease book renews a lease in `database`."""
         return self._database.url == database.url and name in self._held and not self._is_closed
 
     def close(self) -> None:
-        """Stop renewing, after a renewal under way; leases still held expire."""
+        """Stop renewing leases; wait for a renewal under way. Leases still held expire."""
         with self._lock:
             self._is_closed, renewer = True, self._renewer
         if renewer is not None:
@@ -148,8 +149,8 @@ class LeaseBook:
 
     def _renew(self) -> None:
         if self._database.is_of_one_machine:
-            self._database.close()  # else SQLite keeps using a file that was moved away
-        # One at a time: holding a row while waiting for another could deadlock.
+            self._database.close()  # otherwise SQLite keeps using a file that was moved away
+        # One transaction per lease: locking several rows in one transaction could deadlock.
         for name in self._held.copy():
             with self._database.write() as connection:
                 mine = {**_mine(name), "lease_seconds": self._lease_seconds}
@@ -158,10 +159,12 @@ class LeaseBook:
 
 @dataclass(slots=True)
 class HeldLease(Generic[Found]):
-    """A lease while it is held.
+    """A lease, held or no longer needed.
 
-    `found` is the result of the query in the acquiring transaction, and `forget` stops the renewal.
-    `is_over` is true if the lease was released by a committed transaction, or never needed.
+    Attributes:
+        found: Result of the query in the acquiring transaction, or of the fallback.
+        forget: Function that stops the renewal of a lease.
+        is_over: Whether a committed transaction released the lease, or the fallback replaced it.
     """
 
     name: str
@@ -170,9 +173,9 @@ class HeldLease(Generic[Found]):
     is_over: bool = False
 
     def end(self, connection: Connection) -> None:
-        """Release the lease within a transaction; set `is_over` once it is committed.
+        """Release the lease within a transaction. After the commit, the caller sets `is_over`.
 
-        Renewal stops now, because another thread of this process may acquire the lease next.
+        Renewal stops at once, because another thread of this process may acquire the lease next.
         """
         self.forget(self.name)
         connection.execute(_RELEASE, _mine(self.name))
@@ -185,7 +188,7 @@ def _mine(name: str) -> dict[str, str]:
 def check_held(connection: Connection, name: str) -> None:
     """Raise LeaseLost unless this process holds a lease, within a transaction that may write.
 
-    The lease stays held until the transaction ends, even if it has expired unnoticed.
+    No other process can acquire the lease before the transaction ends, even if the lease expires.
     """
     holder = connection.execute(_HOLDER, {"of_name": name}).scalar()
     if holder != ProcessIdentity.this_process().to_text():

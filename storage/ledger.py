@@ -1,7 +1,8 @@
 """The ledger: studies, their events in order, and the state of each trial.
 
-The ledger is written first. Events are only appended. The table of trials sums them up, and shows
-which trials were running when a process died.
+Every event is written here before anything else depends on the event. Events are only appended. The
+table of trials holds the state of each trial after the latest event, and shows which trials were
+running when a process died.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,14 +25,21 @@ from prefect_tune.storage.schema import (
 )
 
 _ROWS_AT_ONCE = 500
-"""Documents in memory at a time when streaming."""
+"""Number of rows in memory at a time while events or trials are streamed."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredStudy:
-    """A study as stored; `created` is in seconds since 1970, `seconds` the time of all sessions."""
+    """A study as stored.
+
+    Attributes:
+        created: Time of creation, in seconds since 1970.
+        problem: Documents that are fixed when the study is created.
+        settings: Settings of the last start.
+        seconds: Total duration of all sessions.
+    """
 
     name: str
     created: float
@@ -44,7 +52,12 @@ class StoredStudy:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEvent:
-    """One event of a study."""
+    """One event of a study, such as a proposal or its outcome.
+
+    Attributes:
+        sequence: Number of the event in the study, from 0.
+        at: Time of the event, in seconds since 1970.
+    """
 
     sequence: int
     kind: str
@@ -53,7 +66,7 @@ class LedgerEvent:
 
 
 class Ledger:
-    """Studies and their events. Changes need the `lease`, if given, or raise LeaseLost."""
+    """Studies and their events. With `lease`, changes raise LeaseLost unless the lease is held."""
 
     def __init__(self, database: Database, lease: str | None = None) -> None:
         self._database, self._lease = database, lease
@@ -66,10 +79,14 @@ class Ledger:
         events: Iterable[tuple[str, Mapping[str, Any]]] = (),
         also: Callable[[Connection], None] = lambda _: None,
     ) -> bool:
-        """Insert a new study with its first `events` (kind and body), which belong to no trial.
+        """Insert a new study; return False, without a change, if the name is taken.
 
-        `also` makes other changes in the same transaction. Returns False and changes nothing if the
-        name is taken.
+        Args:
+            name: Name of the study.
+            problem: Documents that stay fixed.
+            settings: Settings of the first start.
+            events: First events (kind and body), which belong to no trial.
+            also: Function that makes other changes in the same transaction.
         """
         documents = {"problem": dict(problem), "settings": dict(settings), "result": {}}
         new = insert(study_table).values(name=name, created=time(), state="new", **documents)
@@ -99,7 +116,7 @@ class Ledger:
         )
 
     def update_study(self, name: str, **values: Any) -> None:
-        """Set columns of a study: state, settings or result."""
+        """Set columns of a study, such as `state`, `settings` or `result`."""
         statement = update(study_table).where(study_table.c.name == name).values(**values)
         self._change(lambda connection: connection.execute(statement))
 
@@ -123,7 +140,10 @@ class Ledger:
         memo: Mapping[str, Any] | None = None,
         result: Mapping[str, Any] | None = None,
     ) -> None:
-        """Append an event and set trial, memo and result (unless None) in one transaction."""
+        """Append an event, and set the trial, in one transaction.
+
+        Memo and result of the study are also set, unless they are None.
+        """
         event: dict[str, Any] = {"study": study, "kind": kind, "body": dict(body)}
 
         def change(connection: Connection) -> None:
@@ -149,17 +169,17 @@ class Ledger:
         return self._database.scalar(select(memo_table.c.body).where(memo_table.c.study == study))
 
     def set_trial(self, study: str, trial: Mapping[str, Any]) -> None:
-        """Set the document of a trial without an event of the optimizer."""
+        """Set the document of a trial without appending an event."""
         self._change(lambda connection: self._set_trial(connection, study, trial))
 
     def asking_seconds(self, study: str) -> float:
-        """Return the total duration of all asks of a study in seconds."""
+        """Return the total time, in seconds, that a study's method took for its proposals."""
         seconds = func.sum(event_table.c.body["seconds"].as_float())
         query = select(seconds).where(event_table.c.study == study, event_table.c.kind == "ask")
         return float(self._database.scalar(query) or 0.0)
 
     def each_event(self, study: str, number: int | None = None) -> Iterator[LedgerEvent]:
-        """Yield the events of a study, or of one trial, in order and in bounded memory."""
+        """Yield the events of a study, or of one of its trials, in order and in bounded memory."""
         table = event_table.c
         query = select(table.sequence, table.kind, table.body, table.at).where(table.study == study)
         if number is not None:
@@ -168,18 +188,18 @@ class Ledger:
             yield LedgerEvent(*row)
 
     def trial(self, study: str, number: int) -> Mapping[str, Any] | None:
-        """Return a trial; None if it does not exist."""
+        """Return the document of a trial; None if the trial does not exist."""
         table = trial_table.c
         return self._database.scalar(
             select(table.body).where(table.study == study, table.number == number)
         )
 
     def trials(self, study: str, *states: str) -> list[Mapping[str, Any]]:
-        """Return the trials of a study by number, optionally in some states only."""
+        """Return the documents of a study's trials by number, optionally only in some `states`."""
         return list(self.each_trial(study, *states))
 
     def each_trial(self, study: str, *states: str) -> Iterator[Mapping[str, Any]]:
-        """Yield the trials of a study by number, in bounded memory."""
+        """Yield the documents of a study's trials by number, in bounded memory; see `trials`."""
         table = trial_table.c
         query = select(table.number, table.body).where(table.study == study)
         if states:
@@ -198,9 +218,9 @@ class Ledger:
             last = rows[-1][0]
 
     def start_session(self, study: str) -> int:
-        """Begin to count a process's time on a study; return the session's id."""
+        """Start a session, which counts a process's time on a study; return the session's id."""
 
-        def change(connection: Connection) -> int:  # an additional empty session does no harm
+        def change(connection: Connection) -> int:  # a retry may leave a session of 0 s
             started = insert(session_table).values(study=study, started=epoch(), seconds=0.0)
             (number,) = connection.execute(started).inserted_primary_key or (0,)
             return int(number)

@@ -17,7 +17,10 @@ from prefect_tune.storage.notices import warn
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """Yield a path to write to, which replaces `target` when the body ends; raises OSError."""
+    """Yield the path of a temporary file, which replaces `target` if the body succeeds.
+
+    Raises OSError if the file cannot be written.
+    """
     temporary = _temporary_path(target)
     try:
         temporary.touch()
@@ -30,7 +33,10 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder to write to, which becomes `target`; raises OSError if it is not empty."""
+    """Yield a temporary folder, which replaces `target` if the body succeeds.
+
+    Raises OSError if `target` exists and is not empty, or cannot be written.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as temporary:
         folder = Path(temporary) / target.name
@@ -40,7 +46,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def check_writable(target: Path) -> None:
-    """Raise OSError unless a file can be written there. Call it before long work."""
+    """Raise OSError unless a file can be written at `target`. Check this before long work."""
     temporary = _temporary_path(target)
     temporary.touch()
     temporary.unlink()
@@ -56,7 +62,7 @@ _REPORTED = set[Path]()
 
 
 def make_private(folder: Path) -> None:
-    """Create a folder that only its owner may enter; warn once if it exists with wider access."""
+    """Create a folder that only its owner can enter; warn once about a folder open to others."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=stat.S_IRWXU)
@@ -67,7 +73,7 @@ def make_private(folder: Path) -> None:
 
 
 def make_private_file(file: Path) -> None:
-    """Create an empty file that only its owner may read; see `make_private`."""
+    """Create an empty file that only its owner can read; see `make_private`."""
     try:
         os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, stat.S_IRUSR | stat.S_IWUSR))
     except FileExistsError:
@@ -79,24 +85,27 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def _warn_if_open(path: Path, access: str, right: str) -> None:
-    """Warn once that others can access the user's folder or file, with a command to close it."""
+    """Warn once that other users can access a file or folder, with a command to prevent this."""
     found = path.stat()
     if found.st_mode & _OTHERS and found.st_uid == os.getuid() and path not in _REPORTED:
         _REPORTED.add(path)
         closing = f"chmod {right} {quote(str(path))}"
         mode = stat.S_IMODE(found.st_mode)
-        text = f"other users can {access} (mode {mode:o}); close it with: {closing}"
+        text = f"other users can {access} (mode {mode:o}); to prevent this, run {closing}"
         warn("open to others", text, str(path))
 
 
 def make_own(folder: Path) -> None:
-    """Create a private folder, such as in `/tmp`; PermissionError if it is another user's."""
+    """Create a private folder, for example in `/tmp`, or make an existing folder private.
+
+    Raises PermissionError if the folder belongs to another user.
+    """
     try:
         folder.mkdir(mode=stat.S_IRWXU)
     except FileExistsError:
         found = folder.lstat()  # not stat: a link may lead anywhere
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             raise PermissionError(
-                f"{folder} belongs to another user; remove it, or set TMPDIR to another folder"
+                f"{folder} is not your own folder; remove it, or set TMPDIR to another folder"
             ) from None
         folder.chmod(stat.S_IRWXU)

@@ -17,13 +17,13 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _UNFINISHED = re.compile(r"(://[^\s:/@]*:)(?!\d{1,5}$)[^\s@/]+$")
-"""End of a URL cut inside its password."""
+"""End of a URL that was cut within its password."""
 _SHORTEST = 4
 """Minimum length of a password masked outside URLs."""
 
 
 def masked(text: str) -> str:
-    """Return a text with the passwords of all URLs replaced by stars."""
+    """Return a text with stars in place of the passwords of URLs and query parameters."""
     if "://" in text:
         text = _TOKEN.sub(r"\1***", _WORD.sub(_without_password, text))
     return _QUERY.sub(r"\1***", text)
@@ -35,7 +35,7 @@ def _without_password(word: re.Match[str]) -> str:
 
 
 def masked_output(data: bytes, secrets: Sequence[str] = ()) -> bytes:
-    """Return printed bytes, which may end within a URL, without passwords and `secrets`."""
+    """Return printed bytes with passwords and `secrets` masked. The bytes may end within a URL."""
     for secret in secrets:
         data = data.replace(secret.encode(), b"***")
     # Invalid UTF-8 passes through unchanged.
@@ -44,9 +44,9 @@ def masked_output(data: bytes, secrets: Sequence[str] = ()) -> bytes:
 
 
 def passwords_in(url: str) -> Iterator[str]:
-    """Yield the passwords of a URL as written and decoded, for masking outside URLs.
+    """Yield the passwords of a URL, as written and decoded, for masking them outside URLs.
 
-    Passwords of fewer than four characters are skipped, because ordinary words would be masked.
+    Passwords of fewer than four characters are skipped, because they may be parts of words.
     """
     for password in (*(found[2] for found in _QUERY.finditer(url)), _user_password(url)):
         for text in dict.fromkeys((password, unquote(password))):
@@ -55,7 +55,7 @@ def passwords_in(url: str) -> Iterator[str]:
 
 
 def masked_values(document: Any) -> Any:
-    """Return a JSON document with all texts `masked`."""
+    """Return a JSON document with all strings `masked`."""
     if isinstance(document, str):
         return masked(document)
     if isinstance(document, dict):
@@ -68,7 +68,7 @@ def masked_values(document: Any) -> Any:
 def has_password(url: str) -> bool:
     """Return whether a URL has a password before its host or among its parameters.
 
-    For web servers, any user information counts, even without a colon.
+    In http and https URLs, any user information counts as a password, even without a colon.
     """
     return masked(url) != url or bool(_user_password(url))
 
@@ -81,11 +81,14 @@ def _user_password(url: str) -> str:
 
 
 _SIGNED: dict[str, str] = {}
-"""Web addresses with their signatures, by masked address."""
+"""Signed web addresses, by masked address."""
 
 
 def without_signature(text: str) -> str:
-    """Return a web address with its signature masked; this process can still read the address."""
+    """Return a web address with its signature masked, and keep the signature in this process.
+
+    Other texts, and addresses with a password before the host, are returned unchanged.
+    """
     if not text.startswith(("http://", "https://")) or has_password(text.partition("?")[0]):
         return text
     if has_password(text):
@@ -94,5 +97,8 @@ def without_signature(text: str) -> str:
 
 
 def with_signature(text: str) -> str:
-    """Return the web address whose signature was masked in this process, or the same text."""
+    """Return a web address with the signature that `without_signature` masked in this process.
+
+    Other texts are returned unchanged.
+    """
     return _SIGNED.get(text, text)

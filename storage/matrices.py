@@ -4,10 +4,10 @@ Any Parquet reader can read the files. A dense matrix is one column `values` of 
 sparse matrix has column `indices` and `values` per row, a vector is one plain column `values`, and
 a frame has its own columns. The schema's metadata holds shape, type and origin.
 
-Processes read frames and vectors in place from a memory map of an uncompressed Arrow file. Its
-columns of one type are adjacent, so that pandas gets them as one matrix without copying. A
-categorical column is stored as codes (-1 for a gap) and a list of its distinct texts. Sparse
-matrices are compressed Arrow files, which are read ten times as fast as Parquet.
+Processes read frames and vectors in place from memory-mapped, uncompressed Arrow files. In an Arrow
+file, columns of one type are adjacent, so that pandas gets the columns as one matrix without
+copying. A categorical column is stored as codes (-1 for a missing value) and a list of its distinct
+strings. Sparse matrices are compressed Arrow files, which are read ten times as fast as Parquet.
 """
 
 import json
@@ -29,11 +29,11 @@ METADATA = b"prefect_tune"
 
 
 def canonical(value: Any) -> Any:
-    """Return the canonical form of a value, the same for new and stored values.
+    """Return the canonical form of a value, which is the same for new and stored values.
 
     Arrays are read-only and in C order. Sparse matrices are CSR with sorted int32 indices and no
-    explicit zeros. Frames have a plain range index, and columns other than numbers and times are
-    categorical texts.
+    explicit zeros. Frames have a range index, and columns other than numbers and times are
+    categorical strings. Other values are returned unchanged.
     """
     if sparse.issparse(value):
         matrix = sparse.csr_array(value)
@@ -57,7 +57,7 @@ def canonical(value: Any) -> Any:
         return array
     if isinstance(value, pd.DataFrame):
         columns: dict[str, NDArray[Any] | pd.Categorical] = {}
-        for name, column in value.items():  # canonical ones are not copied, as they may be long
+        for name, column in value.items():  # canonical columns may be long and are not copied
             if _is_plain(column):
                 values = np.ascontiguousarray(column.to_numpy()).view()
                 values.flags.writeable = False
@@ -85,7 +85,7 @@ def _has_sorted_categories(column: pd.Series) -> bool:
 
 
 def matrix_layout(value: Any) -> str | None:
-    """Return dense, vector, sparse or frame; None for other values."""
+    """Return the layout of a matrix: dense, vector, sparse or frame; None for other values."""
     if sparse.issparse(value):
         return "sparse"
     if isinstance(value, np.ndarray) and value.dtype != object and value.ndim in (1, 2):
@@ -94,7 +94,7 @@ def matrix_layout(value: Any) -> str | None:
 
 
 def frozen_bytes(value: Any) -> int | None:
-    """Return the number of bytes of a matrix with read-only arrays; None for other values."""
+    """Return the number of bytes of a read-only array or sparse matrix; None for other values."""
     if isinstance(value, np.ndarray):
         arrays = [value]
     elif sparse.issparse(value):
@@ -105,7 +105,10 @@ def frozen_bytes(value: Any) -> int | None:
 
 
 def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return a canonical matrix or frame, with its layout and origin, as a Parquet file's bytes."""
+    """Return the bytes of a Parquet file with a canonical matrix or frame.
+
+    `layout` comes from `matrix_layout`, and `about` is the value's origin, as JSON values.
+    """
     match layout:
         case "dense":
             flat = pa.array(value.reshape(-1))
@@ -133,7 +136,7 @@ def to_parquet(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
 
 
 def _metadata(value: Any, layout: str, about: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return the metadata of a file with a value: layout, shape, type and origin."""
+    """Return a file's metadata for a value: layout, shape, type and origin."""
     description = {"layout": layout, "shape": list(value.shape), **about}
     if layout != "frame":
         description["dtype"] = str(value.dtype)
@@ -141,7 +144,7 @@ def _metadata(value: Any, layout: str, about: Mapping[str, Any]) -> dict[bytes, 
 
 
 def _sparse_columns(matrix: Any) -> list[pa.Array]:
-    """Return the indices and the values of a sparse matrix as lists, row by row."""
+    """Return two columns with one list per row: the indices and the values of a sparse matrix."""
     offsets = pa.array(matrix.indptr, pa.int32())
     indices, values = pa.array(matrix.indices, pa.int32()), pa.array(matrix.data)
     return [pa.ListArray.from_arrays(offsets, part) for part in (indices, values)]
@@ -150,7 +153,7 @@ def _sparse_columns(matrix: Any) -> list[pa.Array]:
 def _sparse_matrix(
     columns: Sequence[pa.ListArray], description: Mapping[str, Any]
 ) -> sparse.csr_array:
-    """Return the canonical matrix with these `_sparse_columns`."""
+    """Return the canonical sparse matrix with `columns` from `_sparse_columns`."""
     indices, values = columns
     parts = (
         _read_only(values.flatten(), np.dtype(description["dtype"])),
@@ -163,7 +166,7 @@ def _sparse_matrix(
 
 
 def from_parquet(layout: str, data: bytes | memoryview) -> Any:
-    """Return the canonical value that `to_parquet` was given; ValueError for a bad layout."""
+    """Return the canonical value that `to_parquet` encoded; raises ValueError for a bad layout."""
     table = pq.read_table(pa.BufferReader(data), use_threads=False)
     if layout == "frame":
         frame: dict[str, Any] = {}
@@ -204,10 +207,10 @@ def _texts(column: pd.Series) -> pa.DictionaryArray:
 
 
 def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
-    """Return a categorical with sorted categories, because readers differ in their order."""
+    """Return a categorical with sorted categories. Parquet readers return them in any order."""
     texts = column.dictionary.to_pylist()
     order = sorted(range(len(texts)), key=texts.__getitem__)
-    rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last entry is for gaps
+    rank = np.full(len(texts) + 1, -1, dtype=np.int32)  # the last entry is for missing values
     rank[order] = np.arange(len(texts), dtype=np.int32)
     codes = rank[column.indices.fill_null(len(texts)).to_numpy(zero_copy_only=False)]
     categories = pd.Index([texts[i] for i in order], dtype=object)
@@ -215,7 +218,10 @@ def _sorted_categorical(column: pa.DictionaryArray) -> pd.Categorical:
 
 
 def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
-    """Return a canonical frame or vector, with its layout and origin, as an Arrow file's bytes."""
+    """Return the bytes of an Arrow file with a canonical frame, vector or sparse matrix.
+
+    `layout` comes from `matrix_layout`, and `about` is the value's origin, as JSON values.
+    """
     about, compression = dict(about), "lz4" if layout == "sparse" else None
     if layout == "sparse":
         names, columns = ["indices", "values"], _sparse_columns(value)
@@ -227,7 +233,7 @@ def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
         names = [str(value.columns[position]) for position in order]
         columns = [_arrow_column(value.iloc[:, position]) for position in order]
     else:
-        is_bool = value.dtype == np.bool_  # Arrow packs them as bits
+        is_bool = value.dtype == np.bool_  # Arrow would pack booleans as bits
         names, columns = ["values"], [_plain(value.view(np.uint8) if is_bool else value)]
     batch = pa.RecordBatch.from_arrays(columns, names)
     batch = batch.replace_schema_metadata(_metadata(value, layout, about))
@@ -238,13 +244,16 @@ def to_arrow(value: Any, layout: str, about: Mapping[str, Any]) -> memoryview:
             writer.write_batch(batch)
 
     write(counted := pa.MockOutputStream())
-    made = pa.allocate_buffer(counted.size())  # a growing buffer would copy itself
+    made = pa.allocate_buffer(counted.size())  # a growing buffer would be copied
     write(pa.FixedSizeBufferWriter(made))
     return memoryview(made).toreadonly()
 
 
 def from_arrow(layout: str, data: bytes | memoryview) -> Any:
-    """Return the value that `to_arrow` encoded, as views of the data; may raise ValueError."""
+    """Return the value that `to_arrow` encoded; frames and vectors are views of the data.
+
+    Raises ValueError for an unknown layout.
+    """
     data = memoryview(data).toreadonly()
     reader = pa.ipc.open_file(pa.py_buffer(data))
     description = json.loads(reader.schema.metadata[METADATA])
@@ -291,7 +300,7 @@ def _arrow_column(column: pd.Series) -> pa.Array:
 
 
 def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.Array:
-    """Return an array with exactly the bytes of the values, gaps included."""
+    """Return an Arrow array with the bytes of the values, including those of missing values."""
     has_gap = is_gap is not None and is_gap.any()
     validity = pa.array(~is_gap).buffers()[1] if is_gap is not None and has_gap else None
     raw = pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))
@@ -301,7 +310,10 @@ def _plain(values: NDArray[Any], is_gap: NDArray[np.bool_] | None = None) -> pa.
 def _matrix(
     columns: Sequence[pa.Array], data: memoryview, dtype: np.dtype[Any] | None = None
 ) -> NDArray[Any]:
-    """Return columns of one type as a read-only view of the file, shape (columns, n)."""
+    """Return columns of one type as an array of shape (n_columns, n_rows).
+
+    The array is a read-only view of the file, or a copy if the columns are not evenly spaced.
+    """
     if dtype is None:
         dtype = np.dtype(columns[0].type.to_pandas_dtype())
     n = len(columns[0])
@@ -310,7 +322,7 @@ def _matrix(
     start = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
     places = [column.buffers()[1].address - start for column in columns]
     steps = {after - before for before, after in pairwise(places)}
-    if len(steps) > 1:  # validity bitmaps of columns with gaps lie between the values
+    if len(steps) > 1:  # validity bitmaps lie between columns with missing values
         views = [_matrix([column], data, dtype) for column in columns]
         return np.concatenate(views)
     strides = (steps.pop() if steps else n * dtype.itemsize, dtype.itemsize)

@@ -1,7 +1,7 @@
-"""Warnings for the user of a study, raised in a worker, a thread, or the flow.
+"""Warnings for the user of a study, from a worker, a thread or the flow.
 
-Listeners (`noticed_by`) receive them, because a run silences Python's log handlers. If the process
-has no listener yet, warnings wait for the next one.
+Listeners (`noticed_by`) receive the warnings, because a run silences Python's log handlers. If the
+process has no listener yet, warnings are kept for the next listener.
 """
 
 import logging
@@ -14,17 +14,20 @@ from threading import Lock
 from prefect_tune.storage.masking import masked
 
 _MOST_EARLY = 32
-"""Number of warnings kept while nobody listens."""
+"""Number of latest warnings kept while the process has no listener."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A warning: its one-line text, and the thing concerned if the kind does not identify it.
+    """A warning. A study shows one warning for each pair of kind and subject.
 
-    A study shows one warning per `kind` (such as `outage`) and `subject`. An empty `flow_run` means
-    all flow runs of the process.
+    Attributes:
+        kind: Kind of the warning, such as `outage`.
+        text: One line for the user.
+        subject: The file, address or error that the warning is about, if the kind is not enough.
+        flow_run: Id of the flow run concerned; empty for all flow runs of the process.
     """
 
     kind: str
@@ -56,13 +59,13 @@ def relay(notice: Notice) -> None:
     for listener in listeners:
         try:
             listener(notice)
-        except Exception:  # a warning must not fail the work it is about
+        except Exception:  # a warning must not fail the work that causes the warning
             _LOGGER.debug("a warning could not be delivered", exc_info=True)
 
 
 @contextmanager
 def noticed_by(listener: Listener) -> Iterator[None]:
-    """Pass all warnings of the process to a thread-safe listener during the body."""
+    """Pass all warnings of the process to a thread-safe `listener` while the body runs."""
     with _LOCK:
         _LISTENERS.append(listener)
         early = tuple(_EARLY)

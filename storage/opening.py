@@ -7,8 +7,8 @@ a function to `_UPGRADES` that makes schema N from N - 1 with Alembic's operatio
     def _to_n(op: "Operations") -> None:
         op.add_column("trials", Column("loss", Double, nullable=True))
 
-Add columns and tables rather than drop them, because running processes of the previous version
-fail without a column they use. Likewise keep the keys of documents.
+Add columns and tables, but drop none, because running processes of the previous version fail
+without a column they use. For the same reason, keep the keys of JSON documents.
 """
 
 import json
@@ -41,16 +41,19 @@ if TYPE_CHECKING:
 _UPGRADES: dict[int, Callable[["Operations"], None]] = {}
 """Function that makes each schema from the previous one."""
 _ROW = select(store_table.c.id, store_table.c.schema, store_table.c.url)
-"""Query for columns that all schemas have, so that another schema can be refused by its number."""
+"""Query for the columns that every schema has. The number of a schema decides if it is refused."""
 _LOCK = 0x7072_7475
-"""PostgreSQL advisory lock for changes of the tables."""
+"""Number of the PostgreSQL advisory lock for changes of the tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """Address of a store, sent to workers: `url` of the folder, SQLAlchemy URL of the index.
+    """Address of a store, as sent to workers.
 
-    An empty `database` is SQLite in a local folder; an empty `id` is any store, or a new one.
+    Attributes:
+        url: fsspec URL of the folder.
+        database: SQLAlchemy URL of the index; empty for a SQLite file in a local folder.
+        id: Id of the store; empty if any store, or a new store, may be opened.
     """
 
     url: str
@@ -69,9 +72,9 @@ def opened(
     With `is_read`, an existing store may be read-only.
 
     Raises:
-        StoreRefused: If the folder cannot be written, belongs to another index, or was made by a
-            newer version; or if a remote URL has no database.
-        StoreAway: If folder or database do not answer.
+        StoreRefused: If the folder is not writable, belongs to another index, or has another
+            version's format; or if a remote URL is given without a database.
+        StoreAway: If the folder or the database does not answer.
     """
     if not files.is_local and not address.database:
         raise StoreRefused(
@@ -81,8 +84,8 @@ def opened(
     if files.is_local and address.id:
         claim = _read_claim(files)
         if claim != address.id:  # an unmounted mount point is empty
-            found = "has no store" if claim is None else "has another store"
-            raise StoreAway(f"the folder of the store {address.url} is missing, or {found}")
+            found = "contains no store" if claim is None else "contains another store"
+            raise StoreAway(f"the folder of the store {address.url} is missing or {found}")
     elif files.is_local and not (is_read and is_there(address, files)):
         try:
             make_private(folder := Path(files.root))
@@ -92,7 +95,7 @@ def opened(
                 f"the store {address.url} cannot be written: {error}; name a writable folder with "
                 "--store"
             ) from error
-    index = str(Path(files.root) / "index.sqlite")  # in a URL as text, `?` would end it
+    index = str(Path(files.root) / "index.sqlite")  # URL.create quotes a `?` in the path
     database = Database(address.database or URL.create("sqlite", database=index))
     database.belong_to(address.id)
     try:
@@ -106,7 +109,7 @@ def opened(
 
 
 def is_there(address: StoreAddress, files: Files) -> bool:
-    """Return whether a store exists, without creating one; raises StoreAway if unreadable."""
+    """Return whether a store exists, without creating a store; raises StoreAway if unreadable."""
     try:
         return bool(files.filesystem.exists(files.path(CLAIM_FILE)))
     except OSError as error:
@@ -130,7 +133,7 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
             claimed, row = _read_claim(files), _row(connection)
             areas, disk = [files.path(area) for area in ("cache", RECORDS)], files.filesystem
             has_contents = any(disk.exists(area) and disk.ls(area) for area in areas)
-            # A claim without contents and without a row: the commit of the first start failed.
+            # If only the claim exists, the commit that should have created the store failed.
             if row is None and (claimed is None or not has_contents):
                 store_id = claimed or uuid4().hex
                 metadata.create_all(connection)
@@ -139,7 +142,7 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
                 connection.execute(insert(store_table).values(**new))
                 claim = canonical_json({"index": store_id})
                 try:
-                    if files.is_local:  # others read the claim without waiting for the lock
+                    if files.is_local:  # other processes read the claim without the lock
                         Path(files.path(RECORDS)).mkdir(exist_ok=True)
                         with atomic_file(Path(files.path(CLAIM_FILE))) as temporary:
                             temporary.write_text(claim)
@@ -155,7 +158,7 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
         if schema > SCHEMA:
             raise StoreRefused(
                 f"the database {database.url} has format {schema}, but this version of "
-                f"prefect-tune reads formats up to {SCHEMA}; use a newer version"
+                f"prefect-tune reads formats up to {SCHEMA}; install a newer version"
             )
         if schema < FIRST_SCHEMA:
             raise StoreRefused(
@@ -175,20 +178,20 @@ def _claimed(address: StoreAddress, files: Files, database: Database, budget_byt
 
 
 def _row(connection: Connection) -> Row[tuple[str, int, str]] | None:
-    """Return the row of the database's store; None if there is none yet."""
+    """Return the database's row about its store; None if the row does not exist yet."""
     if not inspect(connection).has_table(store_table.name):
         return None
     return connection.execute(_ROW).first()
 
 
 def _lock_tables(connection: Connection) -> None:
-    """Lock tables against other processes until a writing transaction has ended."""
+    """Lock the tables against changes by other processes until a transaction ends."""
     if connection.dialect.name == "postgresql":  # SQLite has one writing transaction at a time
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
 def _upgrade(database: Database) -> None:
-    """Upgrade the tables of a store in one transaction, after copying a SQLite database."""
+    """Upgrade the tables of a store in one transaction. A SQLite database is copied first."""
     from alembic.operations import Operations
     from alembic.runtime.migration import MigrationContext
 

@@ -15,7 +15,13 @@ _STARTTIME = 19
 
 
 class ProcessIdentity(NamedTuple):
-    """A process, unique over time: the boot of its machine, its id, and its start."""
+    """Identity of a process, which is never reused.
+
+    Attributes:
+        boot: Boot of the process's machine, and namespace of process ids in a container.
+        pid: Process id.
+        started: Start of the process (see `process_start`).
+    """
 
     boot: str
     pid: int
@@ -29,11 +35,11 @@ class ProcessIdentity(NamedTuple):
         return _identity(os.getpid())
 
     def is_dead(self) -> bool:
-        """Return whether the process certainly ended; False for other machines."""
+        """Return whether the process has certainly ended; False for other machines."""
         return self.boot == _boot() and not is_running(self.pid, self.started)
 
     def is_alive(self) -> bool:
-        """Return whether the process certainly runs; False for other machines."""
+        """Return whether the process is certainly running; False for other machines."""
         return self.boot == _boot() and is_running(self.pid, self.started)
 
     def __str__(self) -> str:
@@ -45,7 +51,7 @@ class ProcessIdentity(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> "ProcessIdentity":
-        """Invert `to_text`."""
+        """Return the identity that `to_text` has written."""
         return cls(*json.loads(text))
 
 
@@ -56,23 +62,26 @@ def _identity(pid: int) -> ProcessIdentity:
 
 @cache
 def machine() -> str:
-    """Return the id of this machine's boot, which its containers share; else its name."""
+    """Return the id of this machine's boot, which is the same in all containers.
+
+    On systems without a boot id, return the name of the machine.
+    """
     boot = _PROC / "sys/kernel/random/boot_id"
     return boot.read_text().strip() if boot.exists() else socket.gethostname()
 
 
 @cache
 def _boot() -> str:
-    """Return `machine`, and the namespace of this container's process ids."""
+    """Return `machine`, followed by the namespace of process ids that this container uses."""
     namespace = _PROC / "self/ns/pid"
     return f"{machine()} {namespace.readlink()}" if namespace.is_symlink() else machine()
 
 
 def process_start(pid: int) -> float:
-    """Return a number that identifies a process among all with the same id since the boot.
+    """Return a number that identifies a process among all with the same process id since the boot.
 
-    On Linux, it is clock ticks since the boot, because psutil derives start times from the wall
-    clock, which is corrected now and then. Raises psutil.NoSuchProcess.
+    On Linux, the number is the process's start in clock ticks since the boot. psutil derives start
+    times from the wall clock, which is sometimes corrected. Raises psutil.NoSuchProcess.
     """
     if not (_PROC / "self/stat").exists():
         return psutil.Process(pid).create_time()
@@ -84,7 +93,7 @@ def process_start(pid: int) -> float:
 
 
 def is_running(pid: int, started: float) -> bool:
-    """Return whether the process that started then runs; a zombie has ended."""
+    """Return whether the process with this id and start is running. A zombie is not running."""
     try:
         is_same = process_start(pid) == started
         return is_same and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -1,6 +1,6 @@
-"""Records, which are never evicted: imported data, held-out predictions, final models.
+"""Records: imported data, held-out predictions and final models, which are never evicted.
 
-Each record lists the studies that use it, and is deleted with the last of them.
+The database lists the studies that use a record. A record is deleted with its last study.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +34,7 @@ from prefect_tune.storage.waiting import DiskFull, StoreLost
 
 
 class RecordDamaged(StoreLost):
-    """A record is missing or damaged; only reading the same input again can restore it."""
+    """A record is missing or damaged. Only repeating the work that made the record restores it."""
 
 
 class Records:
@@ -55,15 +55,15 @@ class Records:
         private: bool = False,
         mappable: bool = False,
     ) -> None:
-        """Store canonical values by name as a record, replacing a record with the same id.
+        """Store values as a record, replacing a record with the same id.
 
         Args:
             record: Record id, a path below `records/`.
-            parts: Values by name, in canonical form.
-            study: The study that uses the record.
-            check: Called before anything is written, with the parts as they will be read back.
-            private: Whether only the owner of local files may read them.
-            mappable: Whether readers map its frames and vectors; see `codec.encode`.
+            parts: Canonical values by name.
+            study: Study that uses the record; None if no study uses the record yet.
+            check: Function called before anything is written, with the parts as read back.
+            private: Whether local files are readable by their owner only.
+            mappable: Whether readers map frames and vectors; see `codec.encode`.
 
         Raises:
             NotPicklable: If a part cannot be pickled or read back, or fails the check.
@@ -77,11 +77,11 @@ class Records:
                 raise
             except Exception as error:  # any class: objects define their own unpickling
                 reason = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-                raise NotPicklable(f"not usable after reading it back: {reason}") from error
+                raise NotPicklable(f"not usable after pickling and unpickling: {reason}") from error
         self._publish(record, encoded, study, private=private)
 
     def copy(self, record: str, target: str, study: str) -> None:
-        """Copy a record, without decoding it, to the id `target`, for a study to use.
+        """Copy a record to the id `target`, for a study to use, without decoding the parts.
 
         Raises RecordDamaged if the record is missing or damaged, and the errors of `put`.
         """
@@ -102,9 +102,9 @@ class Records:
         size_bytes = sum(part.size_bytes for part, _ in encoded.values())
         if free_bytes < FREE_BYTES_KEPT + size_bytes:
             raise DiskFull(
-                f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and records "
-                f"need {FREE_BYTES_KEPT / 1e9:g} GB; free space, for example with `prefect-tune "
-                "artifacts prune`, or name another --store; the same command resumes the study"
+                f"the disk of {self._files.url} has {free_bytes / 1e9:.2f} GB left, and "
+                f"{FREE_BYTES_KEPT / 1e9:g} GB must stay free; free space, for example with "
+                "`prefect-tune artifacts prune`, or name another --store; then repeat the command"
             )
         self._journal.begin(folder, place)
         try:
@@ -121,7 +121,10 @@ class Records:
         here = record_table.c.id == record
 
         def enter(connection: Connection) -> dict[str, Part]:
-            """Enter the publication; return the replaced parts, none if repeated."""
+            """Enter the record in the database; return the parts of the record it replaces.
+
+            After an outage, a repeated call returns no parts.
+            """
             insert_new(connection, record_table, [{"id": record, **values}])
             query = select(record_table.c.parts).where(here).with_for_update()
             former = _parts(record, connection.execute(query).scalar_one())
@@ -138,23 +141,26 @@ class Records:
             self._delete({folder: former})
 
     def _delete(self, doomed: Mapping[str, Mapping[str, Part]]) -> None:
-        """Delete unreferenced files; leave the rest to a later sweep."""
+        """Delete the files of parts that no record has; `sweep` deletes the rest later."""
         try:
             self._files.delete_parts(doomed)
         except Exception as error:
-            text = f"records of {self._files.url} could not be deleted: {error}"
+            text = f"unused files in {self._files.url} could not be deleted: {error}"
             warn("records not deleted", text, self._files.url)
         else:
             self._journal.finish([place_of(parts) for parts in doomed.values()])
 
     def get(self, record: str, names: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the named parts of a record, or all of them; raises RecordDamaged."""
+        """Return the named parts of a record, by default all.
+
+        Raises RecordDamaged if a part is missing or damaged.
+        """
         parts, read = self.parts(record), dict[str, Any]()
         try:
             for name in parts if names is None else names:
                 part, copies = parts[name], self._files.copies
                 if is_mapped(part.codec) and copies is not None and not self._has_swept:
-                    self._has_swept = True  # of copies of data that the store no longer has
+                    self._has_swept = True  # removes copies of data that the store no longer has
                     is_data = record_table.c.id.startswith(DATA, autoescape=True)
                     query = select(record_table.c.id, record_table.c.parts).where(is_data)
                     known = [_parts(row.id, row.parts) for row in self._database.rows(query)]
@@ -170,7 +176,8 @@ class Records:
     def is_whole(self, record: str) -> bool:
         """Return whether a record exists and every part is undamaged.
 
-        Of a remote part with a copy on this host, only presence and size are checked in the store.
+        If this host has a copy of a remote part, the copy's digest is checked instead of the
+        remote file's, and the remote file must have the right size.
         """
         try:
             for name, part in self.parts(record).items():
@@ -187,17 +194,17 @@ class Records:
         return self._database.scalar(query) is not None
 
     def link(self, records: Sequence[str], study: str) -> None:
-        """Note that a study uses these records, including records yet to be put."""
+        """Note that a study uses `records`. Some of the records may be stored later."""
         if records:
             self._database.transact(partial(_linked, sorted(set(records)), study))
 
     def release(
         self, study: str, records: Sequence[str] | None = None, lease: str | None = None
     ) -> list[str]:
-        """Remove records, by default all, from a study; return the ids of the deleted ones.
+        """Note that a study no longer uses `records`, by default all of its records.
 
-        A record is deleted with its last use. `lease` is a lease that this process must hold.
-        Raises LeaseLost if another process has acquired the lease.
+        Records that no study uses are deleted. Returns the ids of the deleted records. `lease` is
+        a lease that this process must hold; otherwise LeaseLost is raised.
         """
         if records is None:
             records = self.used_by(study)
@@ -209,7 +216,7 @@ class Records:
         return gone
 
     def used_by(self, study: str, beginning: str = "") -> list[str]:
-        """Return the ids of a study's records, optionally with a prefix."""
+        """Return the ids of a study's records, optionally only ids that begin with `beginning`."""
         users = record_user_table.c
         query = select(users.record).where(users.study == study).order_by(users.record)
         if beginning:
@@ -233,7 +240,7 @@ class Records:
 
 
 def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
-    """Note that a study uses records; concurrent releases wait for this transaction."""
+    """Note that a study uses records. Concurrent calls of `release` wait for the transaction."""
     for some in in_chunks(records):
         query = select(record_table.c.id).where(record_table.c.id.in_(some))
         connection.execute(query.order_by(record_table.c.id).with_for_update(read=True)).all()
@@ -244,11 +251,14 @@ def _linked(records: Sequence[str], study: str, connection: Connection) -> None:
 def _released(
     study: str, records: Sequence[str], lease: str | None, connection: Connection
 ) -> dict[str, dict[str, Part]]:
-    """Remove records from a study; return unused parts by folder, which enter the journal."""
+    """Note that a study no longer uses records; return the parts of unused records by folder.
+
+    The unused parts enter the journal of deletions.
+    """
     if lease is not None:
         check_held(connection, lease)
     users = record_user_table.c
-    # Of two concurrent releases, one must see that the other has released the record.
+    # The second of two concurrent releases must see the first, so that it deletes the record.
     named = select(record_table.c.id).where(record_table.c.id.in_(records))
     connection.execute(named.order_by(record_table.c.id).with_for_update()).all()
     mine = delete(record_user_table).where(users.study == study, users.record.in_(records))

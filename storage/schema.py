@@ -20,9 +20,9 @@ from sqlalchemy import (
 )
 
 SCHEMA = 8
-"""Number of the schema, in the row of the store. A newer version writes a higher number."""
+"""Number of the present schema, stored in the row of the store."""
 FIRST_SCHEMA = 8
-"""Oldest schema that is upgraded; development versions had earlier schemas."""
+"""Oldest schema that can be upgraded. Older schemas belong to development versions."""
 
 metadata = MetaData()
 
@@ -44,7 +44,7 @@ store_table = Table(
     *_keys(id=String),
     *_given(schema=Integer, url=String, budget_bytes=BigInteger, cache_bytes=BigInteger),
 )
-"""The database's store: one row, locked to change the cache's totals."""
+"""The store of the database: one row, which is locked while the cache's totals change."""
 
 artifact_table = Table(
     "artifacts",
@@ -69,14 +69,15 @@ artifact_table = Table(
     Index("artifacts_by_parent", "parent"),
     Index("artifacts_by_age", "is_present", "created", "key"),
 )
-"""An artifact ever made: present, evicted or refused.
+"""Artifacts, including evicted and refused artifacts.
 
-A row outlives the bytes. Its summary (rows, columns, layout, ...) enters the keys of later steps,
-so evicting an artifact never makes another one unreachable.
+The row of an artifact stays after its files are deleted. The summary in the row (number of rows and
+columns, layout and others) enters the keys of later steps, so artifacts of later steps can still be
+found after an eviction.
 """
 
 pin_table = Table("pins", metadata, *_keys(key=String(64), owner=String), *_given(expires=Double))
-"""An artifact that stays in the cache for its owner until the pin expires."""
+"""Pins: artifacts that stay in the cache for an owner until the pin expires."""
 
 step_count_table = Table(
     "step_counts",
@@ -92,7 +93,7 @@ step_count_table = Table(
         read_seconds=Double,
     ),
 )
-"""Cache use by step since the store was created."""
+"""Counts of cache use by step, since the store was created."""
 
 publication_table = Table(
     "publications",
@@ -100,7 +101,7 @@ publication_table = Table(
     *_keys(place=String),
     *_given(folder=String, holder=String, started=Double),
 )
-"""A publication (a folder of files) that a process is writing or deleting."""
+"""Publications (folders of files) that a process is writing or deleting."""
 
 record_table = Table(
     "records",
@@ -108,7 +109,7 @@ record_table = Table(
     *_keys(id=String),
     *_given(size_bytes=BigInteger, created=Double, parts=Document),
 )
-"""A record: files that are never evicted."""
+"""Records: files that are never evicted."""
 
 record_user_table = Table(
     "record_users",
@@ -116,10 +117,10 @@ record_user_table = Table(
     *_keys(record=String, study=String),
     Index("record_users_by_study", "study", "record"),
 )
-"""A study that uses a record. The record is deleted with its last row."""
+"""Studies that use records, one row per pair. A record is deleted with its last row."""
 
 lease_table = Table("leases", metadata, *_keys(name=String), *_given(holder=String, expires=Double))
-"""A process that makes an artifact or runs a study; it renews the lease before the expiry."""
+"""Leases, each with the process that holds the lease. The holder renews it before the expiry."""
 
 study_table = Table(
     "studies",
@@ -127,7 +128,7 @@ study_table = Table(
     *_keys(name=String),
     *_given(created=Double, state=String, problem=Document, settings=Document, result=Document),
 )
-"""A study: its problem is fixed, its settings are from its last start."""
+"""Studies. The problem of a study is fixed, and its settings are those of the last start."""
 
 event_table = Table(
     "events",
@@ -135,15 +136,15 @@ event_table = Table(
     *_keys(study=String, sequence=Integer),
     *_given(kind=String, body=Document, at=Double),
 )
-"""An event of a study, such as an ask or a tell; rows are only added."""
+"""Events of studies, such as proposals and outcomes. Rows are only added."""
 
 trial_table = Table(
     "trials", metadata, *_keys(study=String, number=Integer), *_given(state=String, body=Document)
 )
-"""A trial in its state after the events of its study."""
+"""Trials, each in the state after the latest event of its study."""
 
 memo_table = Table("memos", metadata, *_keys(study=String), *_given(body=Document))
-"""The memo of a study's optimizer, from its latest query."""
+"""The memo of each study's optimizer, from the latest proposal."""
 
 session_table = Table(
     "sessions",
@@ -152,7 +153,7 @@ session_table = Table(
     Column("study", String, nullable=False, index=True),
     *_given(started=Double, seconds=Double),
 )
-"""A session: one run of the flow on a study, and its duration."""
+"""Sessions: each is one run of the flow on a study, with its duration."""
 
 series_table = Table(
     "series",
@@ -160,9 +161,9 @@ series_table = Table(
     *_keys(name=String),
     *_given(created=Double, question=Document, champions=Document, n_tests=Integer),
 )
-"""A series: studies of one question over time, and its champions, newest first."""
+"""Series: studies of one question over time, and their champions, newest first."""
 
 series_run_table = Table(
     "series_runs", metadata, *_keys(series=String, number=Integer), *_given(body=Document)
 )
-"""A run of a series that started a study, with the last decision on its model."""
+"""Runs of series that started a study, with the last decision on the study's model."""

@@ -1,6 +1,6 @@
 """Series: studies of one question over time, and the champion among their models.
 
-Only the process that holds the lease of a series changes it.
+Only the process that holds the lease of a series may change the series.
 """
 
 from collections.abc import Mapping
@@ -25,14 +25,14 @@ Outcome = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Differences of a data set from an earlier one.
+    """Differences between a data set and an earlier data set.
 
-    A row is identified by its key, or else by its values in the columns that both data sets have.
-    Rows of events are identified by patient, prediction time and events. A changed row counts as
-    removed and added, unless only its target changed.
+    A row is identified by its key, or without keys by its values in the columns that both data sets
+    have. Rows of events are identified by patient, prediction time and events. A changed row counts
+    as one removed and one added row, unless only its target changed.
 
     Attributes:
-        columns_differing: Columns that differ in nearly all rows, so that they identify none.
+        columns_differing: Columns that differ in nearly all rows and are not used to identify rows.
     """
 
     rows_added: int = 0
@@ -47,13 +47,14 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class Reused:
-    """Results of earlier studies that a study started from.
+    """Results of earlier studies that a study reuses.
 
     Attributes:
-        studies: The earlier studies, newest first.
-        observations: Number of their trials given to the method as prior knowledge.
-        starts: Number of their configurations to evaluate first.
-        weight: Weight of the prior after the re-evaluations, 0 if it was dropped; None if unknown.
+        studies: Names of the earlier studies, newest first.
+        observations: Number of earlier trials given to the method as prior knowledge.
+        starts: Number of earlier configurations to evaluate first.
+        weight: Weight of the prior knowledge after the earlier configurations were evaluated again;
+            0 if the prior knowledge was dropped, None if the weight is unknown.
     """
 
     studies: tuple[str, ...] = ()
@@ -67,11 +68,12 @@ class Decision:
     """The decision whether the model of a study becomes the champion.
 
     Attributes:
-        model: Record for the copy of the model, which exists if it was `promoted`.
-        champion: Study of the champion at the time, if any.
-        test_number: Number of the test since the champion last changed, if a test decided.
-        n_rows: Number of fresh rows; None if they were not counted.
-        compared: The comparison of both models as JSON (a `PairedComparison`), if any.
+        reason: Reason for the decision, as a text for users.
+        model: Record for a copy of the model. The record exists if the model was `promoted`.
+        champion: Study of the champion at the time of the decision; None without a champion.
+        test_number: Number of the test since the champion last changed; None if no test decided.
+        n_rows: Number of fresh rows; None if the rows were not counted.
+        compared: Comparison of both models, a `PairedComparison` as JSON; None without one.
     """
 
     promoted: bool
@@ -91,13 +93,14 @@ class SeriesRun:
     Attributes:
         number: Number of the study in the series.
         at: Start of the study, in seconds since 1970.
-        changes: Differences of its data from the data of the study before; None if unknown.
-        options: Given options that make another study if they change, as JSON values.
-        state: State of the study, which only `read_series` fills in.
+        rows: Number of rows of the data.
+        changes: Differences between the data and those of the previous study; None if unknown.
+        options: Given options that require a new study when they change, as JSON values.
+        state: State of the study; set by `read_series` only.
         loss: Loss of the incumbent at the last decision.
         test_loss: Loss of the model on test rows at the last decision.
         decision: Last decision on the model.
-        skipped: Number of later runs that ended because nothing had changed since.
+        skipped: Number of later runs that ended because nothing had changed since this run.
     """
 
     study: str
@@ -133,9 +136,12 @@ class Series:
     """A series.
 
     Attributes:
-        question: Common terms of all studies, as JSON values (see `flows.series.question`).
+        created: Time of creation, in seconds since 1970.
+        question: Settings that all studies of the series share, as JSON values (see
+            `flows.series.question`).
         champions: Promoted models that are kept, the current champion first.
-        n_tests: Number of tests on challengers since the champion last changed.
+        n_tests: Number of challengers tested since the champion last changed.
+        runs: Runs that started a study, by number.
     """
 
     name: str
@@ -147,26 +153,26 @@ class Series:
 
     @property
     def champion(self) -> Champion | None:
-        """The model in use."""
+        """The current champion, which is the model in use; None without a champion."""
         return self.champions[0] if self.champions else None
 
     def run_of(self, study: str) -> SeriesRun | None:
-        """Return the run of a study; None if the study is not of the series."""
+        """Return the run of a study; None if the study is not in the series."""
         return next((run for run in self.runs if run.study == study), None)
 
     def with_run(self, run: SeriesRun) -> Self:
-        """Return the series with a new or changed run."""
+        """Return the series with a run added, or changed if its number is known."""
         others = (other for other in self.runs if other.number != run.number)
         return replace(self, runs=tuple(sorted((*others, run), key=lambda one: one.number)))
 
     def with_champion(self, champion: Champion) -> Self:
-        """Return the series with another champion; of each study, one model is kept."""
+        """Return the series with another champion. At most one model per study is kept."""
         others = (other for other in self.champions if other.study != champion.study)
         return replace(self, champions=(champion, *others)[:_KEPT_CHAMPIONS], n_tests=0)
 
 
 _FIELDS = tuple(one.name for one in fields(Series))
-"""Columns of the table of series, followed by the runs."""
+"""Columns of the table of series, and `runs` as the last field."""
 
 
 def series_lease(name: str) -> str:
@@ -186,9 +192,9 @@ class SeriesTable:
         return self._database.scalars(select(series_table.c.name).order_by(created))
 
     def find(self, name: str) -> Series | None:
-        """Return the series with this name; None if it does not exist.
+        """Return the series with this name; None if the series does not exist.
 
-        Raises DatabaseDamaged if its documents were changed.
+        Raises DatabaseDamaged if a document of the series is malformed.
         """
         from msgspec import convert  # noqa: PLC0415 - most commands need no series
 
@@ -202,9 +208,9 @@ class SeriesTable:
         return None
 
     def write(self, series: Series, run: SeriesRun | None, connection: Connection) -> None:
-        """Write a series and one of its runs in a transaction; raise LeaseLost without the lease.
+        """Write a series and one of its runs in the caller's transaction.
 
-        Other runs stay as they are.
+        Other runs stay unchanged. Raises LeaseLost unless this process holds the series' lease.
         """
         from msgspec import to_builtins  # noqa: PLC0415 - as in `find`
 
@@ -216,11 +222,11 @@ class SeriesTable:
             upsert(connection, series_run_table, row)
 
     def save(self, series: Series, run: SeriesRun | None = None) -> None:
-        """Write a series and one of its runs, as `write` does, in a transaction of its own."""
+        """Write a series and one of its runs, like `write`, in a new transaction."""
         self._database.transact(partial(self.write, series, run))
 
     def delete(self, name: str) -> None:
-        """Delete a series with its runs; its studies stay."""
+        """Delete a series with its runs. The studies of the series stay."""
 
         def change(connection: Connection) -> None:
             check_held(connection, series_lease(name))

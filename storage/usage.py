@@ -1,7 +1,8 @@
 """Usage of the cache: hits, misses, seconds saved and bytes read by step, and last uses.
 
-Each process collects its usage and writes it at the end of a trial, so a hit needs no transaction.
-A running trial pins its artifacts, so a use that is not written yet evicts nothing.
+Each process collects its counts in memory and writes them at the end of a trial, so a hit needs no
+transaction. A running trial pins its artifacts, so an artifact is not evicted because its last use
+is not written yet.
 """
 
 import threading
@@ -22,7 +23,7 @@ _USE = (
     update(artifact_table)
     .where(artifact_table.c.key == bindparam("used_key"))
     .values(
-        # Another process may have written a later use.
+        # Another process may already have written a later use.
         last_used=case(
             (artifact_table.c.last_used > _USED_AT, artifact_table.c.last_used), else_=_USED_AT
         ),
@@ -33,7 +34,7 @@ _READS = select(func.sum(step_count_table.c.read_seconds), func.sum(step_count_t
 
 
 def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) -> None:
-    """Add to the counts of a step, in a transaction that has locked the store's row."""
+    """Add `counts` to the counts of a step, in a transaction that has locked the store's row."""
     table = step_count_table.c
     more = {name: table[name] + n for name, n in counts.items()}
     change = update(step_count_table).where(table.step == step).values(more)
@@ -43,15 +44,15 @@ def note_counts(connection: Connection, step: str, counts: Mapping[str, float]) 
 
 
 def read_seconds_per_byte(connection: Connection) -> float:
-    """Return the mean time to read a byte over the life of the store; 0 before any read."""
+    """Return the mean time to read one byte from the store; 0 before the first read."""
     seconds, n_bytes = connection.execute(_READS).one()
     return float(seconds) / float(n_bytes) if n_bytes else 0.0
 
 
 class UsageBuffer:
-    """Counts artifact use in this process, from any thread.
+    """Counts of artifact use in this process. All threads may use one buffer.
 
-    Counts are lost if the database fails when they are written.
+    If the database fails while counts are written, these counts are lost.
     """
 
     def __init__(self, database: Database) -> None:
@@ -61,14 +62,14 @@ class UsageBuffer:
         self._counts: dict[str, dict[str, float]] = {}
 
     def count_hit(self, key: str, step: str, seconds_saved: float) -> None:
-        """Count a served artifact and the seconds it saved."""
+        """Count an artifact served from the cache, and the time that was saved."""
         with self._lock:
             _, hits = self._used.get(key, (0.0, 0))
             self._used[key] = time(), hits + 1
         self._count(step, hits=1, seconds_saved=seconds_saved)
 
     def count_read(self, step: str, read_bytes: int, seconds: float) -> None:
-        """Count the time to read an artifact."""
+        """Count the bytes of an artifact that were read, and the time to read them."""
         self._count(step, read_bytes=read_bytes, read_seconds=seconds, seconds_saved=-seconds)
 
     def count_miss(self, step: str) -> None:
@@ -82,7 +83,7 @@ class UsageBuffer:
                 known[name] = known.get(name, 0) + n
 
     def write(self, connection: Connection) -> None:
-        """Write the usage so far, in a transaction that has locked the store's row."""
+        """Write all collected counts, in a transaction that has locked the store's row."""
         with self._lock:
             used, self._used = self._used, {}
             counts, self._counts = self._counts, {}
@@ -93,7 +94,7 @@ class UsageBuffer:
             note_counts(connection, step, of_step)
 
     def flush(self) -> None:
-        """Write the usage so far."""
+        """Write all collected counts."""
         if self._used or self._counts:
             with self._database.write() as connection:
                 connection.execute(LOCKED_STORE)

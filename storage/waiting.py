@@ -1,12 +1,13 @@
 """Outages of databases, buckets and folders: their causes, and waiting for their end.
 
-An unreachable store may come back by itself, a full disk needs a person, and file handles belong to
-the process. Other errors are raised as they are. One policy retries after growing pauses of some
-seconds, for five minutes at most. These waits do not count as a trial's time.
+Storage errors have three causes. An unreachable store may come back by itself, a full disk needs a
+person, and a lack of file handles or memory concerns this process only. Other errors are raised
+unchanged. Calls to an unreachable store are repeated after growing pauses of at most five seconds,
+for at most five minutes. These waits do not count as a trial's time.
 
-A signal must not interrupt an open transaction, which would block all other processes. Handlers
-therefore call `was_deferred` first, which defers the error to the end of `deferred_signals`. Python
-would otherwise raise it between any two instructions of the main thread.
+A signal must not interrupt an open transaction, which would block all other processes. Python
+raises the error of a signal handler between any two instructions of the main thread. Handlers
+therefore call `was_deferred` first, which defers the error to the end of `deferred_signals`.
 """
 
 import errno
@@ -28,7 +29,13 @@ from prefect_tune.storage.notices import warn
 
 @dataclass
 class Waits:
-    """Waits counted by `waits_counted`: total seconds, and `monotonic` start of the current one."""
+    """Waits counted by `waits_counted`.
+
+    Attributes:
+        changed: Function called at the start and the end of each wait.
+        seconds: Total duration of all waits so far.
+        since: Start of the current wait by `time.monotonic`; None outside a wait.
+    """
 
     changed: Callable[["Waits"], None]
     seconds: float = 0.0
@@ -40,7 +47,7 @@ _WAITS: ContextVar[Waits | None] = ContextVar("waits", default=None)
 
 @contextmanager
 def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator[None]:
-    """Count the waits of the body; `changed` is called at the start and the end of each."""
+    """Count the waits of the body. `changed` is called at the start and the end of each wait."""
     token = _WAITS.set(Waits(changed))
     try:
         yield
@@ -49,13 +56,13 @@ def waits_counted(changed: Callable[[Waits], None] = lambda _: None) -> Iterator
 
 
 class Stopwatch:
-    """Measures the seconds of work since its creation, without waits."""
+    """Measures the time since the stopwatch was created, without waits."""
 
     def __init__(self) -> None:
         self.since, self.waited = monotonic(), _waited_seconds()
 
     def seconds(self) -> float:
-        """Return the seconds so far."""
+        """Return the measured time in seconds."""
         return monotonic() - self.since - (_waited_seconds() - self.waited)
 
 
@@ -66,7 +73,7 @@ def _waited_seconds() -> float:
 
 @contextmanager
 def waiting(since: Stopwatch | None = None) -> Iterator[None]:
-    """Count the time of the body as one wait; with `since`, the failed work before it, too."""
+    """Count the body as one wait. With `since`, the wait includes the failed work since then."""
     waits = _WAITS.get()
     if waits is None or waits.since is not None:
         yield
@@ -83,7 +90,7 @@ def waiting(since: Stopwatch | None = None) -> Iterator[None]:
 
 
 class _State:
-    """Whether signals are deferred in the main thread, and the interrupt deferred there."""
+    """Whether signals are deferred in the main thread, and the `pending` interrupt."""
 
     is_deferred = False
     pending: Callable[[], None] | None = None
@@ -91,9 +98,9 @@ class _State:
 
 @contextmanager
 def deferred_signals(*, is_deferred: bool = True) -> Iterator[None]:
-    """Defer signals during the body, in the main thread (the only one that gets signals).
+    """Defer signals during the body. Only the main thread gets signals; others just run the body.
 
-    Without `is_deferred`, allow signals in a body that may take long and is safe to interrupt.
+    With `is_deferred=False`, allow signals in a body that may take long and is safe to interrupt.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -108,7 +115,7 @@ def deferred_signals(*, is_deferred: bool = True) -> Iterator[None]:
 
 
 def was_deferred(interrupt: Callable[[], None]) -> bool:
-    """Return whether an interrupt (a function that raises) is deferred."""
+    """Return whether signals are deferred; if so, keep `interrupt`, a function that raises."""
     if _State.is_deferred:
         _State.pending = interrupt
     return _State.is_deferred
@@ -121,7 +128,7 @@ def _raise_pending() -> None:
 
 
 class Cause(StrEnum):
-    """Cause of a storage error."""
+    """Cause of a storage error: unreachable, no room left, or no file handles or memory left."""
 
     AWAY = auto()
     FULL = auto()
@@ -146,17 +153,17 @@ _BY_SQLITE_CODE = {
     sqlite3.SQLITE_FULL: Cause.FULL,
     sqlite3.SQLITE_NOMEM: Cause.PROCESS,
 }
-"""Causes by primary result code."""
+"""Causes by SQLite's primary result code."""
 _CODES_FULL = {
     "EntityTooLargeForQuota", "InsufficientStorage", "QuotaExceeded", "QuotaExceededException",
     "StorageQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "XMinioStorageFull",
     "storageQuotaExceeded", "507", "53100",
 }  # fmt: skip
-"""Codes of object stores, HTTP and PostgreSQL for lack of room."""
+"""Codes by which object stores, HTTP servers and PostgreSQL report that no room is left."""
 
 
 def cause_of(error: BaseException) -> Cause | None:
-    """Return the cause of a storage error; None for others, such as a missing file."""
+    """Return the cause of a storage error; None for other errors, such as a missing file."""
     error = getattr(error, "orig", None) or error  # SQLAlchemy wraps the driver's error
     for one in _chain(error):
         names = ("code", "error_code", "status", "status_code", "sqlstate")
@@ -179,22 +186,25 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class StoreLost(RuntimeError):  # noqa: N818 - the name states the event
-    """Something every trial needs, such as the ledger, is lost; the run may be resumed later."""
+    """Storage that every trial needs, such as the ledger, is lost. The run may be resumed later."""
 
     def __init__(self, message: str) -> None:
         super().__init__(masked(message))
 
 
 class DiskFull(StoreLost):
-    """The store has no room left; waiting does not help."""
+    """The store has no room left. Waiting does not help."""
 
 
 class ProcessExhausted(RuntimeError):  # noqa: N818 - the name states the event
-    """This process lacks file handles or memory, or lost its own; the store is fine."""
+    """This process has no file handles or memory left, or its handles were closed by other code.
+
+    The store itself is unaffected.
+    """
 
 
 def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | ProcessExhausted:
-    """Return the error to raise for a cause other than `Cause.AWAY`, naming the store."""
+    """Return the error to raise for a cause other than `Cause.AWAY`. `where` names the store."""
     why = str(getattr(error, "orig", None) or error).split("\n", 1)[0]
     if cause == Cause.FULL:
         return DiskFull(
@@ -203,24 +213,24 @@ def lost_for(cause: Cause, where: str, error: BaseException) -> StoreLost | Proc
             "command then resumes the study"
         )
     return ProcessExhausted(
-        f"process {os.getpid()} has no file handles or memory left ({why}); close files that an "
-        "algorithm leaves open, or raise the limit with `ulimit -n`"
+        f"process {os.getpid()} has no file handles or memory left ({why}); use fewer workers, "
+        "close files that an algorithm leaves open, or raise the limit with `ulimit -n`"
     )
 
 
 OUTAGE_VARIABLE = "PREFECT_TUNE_OUTAGE_SECONDS"
-"""Environment variable with the longest outage to wait for, in the flow and every worker."""
+"""Environment variable with the longest outage to wait for, read by the flow and every worker."""
 _OUTAGE_SECONDS = 300.0
 _FIRST_PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 5.0
 
-_WAITED_OUT = "it was tried again for as long as an outage may last"
+_WAITED_OUT = "prefect-tune retried until its time limit for outages"
 
 Result = TypeVar("Result")
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the interrupt during whose handling an error was raised; None without one."""
+    """Return the interrupt that was being handled when an error was raised; None without one."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
     return error
@@ -229,11 +239,12 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 def retry_while_unreachable(
     call: Callable[[], Result], is_outage: Callable[[BaseException], bool], what: str = ""
 ) -> Result:
-    """Make an idempotent call, repeating it during an outage; failed attempts count as waiting.
+    """Make an idempotent call, and repeat the call during an outage.
 
-    A study gets one warning per address (`what`). After a long outage, the last error is raised.
-    Other errors are raised at once, and so are outages that the call has already waited for. While
-    this thread cleans up after an interrupt, it waits for no outage.
+    Failed attempts count as waiting. A study gets one warning per address (`what`). After a long
+    outage, the last error is raised. Other errors are raised at once, and so is the error of an
+    outage that a nested call has already waited for. A thread that cleans up after an interrupt
+    does not wait for outages.
     """
     if interrupt_behind(sys.exception()) is not None:
         return call()
@@ -260,17 +271,17 @@ def retry_while_unreachable(
 
 
 OWN_THREAD = "prefect-tune"
-"""Beginning of the names of threads that a store keeps between calls."""
+"""Beginning of the names of a store's background threads."""
 _STOP_SECONDS = 2.0
-"""Longest time to wait for a beat under way; during an outage it may take minutes."""
+"""Longest time to wait for a beat under way, which may take minutes during an outage."""
 _MOST_RETRY_SECONDS = 1.0
-"""Pause after a failed beat; short, because a lease may be about to expire."""
+"""Longest pause after a failed beat. The pause is short because a lease may be about to expire."""
 
 
 class Heartbeat:
-    """Repeats `beat` in a thread until stopped, and reports its errors once as an outage.
+    """Calls `beat` in a thread, after pauses of `seconds`, until stopped.
 
-    The first beat follows the first pause.
+    If `beat` fails, the user gets one warning per outage, which begins with the text `outage`.
     """
 
     def __init__(self, name: str, beat: Callable[[], None], seconds: float, outage: str) -> None:
@@ -281,7 +292,7 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, usually after a beat under way."""
+        """Stop the thread, after waiting a short time for a beat under way."""
         self._stop.set()
         self._thread.join(_STOP_SECONDS)
 

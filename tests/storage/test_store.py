@@ -65,7 +65,7 @@ def test_a_full_disk_keeps_the_cache_from_growing_and_takes_no_sound_artifact_aw
     kept = put(store, "a")
     monkeypatch.setattr(artifacts, "FREE_BYTES_KEPT", 10**18)
     assert not put(store, "b").is_present
-    assert "the disk has" in caplog.text
+    assert "GB left" in caplog.text
     _, again = store.get_or_make(entry("a"), {}, made, is_whole=lambda: False)
     assert again is not None
     assert store.index.entries([kept.key])[kept.key].place == kept.place
