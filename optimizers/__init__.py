@@ -1,13 +1,14 @@
 """Search methods behind ask and tell, without Prefect, files, clock or network.
 
-`space` declares the choices and `trials` holds observations. Methods learn with `models` and
-`search` for the best candidate. Each module in `methods` declares a `method` with its `options`.
-`registry` finds methods by name, and declarations in other installed packages. `optimizer` is the
-contract of all methods. At each ask, `budget` tells an optimizer what is left, and `events` resume
-a study. `racing` wraps any method and stops configurations that are clearly behind. `importance`
-estimates afterwards which choices mattered. `documents` turns dataclasses of all packages into JSON
-and back. Everything is loaded on first use, because the libraries of some methods take seconds to
-import.
+`space` declares the choices, and `trials` holds the observations. `methods` contains the methods,
+which use the surrogates in `models` and the acquisitions in `search`. `method` and `options` are
+for declaring a method, `registry` finds methods by name, also in other installed packages, and
+`optimizer` is the contract of all methods. `budget` is the rest of a study's budget at an ask, and
+`events` are the history from which a study resumes. `racing` wraps any method and stops
+configurations that are clearly behind. `importance` estimates which choices of a study mattered.
+`documents` converts dataclasses to JSON and back.
+
+Names are imported on first use, because the libraries of some methods take seconds to import.
 """
 
 from importlib import import_module
@@ -136,7 +137,7 @@ _NAMES = {
     "trials.earlier": "Prior PriorTrial best_and_diverse",
     "trials.trial": "Trial",
 }
-"""Public names of each module below this one."""
+"""Public names by module."""
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 

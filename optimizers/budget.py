@@ -1,17 +1,22 @@
-"""The budget left to a study, which its optimizer receives at each ask."""
+"""The rest of a study's budget, which the optimizer receives with each ask."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The budget of a study at one ask; an unlimited remainder is None.
+    """The spent and the remaining budget of a study at one ask. None stands for no limit.
 
     Attributes:
-        trials_left: Configurations that may still be started. At 0, started ones may be resumed.
-        ask_seconds, last_ask_seconds: Seconds of all asks, and of recent ones, newest last.
-        n_workers: Trials that may run at the same time.
-        trial_seconds: Time limit of a trial set by the user, if any.
+        trials_spent: Number of configurations started.
+        trials_left: Number of configurations that may still be started. At 0, only configurations
+            that were started may be resumed.
+        seconds_spent: Worker-seconds spent.
+        seconds_left: Worker-seconds left.
+        ask_seconds: Total duration of all asks.
+        n_workers: Number of trials that may run at the same time.
+        last_ask_seconds: Durations of recent asks, newest last.
+        trial_seconds: Time limit of a trial, if the user has set a limit.
     """
 
     trials_spent: int = 0
@@ -25,7 +30,7 @@ class Budget:
 
     @property
     def share_left(self) -> float:
-        """Share of the whole budget left, by the tighter limit; 1 without limits."""
+        """Share of the budget left, in [0, 1], by the tighter of both limits; 1 without limits."""
         spent_and_left = (
             (self.trials_spent, self.trials_left),
             (self.seconds_spent, self.seconds_left),

@@ -1,14 +1,14 @@
-"""JSON documents of dataclasses (trials, memos, plans, reports) and of values; and their texts.
+"""JSON documents of dataclasses (trials, memos, plans, reports) and hyperparameter values.
 
-A class whose document needs a space, or differs from its fields, has its own `to_json` or
-`from_json` and leaves all other fields to this module. msgspec is imported by the first conversion,
-because help and completion import the classes and convert nothing.
+A class has its own `to_json` or `from_json` if its document needs a space or differs from its
+fields. These methods use this module for all other fields. msgspec is imported by the first
+conversion, because `--help` and completion import the classes without converting any.
 
-A value of a hyperparameter may be any value with a stable name: a number or text, None, a tuple,
-list or dict of them, a function or class of a module, or an object with parameters, such as an
-estimator.
+A hyperparameter's value may be any value with a stable name: a number or string, None, a tuple,
+list or dict of such values, a function or class of a module, or an object with parameters, such as
+an estimator.
 
-Configurations and fidelities have texts for people, and an unknown name has the nearest known one.
+The module also formats configurations and fidelities for people, and reports unknown names.
 """
 
 import re
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
-    """Return a dataclass as JSON values; `documents` replaces fields with their own hooks."""
+    """Return a dataclass as JSON values. `documents` gives the JSON of fields converted before."""
     from msgspec import to_builtins  # noqa: PLC0415 - see above
 
     if not documents:
@@ -38,18 +38,21 @@ def to_document(value: "DataclassInstance", **documents: Any) -> dict[str, Any]:
 
 
 def json_values(value: Any) -> Any:
-    """Return a document with lists in place of tuples, as after writing and reading it."""
+    """Return a document with lists in place of tuples, like a document read from JSON."""
     if isinstance(value, Mapping):
         return {name: json_values(part) for name, part in value.items()}
     return [*map(json_values, value)] if isinstance(value, list | tuple) else value
 
 
 def from_document(cls: type[T], document: Any) -> T:
-    """Return the dataclass with these JSON values; instances among the values stay as they are.
+    """Return the dataclass with these JSON values. Values that are instances stay unchanged.
 
-    Missing fields have their defaults and unknown keys are skipped, because other versions wrote
-    more or fewer fields. A `ValueError` names the place in the document where a field without a
-    default is missing, or a value has the wrong type or is rejected by its class.
+    Missing fields get their defaults and unknown keys are skipped, because other versions may have
+    written more or fewer fields.
+
+    Raises:
+        ValueError: If a field without a default is missing, or a value has the wrong type or is
+            rejected by its class. The message names the place in the document.
     """
     from msgspec import ValidationError, convert  # noqa: PLC0415 - see above
 
@@ -64,17 +67,17 @@ def _plain(value: Any) -> Any:
     for kind, plain in kinds.items():
         if isinstance(value, kind):
             return plain(value)
-    raise TypeError(f"{type(value).__name__} has no JSON")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be written as JSON")
 
 
 Document = bool | int | float | str | None
 
 
 def value_document(value: Any) -> Document:
-    """Return a value as JSON; a value that JSON lacks becomes its Python code.
+    """Return a value as JSON. A value that JSON cannot represent becomes a string of Python code.
 
-    Different values have different documents, which are equal in all processes. A `ValueError` is
-    raised for an object without such a document.
+    Different values have different documents, and a value has the same document in every process.
+    Raises ValueError for an object without such a document.
 
     >>> value_document(0.5), value_document((50, 50)), value_document([None, {"f": print}])
     (0.5, '(50, 50)', "[None, {'f': builtins.print}]")
@@ -85,12 +88,12 @@ def value_document(value: Any) -> Document:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a Python value in place of numpy's, for JSON and equality."""
+    """Return a value with a numpy scalar converted to Python, for JSON and comparisons."""
     return value.item() if hasattr(value, "dtype") and getattr(value, "shape", 0) == () else value
 
 
 def choices_of(hyperparameter: Any) -> Sequence[Any] | None:
-    """Return the values of a hyperparameter that lists them or has only one; None for a range."""
+    """Return all values of a categorical, ordinal or constant hyperparameter; None for a range."""
     listed = getattr(hyperparameter, "choices", getattr(hyperparameter, "sequence", None))
     if listed is not None:
         return tuple(listed)
@@ -98,9 +101,9 @@ def choices_of(hyperparameter: Any) -> Sequence[Any] | None:
 
 
 def value_of(hyperparameter: Any, document: Any) -> Any:
-    """Return the value of a hyperparameter with this document; a ValueError if it has none.
+    """Return the value of a hyperparameter with this document; raises ValueError without one.
 
-    A list also stands for a tuple of the same items, because JSON has no tuples.
+    A list also matches a tuple with the same items, because JSON has no tuples.
     """
     choices, wanted = choices_of(hyperparameter), _comparable(document)
     if choices is None:
@@ -117,7 +120,7 @@ def value_of(hyperparameter: Any, document: Any) -> Any:
 
 
 def _comparable(value: Any) -> tuple[bool, Document]:
-    """Return a document that differs for true and 1."""
+    """Return a value's document in a form in which true and 1 are not equal."""
     document = value_document(value)
     return isinstance(document, bool), document
 
@@ -143,24 +146,24 @@ def _code(value: Any) -> str:
         return f"{_dotted_name(type(value))}({', '.join(arguments)})"
     code = repr(value)
     if " at 0x" in code or isinstance(value, set | frozenset) or hasattr(value, "dtype"):
-        raise ValueError(f"{code} has no text that identifies the object in another process")
+        raise ValueError(f"{code} has no name that identifies the object in another process")
     return code
 
 
 _OF_A_MODULE = (ModuleType, type(None))
-"""Types of `__self__` of functions and classes; bound methods have other types."""
+"""Types of `__self__` of functions in modules; a bound method's `__self__` has another type."""
 
 
 def _dotted_name(value: Any) -> str:
     module = getattr(value, "__module__", None) or type(value).__module__
     name = f"{module}.{getattr(value, '__qualname__', value.__name__)}"
     if "<" in name:
-        raise ValueError(f"{name} has no name that another process can import")
+        raise ValueError(f"{name} cannot be imported by another process; define it in a module")
     return name
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name most similar to `name`; None if none is similar.
+    """Return the known name most similar to `name`; None if no name is similar.
 
     >>> nearest("standardise", ["standardize", "minmax"])
     'standardize'
@@ -171,7 +174,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as KeyError does
-    """An unknown name; the message has the nearest name and all known ones."""
+    """A name is unknown. The message suggests the most similar name and lists the known names."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(known)
@@ -183,11 +186,11 @@ class UnknownName(ValueError):  # noqa: N818 - the name states the problem, as K
 
 
 _LARGEST_DENOMINATOR = 10_000
-"""Shares of rows are shown as fractions up to this one."""
+"""Largest denominator of a share of rows that is shown as a fraction."""
 
 
 def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
-    """Return a configuration, given as JSON values, with a line per step.
+    """Return the lines that show a configuration, given as JSON values; one line per step.
 
     >>> pipeline_lines({"model": {"algorithm": "svm", "hyperparameters": {"C": 1 / 3}}})
     ['model  svm (C=0.3333)']
@@ -201,7 +204,7 @@ def pipeline_lines(configuration: Mapping[str, Any]) -> list[str]:
 
 
 def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
-    """Return the values of hyperparameters with their names.
+    """Return one text per hyperparameter, with its name and value.
 
     >>> values_text({"C": 1 / 3, "kernel": "rbf"})
     ['C=0.3333', 'kernel=rbf']
@@ -210,7 +213,7 @@ def values_text(hyperparameters: Mapping[str, Any]) -> list[str]:
 
 
 def range_text(hyperparameter: Any) -> str:
-    """Return the range of a hyperparameter of ConfigSpace.
+    """Return the range of a ConfigSpace hyperparameter, as a text for users.
 
     >>> from ConfigSpace import Categorical, Float
     >>> range_text(Float("C", (2**-5, 2**15), log=True)), range_text(Categorical("p", [1, 2]))
@@ -228,9 +231,9 @@ def range_text(hyperparameter: Any) -> str:
 def fidelity_text(
     query: Mapping[str, Any], n_folds: int | None = None, epochs: int | None = None
 ) -> str:
-    """Return the fidelity of a query, given as JSON values; empty if it is full.
+    """Return the fidelity of a query, given as JSON values; empty for a full evaluation.
 
-    A full evaluation has `n_folds` and `epochs`, None if unknown.
+    `n_folds` and `epochs` are those of a full evaluation; None if unknown.
 
     >>> fidelity_text({"subset": 1 / 9, "subset_draw": 0, "folds": 1, "epochs": None}, n_folds=3)
     'subset 1/9, folds 1 of 3'
@@ -250,9 +253,9 @@ def fidelity_text(
 
 
 def value_text(value: Any) -> str:
-    """Return a hyperparameter's value, given as JSON, with four digits of a number."""
+    """Return a hyperparameter's value, given as JSON, with four significant digits."""
     return f"{value:.4g}" if isinstance(value, float) else _OF_A_FILE.sub("", str(value))
 
 
 _OF_A_FILE = re.compile(r"prefect_tune_user_code_\w+\.")
-"""Module of a user's file, as `tasks.user_code` names the module by the text of the file."""
+"""Name of the module of a user's file. `tasks.user_code` derives the name from the file's text."""

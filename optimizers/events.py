@@ -1,4 +1,4 @@
-"""The events of an optimizer, and their replay, which resumes a study."""
+"""The events of an optimizer, and the replay of events by which a study resumes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Trial `number` was requested; the last `memo` of a study restores the method on replay."""
+    """The optimizer proposed trial `number`. The last `memo` of a study restores the method."""
 
     number: int
     query: Query
@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A trial has ended."""
+    """The optimizer was told that a trial has ended."""
 
     trial: Trial
 
@@ -36,7 +36,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """A failed trial waits for another attempt."""
+    """A failed trial was put back to waiting for another attempt."""
 
     number: int
 
@@ -45,7 +45,7 @@ class Retried:
 
 @dataclass(frozen=True, slots=True)
 class PriorGiven:
-    """Observations of earlier runs were given, before the first ask."""
+    """The optimizer received observations of earlier runs, before the first ask."""
 
     prior: Prior
 
@@ -59,7 +59,7 @@ _CLASSES: Mapping[str, type[Event]] = {
 
 
 def event_document(event: Event) -> dict[str, Any]:
-    """Return an event as JSON values: a tell as its trial, an ask without its memo."""
+    """Return an event as JSON values. `Told` becomes its trial, and `Asked` omits its memo."""
     if isinstance(event, Told):
         return event.trial.to_json()
     if isinstance(event, PriorGiven):
@@ -72,7 +72,10 @@ def event_document(event: Event) -> dict[str, Any]:
 
 
 def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
-    """Return the event of this kind and document; `KeyError` if unknown, else `ValueError`."""
+    """Return the event with this kind and document.
+
+    Raises KeyError if the kind is unknown, and ValueError if the document is malformed.
+    """
     event = _CLASSES[kind]
     if event is Told:
         return Told(Trial.from_json(document, space))
@@ -87,10 +90,10 @@ def event_of(kind: str, document: Mapping[str, Any], space: Space) -> Event:
 def replay(
     optimizer: Optimizer, events: Sequence[Event], memo: Mapping[str, Any] | None = None
 ) -> None:
-    """Bring a new optimizer to the state it had after these events.
+    """Bring a new optimizer to the state that follows from `events`.
 
-    `memo` belongs to the last ask; it is None if the events contain it. A `ValueError` is raised if
-    the order of the events is impossible.
+    `memo` belongs to the last ask; None if the events contain the memo. Raises ValueError if the
+    order of the events is impossible.
     """
     asks = [position for position, event in enumerate(events) if isinstance(event, Asked)]
     for position, event in enumerate(events):

@@ -1,9 +1,10 @@
-"""The importance of the choices of a study: permutations of a random forest's inputs.
+"""The importance of a study's choices, by permuting the inputs of a random forest.
 
-Each input of the forest is the choice of a step's algorithm, or a hyperparameter. Its importance is
-the drop in the forest's R2 when its values are permuted among the configurations (Breiman 2001).
-Losses are capped at the loss of guessing, or at the upper fence of Tukey's box plot if that is
-lower. Without a cap, a few useless corners of the space would dominate.
+Each input of the forest is the choice of a step's algorithm, or a hyperparameter. The importance of
+an input is the drop in the forest's R2 when the input's values are permuted among the
+configurations (Breiman 2001). Losses are capped at the baseline loss, or at the upper fence of
+Tukey's box plot if the fence is lower. Without a cap, a few useless corners of the space would
+dominate.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,19 +21,19 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 LEAST_TRIALS = 20
-"""Number of configurations needed for a meaningful forest."""
+"""Minimum number of configurations needed to fit a forest."""
 LEAST_R2 = 0.2
 """Out-of-bag R2 below which importances are noise."""
 _MOST_TRIALS = 1_000
-"""Largest number of configurations to fit; of more, a random sample is fitted."""
+"""Largest number of configurations to fit. From more configurations, a sample is drawn."""
 _N_TREES, _N_REPEATS = 50, 3
 _MOST_INPUTS = 20
-"""Inputs permuted: those that reduce the variance most in the trees."""
+"""Number of inputs to permute: the inputs that reduce the variance in the trees most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The choice of a step's algorithm, or of one algorithm's hyperparameter."""
+    """An input of the forest: the choice of a step's algorithm, or a hyperparameter's value."""
 
     step: str
     algorithm: str | None = None
@@ -41,7 +42,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Drop in the forest's R2 when one input is permuted: mean and deviation over permutations."""
+    """Effect of permuting one input: mean and standard deviation of the drop in the forest's R2."""
 
     input: Input
     drop: float
@@ -50,12 +51,14 @@ class Effect:
 
 @dataclass(frozen=True)
 class Importance:
-    """The importance of the choices of a study.
+    """The importance of a study's choices.
 
     Attributes:
-        bound: Cap of the losses; None if there are too few losses.
+        n_configurations: Number of configurations with a loss.
+        bound: Cap of the losses; None if too few configurations have a loss.
         r2: Out-of-bag R2 of the forest; None without a forest.
-        effects, reason: Effects, the largest first, or the reason why there are none.
+        effects: Effects of the inputs, the largest first.
+        reason: Reason why `effects` is empty.
     """
 
     n_configurations: int
@@ -72,10 +75,14 @@ def importance_of(
     chance: float | None = None,
     seed: int = 0,
 ) -> Importance:
-    """Return how much each choice matters for the loss, among the configurations.
+    """Return the importance of each choice for the loss.
 
-    `configurations` are distinct, with a loss, as JSON values; of many, a sample is read. Their
-    losses have shape (n,), and `chance` is the loss of guessing, if known.
+    Args:
+        space: Space of the study.
+        configurations: Distinct configurations with a loss, as JSON values.
+        losses: Losses of the configurations, shape (n,).
+        chance: Loss of the baseline, if known.
+        seed: Seed of the forest, the permutations and the sample of many configurations.
     """
     y, n = np.asarray(losses, dtype=np.float64), len(configurations)
     if n < LEAST_TRIALS:
@@ -92,7 +99,7 @@ def importance_of(
         return Importance(n, bound, reason="all losses are the same")
     encoded, rng = CandidateSpace(space), np.random.default_rng(seed)
     drawn = encoded.encode(Configuration.from_json(configurations[int(i)], space) for i in rows)
-    # Inactive hyperparameters get random values, which tell nothing of the path.
+    # Inactive hyperparameters get random values, which reveal nothing about the path.
     units = np.where(encoded.active(drawn), drawn.units, rng.random(drawn.units.shape))
     X = np.hstack([drawn.algorithms, units])
     inputs = [Input(step.name) for step in space.searched]
@@ -101,7 +108,7 @@ def importance_of(
     forest.fit(X, clipped)
     r2 = float(forest.oob_score_)
     if r2 < LEAST_R2:
-        reason = "a forest cannot predict their losses well enough"
+        reason = "a random forest cannot predict the losses well enough"
         return Importance(n, bound, r2, reason=reason)
     top = np.argsort(-forest.feature_importances_, kind="stable")[:_MOST_INPUTS]
     forest.fit(X[:, top], clipped)

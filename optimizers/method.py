@@ -1,4 +1,4 @@
-"""How a method declares itself and its options, and gives reasons for its asks; cheap to import."""
+"""Declarations of methods, and reasons for their proposals. The module is cheap to import."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -10,14 +10,14 @@ from prefect_tune.optimizers.options import check_options, options_of
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason for an ask: the phase in a few words, and one short line, which may be empty."""
+    """Reason for a proposal: the method's phase in a few words, and one short line of text."""
 
     phase: str
     text: str = ""
 
 
 def ordinal(n: int) -> str:
-    """Return an ordinal number.
+    """Return the ordinal of a number, as English text.
 
     >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 112)]
     ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '112th']
@@ -36,7 +36,7 @@ def two_digits(value: float) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number of things.
+    """Return a number followed by a noun, in the plural unless the number is 1.
 
     >>> counted(1, "path"), counted(2000, "path")
     ('1 path', '2,000 paths')
@@ -45,7 +45,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def share_text(share: float) -> str:
-    """Return a share of the rows.
+    """Return a share of the rows as text.
 
     >>> share_text(1), share_text(0.25)
     ('all', '1/4')
@@ -54,19 +54,19 @@ def share_text(share: float) -> str:
 
 
 Fidelity = Literal["subset", "epochs", "folds"]
-"""Fidelity of a query: a share of the rows, part of a training, or some of the folds."""
+"""Kind of partial evaluation: on a share of the rows, up to an epoch, or on some of the folds."""
 
 
 @dataclass(frozen=True)
 class MethodOptions:
-    """Options of a method, checked at construction. Subclasses declare fields by `option`."""
+    """Options of a method, which are checked on construction. Fields are declared by `option`."""
 
     def __post_init__(self) -> None:
         check_options(self)
 
 
 def prior_lines(decisions: Mapping[str, Any]) -> list[str]:
-    """Return a line on the use of an earlier run, if there was one."""
+    """Return a line on the use of an earlier run; no line if no earlier run was used."""
     if (prior := decisions.get("prior")) is None:
         return []
     parts = [counted(prior["trials"], "trial"), f"{prior['repeated']} evaluated again"]
@@ -83,21 +83,22 @@ class Method:
     """The declaration of a method.
 
     Attributes:
-        name: Value of `--method`.
-        implementation: Its `Optimizer` as `module:Class`, imported on first use.
-        options: Dataclass whose fields are declared by `option`, such as a subclass of
-            `MethodOptions`.
-        honours_constraints: Whether the search itself respects constraints; for other methods,
-            constraints only select among the trials.
-        fidelities: Fidelities at which the method requests partial evaluations.
-        draws_on_cost: Whether measured seconds influence its queries. Other methods repeat their
-            trials exactly, given one worker and a budget of trials.
-        has_portfolio: Whether it starts with its space's portfolio by default.
-        is_raced: Whether its configurations race by folds by default.
-        compared_by_default: Whether `compare` includes it by default.
-        ensemble: Default final model. `agnostic`: an agnostic Bayes ensemble of the trials. `auto`,
-            only without constraints: the better of an ensemble and the best trial on held-out rows.
-            None: the trial that the method chooses.
+        name: Name of the method, as given to `--method`.
+        purpose: One line on when to use the method.
+        implementation: The method's `Optimizer` as `module:Class`, imported on first use.
+        options: Dataclass of the method's options, whose fields are declared by `option`.
+        honours_constraints: Whether the search itself respects constraints. Other methods use
+            constraints only to choose among the trials.
+        fidelities: Kinds of partial evaluations that the method requests.
+        draws_on_cost: Whether measured run times influence the proposals. Without this influence,
+            a search with one worker and a budget of trials is exactly reproducible.
+        has_portfolio: Whether the search starts with the portfolio of the space by default.
+        is_raced: Whether configurations race by folds by default.
+        compared_by_default: Whether `compare` includes the method by default.
+        ensemble: Default final model: `agnostic` for an agnostic Bayes ensemble of the trials;
+            `auto` for an ensemble or the best trial, whichever is better on held-out rows (without
+            constraints only); None for the trial that the method chooses.
+        render_decisions: Function that returns the method's decisions as lines of text.
     """
 
     name: str
@@ -116,10 +117,10 @@ class Method:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
             raise ValueError(
-                f"the name of a method has lower-case letters, digits and _ only; got {self.name!r}"
+                f"a method's name consists of lower-case letters, digits and _; got {self.name!r}"
             )
         if not self.purpose or "\n" in self.purpose:
-            raise ValueError(f"method {self.name!r} must have a purpose of one line")
+            raise ValueError(f"method {self.name!r} must have a purpose, written on one line")
         if not re.fullmatch(r"[\w.]+:\w+", self.implementation):
             raise ValueError(
                 f"method {self.name!r} must give its implementation as module:Class; "
@@ -130,7 +131,7 @@ class Method:
         options_of(self.options)
 
     def decision_lines(self, decisions: Mapping[str, Any]) -> list[str]:
-        """Return decisions as lines of text; a renderer that fails yields one line."""
+        """Return decisions as lines of text, or one line if `render_decisions` fails."""
         try:
             if not decisions:
                 return []

@@ -1,7 +1,8 @@
-"""The contract of all methods: ask for a query, tell its outcome, restore to resume.
+"""The contract of all methods: ask for a query, tell its outcome, and restore earlier asks.
 
-An optimizer's state is a fold over its events. The draws of an ask depend on the seed and the
-number of earlier asks, so a process that replays the events continues exactly like the earlier one.
+An optimizer's state is a fold over its events. The random numbers of an ask depend on the seed and
+the number of earlier asks, so a process that replays the events continues exactly like the process
+that recorded them.
 """
 
 from abc import ABC, abstractmethod
@@ -28,21 +29,34 @@ KNOWN = "known configurations"
 REPEATED = "among the best and most diverse of an earlier run"
 
 
-class NotYet(Exception):  # noqa: N818 - not an error: the answer comes with the next outcome
+class NotYet(Exception):  # noqa: N818 - not an error: the next outcome allows an answer
     """The next query depends on the outcome of a pending trial."""
 
 
 class Optimizer(ABC):
-    """A search method behind ask and tell. Calls are cheap, in any order, with queries pending.
+    """A search method with an ask-and-tell interface.
 
-    Subclasses implement `_propose`, which sets `_because`, and `_observe` and `_restore` if they
-    have state outside the history. Raises `UnknownName` if the method has no such option, and
-    `TypeError` or `ValueError` if an option's value is not valid.
+    Calls are cheap, and may come in any order and while queries are pending. Subclasses implement
+    `_propose`, which sets `_because`. Subclasses with state outside the history also implement
+    `_observe` and `_restore`.
+
+    Args:
+        space: Space to search.
+        seed: Seed of all random numbers.
+        objective: Metric, constraints and size of the data; None for an error in percent.
+        options: Options of the method.
 
     Attributes:
-        costs: Predictor of the seconds of queries, from the trials told.
-        has_partial_runs: Whether a race around it first runs configurations on part of the rows.
-        reason: Reason of the last ask; None before the first ask of this process.
+        history: All trials proposed so far.
+        costs: Predictor of the run times of queries, which learns from the trials told.
+        has_partial_runs: Whether a race around the method starts with evaluations on part of the
+            rows.
+        memo: State that `replay` needs, as JSON values; None without such state.
+        reason: Reason for the last proposal; None before the first ask of this process.
+
+    Raises:
+        UnknownName: If the method has no option of this name.
+        TypeError, ValueError: If the value of an option is not valid.
     """
 
     method: ClassVar[Method]
@@ -72,12 +86,12 @@ class Optimizer(ABC):
 
     @property
     def name(self) -> str:
-        """The value of `--method`."""
+        """Name of the method, as given to `--method`."""
         return self.method.name
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Decisions so far that are of interest to people, as JSON values."""
+        """Decisions of the method so far, for users, as JSON values."""
         prior = self.history.prior
         if prior is None:
             return {}
@@ -96,80 +110,90 @@ class Optimizer(ABC):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Notes for people during the search; each is reported once."""
+        """Notes for users during the search. Each note is reported once."""
         return ()
 
     def refit(self, trial: Trial) -> Query:
-        """Return the query of the final model of a trial."""
+        """Return the query for fitting the final model of a trial."""
         return trial.refit_query
 
     @property
     def bootstraps(self) -> Bootstraps | None:
-        """The bootstraps whose risks it needs, by its options; None if it needs none."""
+        """The bootstraps for which evaluations must report risks; None without bootstraps."""
         return getattr(self.options, "bootstraps", None)
 
     @property
     def is_of_paper(self) -> bool:
-        """Whether its options select the paper's variant, so that nothing is added to it."""
+        """Whether the options select the paper's variant, to which nothing is added."""
         return getattr(self.options, "variant", None) == "paper"
 
     @property
     def resumes_configurations(self) -> bool:
-        """Whether configurations may be resumed when no more may be started."""
+        """Whether configurations may be resumed when the budget allows no new configurations."""
         return bool(self.method.fidelities)
 
     @property
     def fewest_started(self) -> int:
-        """Number of configurations it starts before one of them is evaluated in full."""
+        """Number of configurations that are started before the first full evaluation."""
         return 1
 
     @property
     def incumbent(self) -> Trial | None:
-        """The trial the method would choose now: the best full one, else the best partial one."""
+        """The trial that the method would choose now: by default the best full trial.
+
+        Before the first full trial, the incumbent is the best partial trial.
+        """
         return self.history.incumbent or self.history.best_partial
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Weights of the trials in the current answer; by default the incumbent alone."""
+        """Weights of trials in the current final model, by number; by default the incumbent's."""
         return {} if self.incumbent is None else {self.incumbent.number: 1.0}
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
-        """Propose known configurations first, each in full; `name` is part of their reasons.
+        """Propose known configurations first, each as a full evaluation.
 
-        Each is an ask like the method's own. On resume, call this before replaying events. A
-        `ValueError` is raised if the method chooses the fidelity itself, or has been asked already.
+        `name` is the phase in the reasons for these proposals. To resume a study, call this method
+        before replaying events.
+
+        Raises:
+            ValueError: If the method chooses the fidelity of evaluations, or an ask was made
+                before.
         """
         if self.method.fidelities:
             asked_for = ", ".join(sorted(self.method.fidelities))
             raise ValueError(
-                f"method {self.name!r} cannot begin with known configurations: it chooses itself "
-                f"how much of each to run ({asked_for})"
+                f"method {self.name!r} cannot begin with known configurations, because the method "
+                f"chooses the fidelity of each evaluation ({asked_for})"
             )
         if self._n_asks:
-            raise ValueError(f"{self._n_asks} trials were asked for already")
+            raise ValueError(f"the method has already proposed {self._n_asks} trials")
         self._start, self._start_name = tuple(dict.fromkeys(start)), name
 
     def begin_after(self, prior: Prior) -> None:
-        """Evaluate `prior.start` again first, then use `prior.trials` in models.
+        """Evaluate `prior.start` again first, and use `prior.trials` in the models.
 
-        An ample prior replaces a portfolio, which runs only if the prior is dropped. A `ValueError`
-        is raised if the method has been asked already.
+        A prior with many observations replaces a portfolio. If the prior is dropped, the portfolio
+        runs after all. Raises ValueError if an ask was made before.
         """
         if self._n_asks:
-            raise ValueError(f"{self._n_asks} trials were asked for already")
+            raise ValueError(f"the method has already proposed {self._n_asks} trials")
         self.history.prior = prior
 
     def share_costs(self, costs: Costs) -> None:
-        """Use the costs learned by the optimizer that wraps this one."""
+        """Use the costs that another optimizer, which wraps this optimizer, has learned."""
         self.costs, self._learns_costs = costs, False
 
     def ask(self, budget: Budget) -> Query:
-        """Return the next query, which becomes trial number `n` at the n-th ask, counted from 0.
+        """Return the next query, and set `memo` and `reason`.
 
-        Afterwards, `memo` has the state that `replay` needs, or None, and `reason` the reason.
-        Raises `NotYet` if the next ask must wait for a tell, `SpaceExhausted` if no query is left,
-        and `RuntimeError` if the method waits with no trial pending, exceeds the budget, or
-        requests more folds or epochs than exist.
+        The query of the n-th ask, counted from 0, becomes trial n.
+
+        Raises:
+            NotYet: If the next query depends on the outcome of a pending trial.
+            SpaceExhausted: If no query is left.
+            RuntimeError: If the method waits although no trial is pending, exceeds the budget, or
+                requests more folds or epochs than a full evaluation has.
         """
         sequence = np.random.SeedSequence(self.seed, spawn_key=(self._n_asks,))
         self._because = None
@@ -177,39 +201,39 @@ class Optimizer(ABC):
             query = self._next_of_start() or self._propose(budget, np.random.default_rng(sequence))
         except NotYet:
             if not self.history.pending:
-                message = f"method {self.name!r} waits though no trial is pending"
+                message = f"method {self.name!r} waits although no trial is pending"
                 raise RuntimeError(message) from None
             raise
         if budget.trials_left == 0 and query.configuration not in self.history.asked:
-            raise RuntimeError(f"method {self.name!r} begins a configuration though none is left")
+            raise RuntimeError(f"method {self.name!r} proposes a configuration beyond the budget")
         try:
-            # In a query, all folds or all epochs are None.
+            # In a query, None stands for all folds or all epochs.
             folds = part_of(self.objective.n_folds, query.folds, "folds")
             epochs = part_of(self.objective.epochs, query.epochs, "epochs")
         except ValueError as error:
-            raise RuntimeError(f"method {self.name!r} asks for {error}") from None
+            raise RuntimeError(f"method {self.name!r} requests {error}") from None
         query = replace(query, folds=folds, epochs=epochs)
         self._register(query)
         self.reason = self._given_reason()
         return query
 
     def tell(self, trial: Trial) -> None:
-        """Record the outcome of a trial, complete or failed.
+        """Record the outcome of a trial that has ended.
 
-        A `ValueError` is raised if the trial was not requested, has another query, has not ended,
-        was told before, or has a loss that is not finite.
+        Raises ValueError if the trial was not proposed, has another query, has not ended, was told
+        before, or has a loss that is not finite.
         """
         asked = self.history.get(trial.number)
         if asked is None:
             raise ValueError(
-                f"trial {trial.number} was never asked for; asked so far: 0 to {self._n_asks - 1}"
+                f"trial {trial.number} was never proposed; trials so far: 0 to {self._n_asks - 1}"
             )
         if asked.is_told:
-            raise ValueError(f"trial {trial.number} was told before; retry() it to tell it again")
+            raise ValueError(f"trial {trial.number} was told before; call retry() to tell it again")
         if not trial.is_told:
-            raise ValueError(f"trial {trial.number} is {trial.state}; tell it when it has ended")
+            raise ValueError(f"trial {trial.number} is {trial.state}; tell the trial when it ends")
         if trial.query != asked.query:
-            raise ValueError(f"trial {trial.number} was asked for with another query")
+            raise ValueError(f"trial {trial.number} was proposed with another query")
         if trial.loss is not None and not isfinite(trial.loss):
             raise ValueError(f"trial {trial.number} has loss {trial.loss}; tell it as failed")
         self.history.record(trial)
@@ -218,17 +242,17 @@ class Optimizer(ABC):
         self._observe(trial)
 
     def retry(self, number: int) -> None:
-        """Count a failed trial as pending again, or raise `ValueError` if it has not failed."""
+        """Put a failed trial back to pending; raises ValueError if the trial has not failed."""
         if number not in self.history or self.history[number].failure is None:
-            raise ValueError(f"trial {number} has not failed, so there is nothing to retry")
+            raise ValueError(f"trial {number} has not failed, so it cannot be retried")
         self.history.record(self.history[number].retried())
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Record an ask of an earlier process; `ValueError` unless `number` is next."""
+        """Record an ask of an earlier process; raises ValueError unless `number` is next."""
         if number != self._n_asks:
             raise ValueError(
-                f"the events ask for trial {number} where {self._n_asks} comes next; "
-                "they are not in order"
+                f"the events are not in order: they propose trial {number}, but trial "
+                f"{self._n_asks} comes next"
             )
         if memo is not None:
             self._restore(memo)
@@ -266,7 +290,7 @@ class Optimizer(ABC):
 
     @property
     def _uses_ample_prior(self) -> bool:
-        # Then older observations replace the method's own start.
+        # If true, the observations of earlier runs replace the method's own start.
         prior = self.history.prior
         return prior is not None and prior.is_ample and len(self.history.older) > 0
 
@@ -281,8 +305,8 @@ class Optimizer(ABC):
     def _propose(self, budget: Budget, rng: Generator) -> Query:
         """Return the next query and set `_because`, or raise `NotYet` or `SpaceExhausted`."""
 
-    def _observe(self, trial: Trial) -> None:  # noqa: B027 - not every method keeps something
-        """Update state outside the history."""
+    def _observe(self, trial: Trial) -> None:  # noqa: B027 - most methods have no such state
+        """Update state outside the history after a trial has ended."""
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         self.memo = memo

@@ -1,7 +1,7 @@
-"""Options declared as fields of a frozen dataclass, each with everything known about it.
+"""Options declared as fields of a frozen dataclass, with all their metadata.
 
-Options of `run`, `compare` and every method are declared this way. Cheap to import, so that the
-command line shows its help at once.
+Options of `run`, `compare` and every method are declared in this way. The module is cheap to
+import, so that the command line shows its help at once.
 """
 
 import collections.abc
@@ -34,13 +34,13 @@ _CALLED = {"whole": "a whole number", "number": "a number", "choice": "true or f
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The text form of an option whose value is something else, such as a duration.
+    """The text form of an option whose value has another type, such as a duration.
 
     Attributes:
-        parse: Function from the text, and the option for error messages, to the value.
-        write: Function from the value, or an element of a repeatable option, to one word of a
+        parse: Function from the text and the option, which error messages name, to the value.
+        write: Function from the value, or from one value of a repeatable option, to one word of a
             command line.
-        pattern: Regular expression of the text; empty if only `parse` can tell.
+        pattern: Regular expression that valid texts match; empty if only `parse` can decide.
     """
 
     parse: Callable[[Any, "Option"], Any] = lambda value, _: value
@@ -53,32 +53,34 @@ _SHARE = Written(write=lambda value: f"{value:.15g}")
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option, as its field declares it.
+    """One option, as declared by a field.
 
     Attributes:
-        name: Name of the field and of the flow's parameter; the flag has dashes for underscores.
-        kind: Form of its values.
-        default: Value of the field if the option is not given.
-        text: Description for people; a function if it depends on the registries.
-        group: Heading in help and forms.
-        metavar: Placeholder for its value in the help.
-        default_text: Description of the behaviour if it is not given.
-        standard: Fixed value that applies to a new study if it is not given.
-        choices: Values that can be listed.
-        is_open: Whether values outside the choices are valid.
-        or_whole: Whether a whole number is valid too.
+        name: Name of the field and of the flow's parameter. The flag has dashes for underscores.
+        kind: Kind of values.
+        default: Value if the option is not given.
+        text: Description for users, or a function that returns the description from registries.
+        group: Heading in the help and in forms.
+        metavar: Placeholder for the value in the help.
+        default_text: Description of the behavior if the option is not given.
+        standard: Fixed value for a new study if the option is not given.
+        choices: Function that returns the values that can be listed.
+        is_open: Whether other values than the choices are valid.
+        or_whole: Whether a whole number is valid, too.
         is_optional: Whether None is valid.
-        is_argument: Whether the command takes it by position.
-        bounds: Keywords of JSON schema that its value must meet.
+        is_argument: Whether the option is a positional argument of the command.
+        bounds: Keywords of JSON schema that the value must meet.
         examples: Sample values that show the format.
         why: Reason for the bounds.
-        written: Its text form.
-        on_resume: Rule for another value on resume: `same` rejects it, `changed` accepts it, `anew`
-            drops the earlier value, and `checked` leaves it to a separate check.
-        in_compare: Whether `compare` has it; a text if its description differs there.
+        written: Text form of the value.
+        on_resume: Rule for another value on resume. `same` rejects the value, `changed` accepts the
+            value, `anew` drops the earlier value, and `checked` leaves the decision to another
+            check.
+        in_compare: Whether `compare` has the option; a text if the description differs there.
         is_shared: Whether all replicates of a comparison have the same value.
-        is_stored: Whether the study stores it, rather than only the session that received it.
-        is_literal: Whether its type lists the choices.
+        is_stored: Whether the study stores the value, rather than only the session that received
+            it.
+        is_literal: Whether the field's type lists the choices.
     """
 
     name: str
@@ -106,22 +108,22 @@ class Option:
 
     @property
     def known(self) -> tuple[str, ...]:
-        """Values that can be listed; none if any value may be given."""
+        """The values that can be listed; empty if the option has no list of values."""
         return () if self.choices is None else tuple(self.choices())
 
     @property
     def flag(self) -> str:
-        """The option as the command line writes it."""
+        """The option's flag on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """Numeric bounds, by keyword."""
+        """Numeric bounds, by keyword of JSON schema."""
         return {name: bound for name, bound in self.bounds.items() if name in _COMPARE}
 
     @property
     def limits_text(self) -> str:
-        """Numeric bounds as text; empty if there are none."""
+        """Numeric bounds as text; empty without bounds."""
         return " and ".join(f"{_WORDS[name]} {bound}" for name, bound in self.limits.items())
 
     @property
@@ -132,13 +134,13 @@ class Option:
 
     @property
     def help(self) -> str:
-        """Description and default, for people."""
+        """Description and default, for users."""
         text = self.text if isinstance(self.text, str) else self.text()
         default = self.default_text if isinstance(self.default_text, str) else self.default_text()
         return f"{text}  [default: {default}]" if default else text
 
     def violation(self, value: Any) -> str:
-        """Return the bound that a value breaks, as a predicate; empty if it is valid."""
+        """Return the end of a sentence on the bound that a value breaks; empty if it is valid."""
         if isinstance(value, str):
             pattern = self.bounds.get("pattern")
             return self.why if pattern and re.fullmatch(pattern, value) is None else ""
@@ -147,7 +149,7 @@ class Option:
         return f"must be {self.limits_text}" + (f"; {self.why}" if self.why else "")
 
     def parse(self, value: Any) -> Any:
-        """Return the value of a text, or the default for None; errors are from `written.parse`."""
+        """Return a text's value, or the default for None; raises what `written.parse` raises."""
         if value is None:
             return dict(self.default) if self.kind == "assignments" else self.default
         if self.kind == "texts":
@@ -155,7 +157,7 @@ class Option:
         return self.written.parse(value, self)
 
     def words(self, value: Any) -> list[tuple[str, str | None]]:
-        """Return a value as command-line flags, each with its word; None for a bare flag."""
+        """Return a value as pairs of a command-line flag and its word; None for a flag alone."""
         if value is None:
             return []
         if self.kind in {"switch", "choice"}:
@@ -183,11 +185,18 @@ def option(
     pattern: str | None = None,
     **facts: Any,
 ) -> Any:
-    """Declare a field of a dataclass as an option, with a description for people.
+    """Declare a field of a dataclass as an option.
 
-    The default is a value or comes from `default_factory`. `at_least` and `at_most` are inclusive
-    bounds, `more_than` and `less_than` exclusive ones, and `pattern` is a regular expression for
-    texts. `facts` are further attributes of `Option`.
+    Args:
+        text: Description for users.
+        default: Default value.
+        default_factory: Function that returns the default value.
+        at_least: Inclusive lower bound.
+        more_than: Exclusive lower bound.
+        at_most: Inclusive upper bound.
+        less_than: Exclusive upper bound.
+        pattern: Regular expression that a string must match.
+        facts: Further attributes of `Option`.
     """
     bounds = {
         "minimum": at_least,
@@ -207,12 +216,12 @@ def option(
 def options_of(declared: type[Any]) -> Mapping[str, Option]:
     """Return the options that a dataclass declares, by name and in order.
 
-    A field without `option(...)` is an option without a description. A `TypeError` is raised if a
-    field has no default, or a type that options do not support.
+    A field without `option(...)` is an option without a description. Raises TypeError if a field
+    has no default, or a type that options do not support.
     """
     types = {one.name: one.type for one in fields(declared)}
     if any(isinstance(annotation, str) for annotation in types.values()):
-        types = get_type_hints(declared)  # slow; annotations of our own options are types already
+        types = get_type_hints(declared)  # slow, and not needed for our own options
     return {one.name: _option_of(one, types[one.name], declared) for one in fields(declared)}
 
 
@@ -230,9 +239,9 @@ def _option_of(declared: "Field[Any]", annotation: Any, owner: type[Any]) -> Opt
     elif isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         kind = "assignments"
     elif choices or isinstance(some[0], type):
-        kind = kinds.get(some[0], "text")  # of another type: parsed by its text form
+        kind = kinds.get(some[0], "text")  # other types are parsed from their text form
     else:
-        raise TypeError(f"{where} is of a type that no option has: {annotation}")
+        raise TypeError(f"{where} has a type that options do not support: {annotation}")
     default = declared.default
     if declared.default_factory is not MISSING:
         default = declared.default_factory()
@@ -254,8 +263,8 @@ def _option_of(declared: "Field[Any]", annotation: Any, owner: type[Any]) -> Opt
 def check_options(options: Any) -> None:
     """Check every field of a dataclass of options against its type and its bounds.
 
-    Raises `TypeError` for a value of another type, and `ValueError` for one that is not a choice,
-    not finite, or out of bounds.
+    Raises TypeError for a value of another type, and ValueError for a value that is not among the
+    choices, not finite, or out of bounds.
     """
     declared: Any = type(options)
     for name, one in options_of(declared).items():
@@ -274,7 +283,7 @@ def check_options(options: Any) -> None:
         else:
             is_of_kind = isinstance(value, str)
         if not is_of_kind:
-            raise TypeError(f"{name} must be {_CALLED.get(one.kind, 'a text')}; got {value!r}")
+            raise TypeError(f"{name} must be {_CALLED.get(one.kind, 'a string')}; got {value!r}")
         if isinstance(value, float) and not isfinite(value):
             raise ValueError(f"{name} must be a finite number; got {value!r}")
         if wrong := one.violation(value):

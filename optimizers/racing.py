@@ -1,13 +1,14 @@
-"""Racing around any method: configurations clearly behind on part of an evaluation are stopped.
+"""Racing for any method: configurations that are clearly behind after part of an evaluation stop.
 
-A configuration first runs one fold. With many rows, it runs part of that fold before: a partial
-run. After each rung, its loss is compared with the incumbent's on the same rung, since hard rows
-are hard for both. Finished configurations show how much of a difference is chance.
+A configuration is first evaluated on one fold. With many rows, evaluations on parts of this fold
+(partial runs) come before. After each of these rungs, the configuration's loss is compared with the
+incumbent's loss on the same rung, so that both losses are on the same rows. Finished configurations
+show how large differences by chance are.
 
-If a configuration is clearly behind, it stays stopped, and the method is told a paired estimate of
-its loss. If not, it runs all folds (the first from the cache), and the method is told their loss.
-Until then, with many rows, the method's history has the present estimate. The method itself sees
-one trial per configuration and no folds.
+A configuration that is clearly behind stays stopped, and the method is told a paired estimate of
+its loss. Another configuration is evaluated on all folds (the first fold is cached), and the method
+is told the loss. With many rows, the method's history has estimates for configurations that are
+still racing. The method sees one trial per configuration, and no folds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,15 +32,21 @@ from prefect_tune.optimizers.trials.outcome import Evaluation, Failure, TrialSta
 from prefect_tune.optimizers.trials.trial import Trial
 
 _PARTIAL_ROWS, _LEAST_ROWS = 10_000, 1_000
-"""Fewest rows of a partial run, as in FLAML 2.7, and if more would not end in time."""
+"""Least rows of a partial run, as in FLAML 2.7; and least rows if more rows would take too long."""
 _PARTIAL_RAREST = 100
-"""Fewest rows of the rarest class in a partial run, if the data has so many."""
+"""Least rows of the rarest class in a partial run, or all rows of the class if it has fewer."""
 _RUNG = 4
-"""Factor between the rows of successive partial runs, the usual factor of ASHA."""
+"""Factor between the rows of successive partial runs, which is the usual factor of ASHA."""
 
 
 class Rung(NamedTuple):
-    """A rung: the part of an evaluation that one trial runs; `folds` is infinite for all."""
+    """A rung: the part of an evaluation that a trial runs.
+
+    Attributes:
+        subset: Share of the training rows.
+        folds: Number of folds; infinite for all folds.
+        held_out: Share of each fold's held-out rows.
+    """
 
     subset: float = 1.0
     folds: float = inf
@@ -51,32 +58,35 @@ class Rung(NamedTuple):
         return cls(query.subset, query.folds or inf, query.held_out)
 
     def query(self, whole: Query) -> Query:
-        """Return the query of this rung of a whole evaluation."""
+        """Return the query for this rung of a full evaluation."""
         folds = None if self.folds == inf else int(self.folds)
         return replace(whole, subset=self.subset, folds=folds, held_out=self.held_out)
 
     @property
     def text(self) -> str:
-        """The rung for people."""
+        """Description of the rung for users."""
         if self.subset < 1:
             return f"{share_text(self.subset)} of the rows"
         return "all folds" if self.folds == inf else "the first fold"
 
 
 def is_large(objective: Objective) -> bool:
-    """Return whether the rows are so many that a run on part of them comes first."""
+    """Return whether the data have enough rows for partial runs."""
     n_rows = objective.n_rows or 0
     return n_rows > MANY_ROWS and _share(objective, n_rows) < 1
 
 
 def rungs_of(objective: Objective) -> tuple[Rung, ...]:
-    """Return the rungs of a configuration, the whole evaluation last.
+    """Return the rungs of a configuration, the full evaluation last.
 
-    The first rung is one fold. With more than 20,000 training rows, runs on parts of that fold come
-    before. The first partial run has the smallest share 2^-k of the rows with 10,000 rows and 100
-    of the rarest class. Each next one has four times as many, up to a quarter. The first partial
-    run is judged on the smallest 2^-k of the held-out rows by the same rule; each next one on four
-    times as many. A `ValueError` is raised if no rung precedes the whole evaluation.
+    The rung before the full evaluation is one fold. With more than 20,000 training rows, partial
+    runs on this fold come first. The first partial run has the smallest share 2^-k of the rows with
+    at least 10,000 rows, and 100 rows of the rarest class. The next partial runs have four times as
+    many rows each, up to a quarter of the rows. The shares of the held-out rows follow the same
+    rules.
+
+    Raises:
+        ValueError: If no rung precedes the full evaluation.
     """
     fold = Rung() if objective.n_folds == 1 else Rung(folds=1)
     share = _share(objective, objective.n_rows or 0) if is_large(objective) else 1.0
@@ -87,14 +97,14 @@ def rungs_of(objective: Objective) -> tuple[Rung, ...]:
         share, judged = _RUNG * share, min(_RUNG * judged, 1.0)
     if fold == Rung() and not rungs:
         raise ValueError(
-            f"a race needs 2 folds or more, or more than {MANY_ROWS:,} training rows; there is "
-            f"{objective.n_folds} fold"
+            f"a race needs at least 2 folds, or more than {MANY_ROWS:,} training rows; this study "
+            f"has {objective.n_folds} fold"
         )
     return tuple(dict.fromkeys([*rungs, fold, Rung()]))
 
 
 def _share(objective: Objective, n_rows: int) -> float:
-    """Smallest share 2^-k of so many rows that is large enough for a partial run."""
+    """Return the smallest share 2^-k of `n_rows` rows that is large enough for a partial run."""
     least: float = _PARTIAL_ROWS
     if objective.n_classes and objective.n_rarest is not None:
         rarest = _PARTIAL_RAREST * (objective.n_rows or 0)
@@ -106,7 +116,7 @@ def _share(objective: Objective, n_rows: int) -> float:
 
 
 def smaller_shares(objective: Objective, share: float) -> list[float]:
-    """Return a share, half of it, and so on down to 1,000 rows; the share itself always counts."""
+    """Return `share`, and smaller shares by halving, as long as they have at least 1,000 rows."""
     shares = [share]
     while shares[-1] / 2 * (objective.n_rows or 0) >= _LEAST_ROWS:
         shares.append(shares[-1] / 2)
@@ -114,17 +124,18 @@ def smaller_shares(objective: Objective, share: float) -> list[float]:
 
 
 LEAST_COMPARED = 3
-"""Number of other configurations that must have run all folds to trust the spread."""
+"""Number of other configurations needed to estimate differences by chance."""
 
 
 def is_behind(
     first: Evaluation, incumbent: Evaluation, history: History, sign: float = 1.0
 ) -> bool:
-    """Return whether a configuration is worse on its first fold by more than a margin.
+    """Return whether a configuration is worse than the incumbent on the first fold, by a margin.
 
-    Before the margin is known, it must be worse than the incumbent's worst fold (Bergman, Purucker
-    and Hutter 2024, "Don't Waste Your Time: Early Stopping Cross-Validation", arXiv 2405.03389: the
-    forgiving rule, after one fold). With a sign of -1, test whether it is better.
+    Before the margin is known, the configuration must be worse than the incumbent's worst fold
+    (the forgiving rule after one fold in Bergman, Purucker and Hutter 2024, "Don't Waste Your Time:
+    Early Stopping Cross-Validation", arXiv 2405.03389). With a `sign` of -1, return whether the
+    configuration is better by the margin.
     """
     known, loss = margin(incumbent, history), sign * first.fold_losses[0]
     if known is None:
@@ -133,10 +144,10 @@ def is_behind(
 
 
 def margin(incumbent: Evaluation, history: History) -> float | None:
-    """Return the difference on one fold that chance may explain; None if too few are known.
+    """Return the difference on one fold that chance may explain; None if it cannot be estimated.
 
-    The margin is s sqrt(1 - 1/K). The spread s of a configuration's differences to the incumbent is
-    over K folds, pooled over all full configurations.
+    The margin is s sqrt(1 - 1/K). s is the standard deviation, over K folds, of a configuration's
+    differences from the incumbent, pooled over all configurations evaluated in full.
     """
     n_folds = len(incumbent.fold_losses)
     others = [
@@ -156,13 +167,16 @@ def margin(incumbent: Evaluation, history: History) -> float | None:
 def is_behind_on_part(
     difference: float, incumbent: Evaluation, known: Sequence[tuple[float, float]]
 ) -> bool:
-    """Return whether a loss is worse on a part of the rows by more than a margin.
+    """Return whether a loss is worse than the incumbent's on part of the rows, by a margin.
 
-    `difference` is the loss less the incumbent's. The incumbent is the best configuration, or the
-    one that ran furthest. The margin is the root mean square error of a partial run, over the
-    `known` differences of others on the part and in all, so it includes the effect of more rows.
-    Before three are known, it is the difference between the incumbent's worst and best fold. With
-    one fold, no loss is behind then.
+    The margin is the root mean square of how much a difference on part of the rows is in error. It
+    is estimated from `known`. With fewer than three pairs, the margin is the difference between
+    the incumbent's worst and best folds; if the incumbent has one fold only, no loss is behind.
+
+    Args:
+        difference: Loss minus the incumbent's loss, on part of the rows.
+        incumbent: Best configuration, or the configuration on the highest rung.
+        known: Pairs of differences of other configurations, on this part and on more rows.
     """
     if len(known) >= LEAST_COMPARED:
         runs, wholes = np.array(known).T
@@ -175,10 +189,10 @@ def is_behind_on_part(
 def estimated(
     rung: Evaluation, incumbent: Evaluation, objective: Objective, difference: float
 ) -> Evaluation:
-    """Return the evaluation of a configuration that did not run in full.
+    """Return an estimate of the full evaluation of a configuration.
 
-    Each fold is assumed to differ from the incumbent's by `difference`, within the bounds of the
-    metric. Seconds and steps are as spent.
+    The loss of each fold is the incumbent's loss plus `difference`, within the metric's bounds. All
+    other values, such as seconds, are those of the evaluation on `rung`.
     """
     losses = tuple(
         min(max(loss + difference, objective.lower), objective.upper)
@@ -188,27 +202,29 @@ def estimated(
 
 
 _GATHERED, _GATHERING_SHARE = 8, 0.2
-"""Number of configurations that run on part of the rows before the best one is resumed. It is
-reduced to as many as fit into this share of the seconds."""
+"""Number of configurations that have partial runs before the best is resumed, and share of the
+seconds after which the best is resumed in any case."""
 _LEADS_BY = 0.1
-"""While no trial is full, a run on fewer rows leads if its loss is less by this share."""
+"""Share by which the loss of a run on fewer rows must be lower to lead before any full trial."""
 
 
 class Racing(Optimizer):
-    """A method, `inner`, whose configurations race: they run in full if they keep up on a part.
+    """A method whose configurations race.
 
-    The history has a trial for each rung. The history of `inner` has one trial for each
-    configuration, pending until its last rung is known. Raises `ValueError` if the method cannot be
-    raced, or there is only one fold and few rows.
+    The history has a trial for each rung. The history of the `inner` method has one trial for each
+    configuration, which is pending until the outcome of the configuration is known.
+
+    Raises:
+        ValueError: If the method cannot be raced, or the study has one fold and too few rows.
     """
 
     def __init__(self, inner: Optimizer) -> None:
         if inner.method.fidelities or inner.bootstraps:
             chosen = ", ".join(sorted(inner.method.fidelities))
-            reason = f"chooses itself how much to run ({chosen})" if chosen else "needs all folds"
-            raise ValueError(f"method {inner.name!r} cannot be raced: it {reason}")
+            reason = f"chooses the fidelity ({chosen})" if chosen else "needs all folds"
+            raise ValueError(f"method {inner.name!r} cannot be raced, because it {reason}")
         self._rungs = rungs_of(inner.objective)
-        self.method = inner.method  # type: ignore[misc]  # its declaration is the inner one
+        self.method = inner.method  # type: ignore[misc]  # the declaration of the inner method
         super().__init__(inner.space, inner.seed, inner.objective)
         self.options = inner.options
         self.inner = inner
@@ -222,7 +238,10 @@ class Racing(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The method's decisions, and `race`: numbers of `begun` and `stopped` configurations."""
+        """The method's decisions, and `race` with the numbers of configurations.
+
+        `begun` is the number of configurations started, `stopped` that of configurations stopped.
+        """
         ended = (t for i, t in enumerate(self.inner.history) if i not in self._open)
         stopped = [t for t in ended if t.failure is None and not self._last(t.number).query.is_full]
         race = {"begun": len(self._numbers), "stopped": len(stopped)}
@@ -235,16 +254,16 @@ class Racing(Optimizer):
 
     @property
     def resumes_configurations(self) -> bool:
-        """Always true: configurations that keep up are resumed when no more may be started."""
+        """True, because configurations that are not behind are resumed at the end of the budget."""
         return True
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best full trial, or a partial trial clearly ahead of it.
+        """The best full trial, or a partial trial that is clearly better.
 
-        If no configuration ran all folds, the best partial trial leads; a run on fewer rows must be
-        better by a tenth of the loss. Quantities may grow with the rows, so no run on part of the
-        rows is ahead under constraints.
+        Before the first full trial, the incumbent is the best partial trial, where a run on fewer
+        rows must be better by a tenth of the loss. Under constraints, a run on part of the rows is
+        never better than a full trial, because measured quantities may grow with the rows.
         """
         best = self.history.incumbent
         runs = [run for i in self._open if (run := self._ended(i)) and not run.query.is_full]
@@ -261,28 +280,28 @@ class Racing(Optimizer):
         return leading or self.history.best_partial
 
     def _ended(self, i: int) -> Trial | None:
-        """Last rung of a configuration that has a loss; None if any rung has failed."""
+        """Return a configuration's last trial with a loss; None if any of its trials has failed."""
         runs = self._runs(i)
         if any(t.failure is not None and not t.failure.is_unstarted for t in runs):
             return None
         return next((t for t in reversed(runs) if t.evaluation is not None), None)
 
     def begin_with(self, start: Iterable[Configuration], name: str = KNOWN) -> None:
-        """Race these configurations first, in this order."""
+        """Race the configurations in `start` first, in this order."""
         self.inner.begin_with(start, name)
 
     def begin_after(self, prior: Prior) -> None:
-        """Evaluate `prior.start` first, on all folds at once unless the rows are many."""
+        """Evaluate `prior.start` first, on all folds at once unless partial runs come first."""
         self.inner.begin_after(prior)
 
     def restore(self, number: int, query: Query, memo: Mapping[str, Any] | None) -> None:
-        """Record an ask of an earlier process; a first rung was also an ask of the inner method."""
+        """Record an ask of an earlier process. A first rung was also an ask of the inner method."""
         if number == self._n_asks and query.configuration not in self._numbers:
             self.inner.restore(len(self.inner.history), Rung().query(query), None)
         super().restore(number, query, memo)
 
     def retry(self, number: int) -> None:
-        """Count a failed rung, and so its configuration, as pending again."""
+        """Put a failed trial, and its configuration in the inner method, back to pending."""
         super().retry(number)
         i = self._number(self.history[number])
         self._smaller.pop(i, None)
@@ -291,7 +310,7 @@ class Racing(Optimizer):
             self._open.add(i)
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:  # noqa: ARG002
-        """Resume a configuration that keeps up, or start the next one."""
+        """Resume a configuration that is not behind, or start the next configuration."""
         for i, share in self._smaller.items():
             return self._smaller_run(i, share)
         waiting = self._waiting()
@@ -304,12 +323,12 @@ class Racing(Optimizer):
         except (SpaceExhausted, NotYet):
             if (best := next(ending, waiting[0] if waiting else None)) is not None:
                 return self._next_rung(best)
-            if self.history.pending:  # one of them may keep up
+            if self.history.pending:  # a pending configuration may be resumed later
                 raise NotYet from None
             raise
         self.memo, self._because = self.inner.memo, self.inner.reason
-        # The first one has no other to be compared with. One that an earlier run chose to repeat is
-        # a pair only on all folds.
+        # The first configuration cannot be compared with others. A configuration repeated from an
+        # earlier run needs all folds to be compared with its earlier loss.
         prior = self.inner.history.prior
         is_repeated = prior is not None and query.configuration in prior.start
         if not self._has_partial_runs and (not self._numbers or is_repeated):
@@ -318,22 +337,22 @@ class Racing(Optimizer):
 
     def _begun(self, budget: Budget) -> Query:
         if budget.trials_left == 0:
-            raise SpaceExhausted("no configuration is left to resume")
+            raise SpaceExhausted("no configuration can be resumed")
         n_told = sum(trial.is_told for trial in self.inner.history)
         return self.inner.ask(replace(budget, trials_spent=n_told))
 
     def _next_rung(self, i: int) -> Query:
         ran = Rung.of(self._last(i).query)
         follows = self._following(ran)
-        self._because = Reason("race", f"kept up on {ran.text}; next: {follows.text}")
+        self._because = Reason("race", f"not behind on {ran.text}; next: {follows.text}")
         return follows.query(self.inner.history[i].query)
 
     def _following(self, ran: Rung) -> Rung:
-        """Rung after this one; after a smaller run, the first of the usual rungs."""
+        """Return the rung after `ran`; after a smaller run, the first of the usual rungs."""
         return next(rung for rung in self._rungs if rung[:2] > ran[:2])
 
     def _gathers(self, budget: Budget) -> bool:
-        """Whether more partial runs come before the best one is resumed."""
+        """Return whether more partial runs come before the best configuration is resumed."""
         seconds = replace(budget, trials_left=None)  # a partial run is a small part of a trial
         if not self._has_partial_runs or seconds.share_left <= 1 - _GATHERING_SHARE:
             return False
@@ -342,7 +361,7 @@ class Racing(Optimizer):
         return is_alone and sum(trial.is_told for trial in lasts) < _GATHERED
 
     def _owes_first_runs(self, budget: Budget) -> bool:
-        """Whether later rungs, pending ones included, have taken more seconds than first runs."""
+        """Return whether later rungs, including pending trials, took longer than first rungs."""
         if not self._has_partial_runs or not self._reads_costs(budget):
             return False
         spent = [0.0, 0.0]
@@ -353,7 +372,7 @@ class Racing(Optimizer):
         return spent[1] > spent[0]
 
     def _first_rung(self, whole: Query, budget: Budget) -> Query:
-        """First rung of an evaluation, on fewer rows if more would not end in time."""
+        """Return the query for the first rung, on fewer rows if more rows would take too long."""
         first = self._rungs[0].query(whole)
         if not self._has_partial_runs or not self._reads_costs(budget):
             return first
@@ -365,20 +384,18 @@ class Racing(Optimizer):
         if share == first.subset:
             return first
         rows, seconds = self.costs.rows(first), self.costs.seconds(first)
-        why = f"on fewer rows, as {rows:,.0f} would take {two_digits(seconds)} s"
+        why = f"on fewer rows, because {rows:,.0f} rows would take {two_digits(seconds)} s"
         before = self._because or Reason(self.name)
         self._because = Reason(before.phase, f"{before.text}; {why}" if before.text else why)
         return replace(first, subset=share)
 
     def _is_likely(self, run: Query, share: float, allowed: float) -> bool:
-        """Whether a run on another share of the rows is likely to end in time."""
+        """Return whether a run on another share of the rows is likely to end in time."""
         return self.costs.seconds(replace(run, subset=share), LIKELY) <= allowed
 
     def _smaller_run(self, i: int, share: float) -> Query:
         query = self._last(i).query
-        why = (
-            f"again on fewer rows, as a pilot predicts too long a run on {share_text(query.subset)}"
-        )
+        why = f"again on fewer rows: a pilot predicts too long a run on {share_text(query.subset)}"
         self._because = Reason("race", why)
         return replace(query, subset=share)
 
@@ -392,7 +409,7 @@ class Racing(Optimizer):
         return seconds <= self.costs.allowed_seconds(follows, budget, is_first=False)
 
     def _reads_costs(self, budget: Budget) -> bool:
-        """Whether predicted seconds decide; if not, measured seconds do not influence asks."""
+        """Return whether predicted run times may influence asks."""
         return budget.seconds_left is not None or self.method.draws_on_cost
 
     @property
@@ -401,7 +418,7 @@ class Racing(Optimizer):
 
     def _restore(self, memo: Mapping[str, Any]) -> None:
         super()._restore(memo)
-        self.inner._restore(memo)  # noqa: SLF001 - its own, whichever ask was the last
+        self.inner._restore(memo)  # noqa: SLF001 - every memo is a memo of the inner method
 
     def _register(self, query: Query) -> None:
         i = self._numbers.setdefault(query.configuration, len(self.inner.history) - 1)
@@ -422,7 +439,10 @@ class Racing(Optimizer):
         self._stop_behind()
 
     def _share_instead(self, trial: Trial) -> float | None:
-        """Smaller share to run on, if a pilot showed that this one would not end in time."""
+        """Return the smaller share on which to run again; None if the trial need not be repeated.
+
+        A trial is repeated if a pilot predicted that the trial would take too long.
+        """
         failure, query = trial.failure, trial.query
         if failure is None or failure.pilot is None or not failure.is_unstarted:
             return None
@@ -432,10 +452,10 @@ class Racing(Optimizer):
         return next((s for s in shares[1:] if self._is_likely(query, s, allowed)), None)
 
     def _stop_behind(self) -> None:
-        """Tell the method about configurations that are clearly behind and stay stopped.
+        """Tell the inner method about configurations that are clearly behind and stay stopped.
 
-        Each outcome may change the incumbent, so all are checked. With many rows, the method's
-        history also has the estimates of all others, by the present incumbent.
+        Each outcome may change the incumbent, so all configurations are checked. With many rows,
+        the method's history also gets estimates for all other configurations.
         """
         incumbent, inner = self.history.incumbent, self.inner.history
         leads = None if incumbent is None else incumbent.number
@@ -450,7 +470,7 @@ class Racing(Optimizer):
                 inner.record(inner[i].completed(estimate))
 
     def _conclude(self, i: int, outcome: Evaluation | Failure) -> None:
-        """Tell the method the outcome of a configuration, in place of any estimate."""
+        """Tell the inner method the outcome of a configuration, in place of any estimate."""
         asked = self.inner.history[i].waiting()
         self.inner.history.record(asked)
         if isinstance(outcome, Failure):
@@ -460,14 +480,18 @@ class Racing(Optimizer):
         self._open.discard(i)
 
     def _outcome(self, i: int) -> Any:
-        """Evaluation or failure of a configuration's last rung, with the seconds of all rungs."""
+        """Return the outcome of a configuration's last rung, with the seconds of all rungs."""
         last, seconds = self._last(i), sum(trial.cost_seconds for trial in self._runs(i))
         outcome = last.evaluation or last.failure
         assert outcome is not None  # noqa: S101 - it has ended
         return replace(outcome, cost_seconds=seconds)
 
     def _estimated(self, i: int, best: Trial | None) -> Evaluation:
-        """Paired estimate of a configuration; its present loss without a common partial run."""
+        """Return a paired estimate of a configuration's full evaluation.
+
+        Without a partial run in common with the best configuration, the present outcome is
+        returned.
+        """
         last, outcome = self._last(i), self._outcome(i)
         if best is None:
             return outcome
@@ -481,13 +505,16 @@ class Racing(Optimizer):
         return estimated(outcome, _evaluation(best), self.objective, difference)
 
     def _keeps_up(self, i: int) -> bool:
-        """Whether a configuration is not clearly behind the best configuration on the most rows."""
+        """Return whether a configuration may be resumed, before any trial is full.
+
+        The configuration must not be clearly behind the best configuration on the highest rung.
+        """
         if self.history.incumbent is not None or not self._has_partial_runs:
             return True
         return not self._is_behind(self._last(i), self._last(self._waiting()[0]))
 
     def _is_behind(self, run: Trial, best: Trial, sign: float = 1.0) -> bool:
-        """Whether a run is worse than the best trial by more than a margin; better for -1."""
+        """Return whether a run is worse than `best` by a margin, or better if `sign` is -1."""
         if run.query.subset == 1:
             return is_behind(_evaluation(run), _evaluation(best), self.history, sign)
         i, j = self._number(run), self._number(best)
@@ -498,7 +525,11 @@ class Racing(Optimizer):
         return is_behind_on_part(sign * (losses[i] - losses[j]), _evaluation(best), known)
 
     def _known(self, rung: Rung, j: int) -> list[tuple[float, float]]:
-        """Differences to configuration j, here and on the largest rung that enough others ran."""
+        """Return pairs of other configurations' differences from configuration j.
+
+        The first of a pair is the difference on `rung`, the second is that on the highest rung that
+        enough other configurations have reached.
+        """
         runs, known = self._losses[rung], list[tuple[float, float]]()
         for far in sorted((r for r in self._losses if r > rung), reverse=True):
             ran = self._losses[far]
@@ -509,13 +540,13 @@ class Racing(Optimizer):
         return known
 
     def _shared_rung(self, i: int, best: Trial) -> Rung | None:
-        """Largest common partial run of two configurations on the same rows, if any."""
+        """Return the highest rung on part of the rows that configuration i and `best` share."""
         both = {i, self._number(best)}
         rungs = (r for r, losses in self._losses.items() if r.subset < 1 and both <= losses.keys())
         return max(rungs, default=None)
 
     def _waiting(self) -> list[int]:
-        """Configurations that may be resumed: nearest to the end first, then the best."""
+        """Return the configurations that may be resumed, by highest rung and then by loss."""
         lasts = [(i, self._last(i)) for i in self._open]
         found = [
             (-self._number_of(last.query), _loss(last), i)
@@ -525,11 +556,11 @@ class Racing(Optimizer):
         return [i for _, _, i in sorted(found)]
 
     def _number_of(self, query: Query) -> int:
-        """Number of a query's rung; a smaller partial run belongs to the first."""
+        """Return the number of a query's rung. A smaller partial run belongs to the first rung."""
         return sum(rung[:2] < Rung.of(query)[:2] for rung in self._rungs)
 
     def _number(self, trial: Trial) -> int:
-        """Number of a trial's configuration in the method."""
+        """Return the number of a trial's configuration in the inner method."""
         return self._numbers[trial.query.configuration]
 
     def _runs(self, i: int) -> tuple[Trial, ...]:

@@ -1,9 +1,9 @@
-"""Registries: the names that users choose, and the declarations behind them.
+"""Registries, which map the names that users choose to declarations.
 
-A declaration is built in, registered by the running program, or an entry point of another
-distribution, a plugin. The group of methods is `prefect_tune.methods`, and so on. Only declarations
-that are looked up are imported. Entry points are read for names that are not built in, and to list
-all names. `METHODS` has the search methods.
+A declaration is built in, registered by the running program, or declared by a plugin: an entry
+point of another distribution, in a group such as `prefect_tune.methods`. A declaration is imported
+when it is looked up. Entry points are read only for names that are not built in, and to list all
+names. `METHODS` has the search methods.
 """
 
 import re
@@ -45,17 +45,17 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Name by which users choose it."""
+        """Name by which users choose the declaration."""
 
 
 Declared = TypeVar("Declared", bound=Named)
 
 REFERENCE = re.compile(r"[\w.]+:[\w.]+")
-"""`module:attribute`, as entry points write it."""
+"""Pattern of a reference `module:attribute`, as in entry points."""
 
 
 class UnusablePlugin(UnknownName):
-    """An entry point whose declaration cannot be used, with the reason and the remedy."""
+    """A plugin cannot be used. The message gives the reason and the remedy."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(kind, name, ())
@@ -63,11 +63,16 @@ class UnusablePlugin(UnknownName):
 
 
 class Registry(Mapping[str, Declared], Generic[Declared]):
-    """Declarations of one kind by name: built-in ones first, then registered, then installed ones.
+    """Declarations of one kind by name: built-in, then registered declarations, then plugins.
 
-    As a mapping, a registry lists names without importing anything, and imports declarations that
-    are looked up. `get` returns None for a plugin that cannot be used. The `kind` "method" reads
-    the entry points `prefect_tune.methods`; `built_in` may refer to declarations as `module:Class`.
+    A registry lists names without importing declarations. `get` returns None for a plugin that
+    cannot be used.
+
+    Args:
+        kind: Kind of the declarations, such as `method`, whose plugins are entry points in the
+            group `prefect_tune.methods`.
+        declares: Class of the declarations, or a reference `module:Class`.
+        built_in: Built-in declarations by name, or references `module:attribute`.
     """
 
     def __init__(
@@ -82,7 +87,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
 
     @property
     def own(self) -> tuple[str, ...]:
-        """The names of built-in and registered declarations, known without entry points."""
+        """The names of built-in and registered declarations, without plugins."""
         return tuple(self._known)
 
     def without_plugins(self) -> Iterator[Declared]:
@@ -102,7 +107,7 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
                 yield error
 
     def named(self, name: str) -> Declared:
-        """Return the declaration of that name, or raise `UnknownName` or `UnusablePlugin`."""
+        """Return the declaration of a name, or raise UnknownName or UnusablePlugin."""
         if name in self._known:
             known = self._known[name]
             return loaded(known) if isinstance(known, str) else known
@@ -118,28 +123,28 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
             raise UnusablePlugin(self.kind, name, f"{reason}; {remedy}") from error
         declares = loaded(self._declares) if isinstance(self._declares, str) else self._declares
         if not isinstance(found, declares) or found.name != name:
-            reason = f"of {where} cannot be used: {entry.value} is no {declares.__name__}"
+            reason = f"of {where} cannot be used: {entry.value} is not a {declares.__name__}"
             remedy = f"named {name!r}; correct the entry point"
             raise UnusablePlugin(self.kind, name, f"{reason} {remedy}")
         return found
 
     def plugin(self, name: str) -> "EntryPoint | None":
-        """Return the entry point of a name; None if it is built in, registered or unknown.
+        """Return the entry point of a name; None if the name is built in, registered or unknown.
 
         Raises UnusablePlugin if two distributions declare the name.
         """
         entries = () if name in self._known else self._installed.get(name, ())
         if len(entries) > 1:
             declaring = " and ".join(map(_distribution, entries))
-            reason = f"is declared by {declaring}; uninstall all but one of these"
+            reason = f"is declared by {declaring}; uninstall all but one of them"
             raise UnusablePlugin(self.kind, name, reason)
         return entries[0] if entries else None
 
     def register(self, declared: Declared) -> None:
-        """Add a declaration for this process, or raise `ValueError` if its name is taken."""
+        """Add a declaration for this process, or raise ValueError if its name is taken."""
         if self._known.setdefault(declared.name, declared) is not declared:
             raise ValueError(
-                f"there is a {self.kind} {declared.name!r} already; choose another name"
+                f"a {self.kind} named {declared.name!r} exists already; choose another name"
             )
 
     def __getitem__(self, name: str) -> Declared:
@@ -160,14 +165,14 @@ class Registry(Mapping[str, Declared], Generic[Declared]):
 
 @cache
 def loaded(reference: str) -> Any:
-    """Import the object of a reference `module:attribute`."""
+    """Return the object of a reference `module:attribute`, importing its module."""
     module, _, attribute = reference.partition(":")
     return attrgetter(attribute)(import_module(module))
 
 
 @cache
 def _installed(group: str, path: tuple[str, ...]) -> "Mapping[str, tuple[EntryPoint, ...]]":  # noqa: ARG001
-    """Entry points of a group by name, cached until sys.path changes."""
+    """Return the entry points of a group by name, cached until sys.path changes."""
     from importlib.metadata import entry_points  # noqa: PLC0415 - help and most commands need none
 
     found = entry_points(group=group)
@@ -203,18 +208,18 @@ METHODS: Registry[Method] = Registry(
         )
     },
 )
-"""Methods by name, in display order; `register` adds to them."""
+"""Methods by name, in display order. `register` adds methods."""
 
 DEFAULT_METHOD = FLASH.name
 
 
 def register(method: Method) -> None:
-    """Add a method for this process, or raise `ValueError` if its name is taken."""
+    """Add a method for this process, or raise ValueError if its name is taken."""
     METHODS.register(method)
 
 
 def method_named(name: str) -> Method:
-    """Return the method of that name, or raise `UnknownName` if it is unknown or unusable."""
+    """Return the method of a name, or raise UnknownName if the name is unknown or unusable."""
     return METHODS.named(name)
 
 
@@ -225,6 +230,6 @@ def make_optimizer(
     objective: "Objective | None" = None,
     options: Mapping[str, Any] | None = None,
 ) -> "Optimizer":
-    """Make the optimizer of that name, or raise `UnknownName` for the method or an option."""
+    """Return a new optimizer of a method, or raise UnknownName for the method or an option."""
     implementation = loaded(method_named(method).implementation)
     return implementation(space, seed, objective, **(options or {}))

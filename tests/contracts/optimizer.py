@@ -219,7 +219,7 @@ class OptimizerContract(BriefContract):
         asked, twin = case.make(mixed_space()), case.make(mixed_space())
         if not asked.resumes_configurations:
             asked.ask(Budget(trials_left=1))
-            with pytest.raises(RuntimeError, match="none is left"):
+            with pytest.raises(RuntimeError, match="beyond the budget"):
                 asked.ask(Budget(trials_left=0))
             return
         queries = [asked.ask(Budget(trials_left=4 - n)) for n in range(4)]

@@ -132,7 +132,7 @@ def test_values_of_numpy_and_read_only_mappings_are_written_as_plain_ones() -> N
     )
     found = document["loss"], document["constraints"]["size"], document["trouble"]
     assert tuple(map(type, found)) == (float, float, str)
-    with pytest.raises(TypeError, match="no JSON"):
+    with pytest.raises(TypeError, match="written as JSON"):
         to_document(Evaluation(object()))  # type: ignore[arg-type]
 
 

@@ -86,7 +86,7 @@ def test_all_folds_and_epochs_are_none_in_what_is_asked_for(objective, folds, ep
     assert (query.folds, query.epochs) == (folds, epochs)
     assert optimizer.history[0].query == query
     for less in (Objective(n_folds=1), Objective(epochs=4)):
-        with pytest.raises(RuntimeError, match="'draw' asks"):  # a fault of the method
+        with pytest.raises(RuntimeError, match="'draw' requests"):  # a fault of the method
             First(counted_space((2, 2)), 0, less).ask(Budget())
 
 
@@ -179,7 +179,7 @@ def test_a_method_is_found_by_its_name_which_is_given_once() -> None:
     with pytest.raises(UnknownName, match="'flash'"):
         make_optimizer("flahs", SPACE, 0)
     register(METHODS[DEFAULT_METHOD])
-    with pytest.raises(ValueError, match="'flash' already"):
+    with pytest.raises(ValueError, match="'flash' exists already"):
         register(replace(METHODS["flash"], purpose="another"))
 
 
