@@ -8,10 +8,15 @@ Algorithm 1, the brackets, is `Hyperband`. Algorithm 2, how one configuration is
     draw N_s samples from l', of widths b_w     Bohb.near, KernelDensity.sample
     return the sample of largest l(x) / g(x)    Bohb._by_model, KernelDensity.log_density
 
-Departures: the prior is one more component of each density, as in TPE. Hyperparameters that a
-configuration does not have are uniform in its kernel; BOHB imputes them. g is fitted to all results
-that are not good. Nothing is proposed twice. Densities are relative to the prior, which is 1
-everywhere, so inactive hyperparameters can be skipped.
+Departures from the paper:
+
+- The prior is one more component of each density, as in TPE.
+- A kernel is uniform in the hyperparameters that its configuration does not have. BOHB imputes
+them.
+- g is fitted to all results that are not good.
+- No configuration is proposed twice.
+
+Densities are relative to the prior, which is 1 everywhere, so inactive hyperparameters are skipped.
 """
 
 from dataclasses import dataclass
@@ -32,21 +37,28 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_WIDTH = 1e-3
-"""Least width of a kernel, in positions; BOHB's min_bandwidth."""
+"""Least width of a kernel in unit positions (BOHB's min_bandwidth)."""
 _PRIOR_WIDTH = 12**-0.5
-"""Standard deviation of the prior, for hyperparameters that fewer than two points have."""
+"""Standard deviation of the prior, used if fewer than two points have a hyperparameter."""
 
 
 @dataclass(frozen=True)
 class KernelDensity:
     """A mixture of product kernels and the prior (Falkner et al. 2018, section 3.2).
 
-    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random one.
-    The probability is in `leaving`, shape (K,), for algorithms, and in `widths` for categories.
-    Numbers have Gaussian kernels truncated to [0, 1], with standard deviations in `widths`, shape
-    (d,). Widths follow Scott's rule, with Gini's impurity as the deviation of choices. A
-    hyperparameter missing from a kernel's configuration is uniform. Unlike in BOHB, the prior is a
-    component. Without it, an algorithm missing from the good results would be excluded.
+    Algorithms and categories have Aitchison-Aitken kernels, which replace a choice by a random
+    choice with some probability. Numbers have Gaussian kernels truncated to [0, 1]. A kernel is
+    uniform in the hyperparameters that its configuration does not have. Unlike in BOHB, the prior
+    is a component of the mixture, so that no algorithm is excluded for lack of good results.
+
+    Attributes:
+        space: Space of the candidates.
+        points: The n configurations at the centers of the kernels.
+        active: Whether a configuration has a hyperparameter, shape (n, d).
+        leaving: Probability that the algorithm of a step is replaced, shape (K,).
+        widths: Probabilities that categories are replaced, and standard deviations of numbers,
+            shape (d,). Widths follow Scott's rule, with Gini's impurity as the deviation of
+            choices.
     """
 
     space: CandidateSpace
@@ -57,7 +69,7 @@ class KernelDensity:
 
     @classmethod
     def fit(cls, space: CandidateSpace, points: Candidates, dimension: int) -> "KernelDensity":
-        """Return the density of configurations; `dimension` is the dimension in Scott's rule."""
+        """Return the density of configurations `points`; `dimension` enters Scott's rule."""
         factor = len(points) ** (-1 / (dimension + 4))
         active = space.active(points)
         units = space.snapped(points.units)
@@ -126,25 +138,28 @@ def _log_of_choice(
 
 
 def _impurity(values: Array | NDArray[np.intp]) -> float:
-    """Gini's impurity with one added value of another kind, so that it is positive."""
+    """Return Gini's impurity after adding one different value, which makes it positive."""
     _, counts = np.unique(values, return_counts=True)
     n = len(values) + 1
     return float(1 - ((counts / n) ** 2).sum() - 1 / n**2)
 
 
 RANDOM_SHARE = 1 / 3
-"""Share of the new configurations drawn from the prior (rho)."""
+"""Share rho of the new configurations that are drawn from the prior."""
 _GOOD_SHARE = 0.15
-"""Share of a rung's results that counts as good."""
+"""Share of a rung's results that count as good."""
 N_SAMPLES, WIDENING = 24, 3.0
-"""N_s and b_w. The paper's 64 samples are no better on recorded curves, and worse where many paths
-differ."""
+"""Number N_s of samples per proposal, and factor b_w by which kernels are widened.
+
+With the paper's 64 samples, results on recorded curves were no better, and worse in spaces with
+many paths.
+"""
 _MORE_RESULTS = 3
-"""Number of results that a model needs in addition to the dimensions of a configuration."""
+"""Number of results that the model needs in addition to the dimensions of a configuration."""
 
 
 class Bohb(Hyperband):
-    """Hyperband with a model of the good configurations."""
+    """Hyperband that draws configurations from a model of the good results."""
 
     method: ClassVar[Method] = BOHB
 
@@ -155,14 +170,15 @@ class Bohb(Hyperband):
         proposed = None if is_random else self._by_model(rng)
         if proposed is None:
             return super().begin(rng)
-        self._drawn = "closer to the good results than to the others"
+        self._drawn = "more similar to good results than to other results"
         return proposed
 
     @property
     def modelled(self) -> tuple[list[Trial], list[Trial]] | None:
-        """Good and bad results of the highest rung with enough results, the best first.
+        """Good and bad results on the highest rung with enough results; None without such a rung.
 
-        Enough is three more than the most dimensions of a configuration; failed runs do not count.
+        The number of results, without failed trials, must exceed the largest dimension of a
+        configuration by three. Results are sorted, the best first.
         """
         met = {c.name: c.bound for c in self.objective.constraints}
         told = [t for t in (*self.history, *self.history.older.subsample(met)) if t.is_told]
@@ -176,7 +192,7 @@ class Bohb(Hyperband):
         return None
 
     def near(self, good: KernelDensity, rng: Generator) -> Candidates:
-        """Return draws from the density of the good results, widened."""
+        """Return draws from the density of the good results, with widened kernels."""
         return good.sample(N_SAMPLES, WIDENING, rng)
 
     def _by_model(self, rng: Generator) -> Configuration | None:

@@ -1,7 +1,8 @@
-"""Declarations of the methods outside `fabolas`, with options and rendered decisions.
+"""Declarations of methods, with their options and the text of their decisions.
 
-An option is here if a page says when to change it. All other settings are constants of the methods,
-or follow from the variant.
+`fabolas.rules` declares the methods of the Fabolas family. A setting is an option only if a page of
+the documentation says when to change it. All other settings are constants, or depend on the
+variant.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,22 +22,24 @@ class FlashOptions(MethodOptions):
     """Options of `--method flash`."""
 
     variant: Variant = option(
-        "`paper` reproduces the paper, with the constants of its authors' code; `default` makes "
-        "better use of the first minute.",
+        "`paper` reproduces the paper, with the constants of the authors' code. `default` finds "
+        "better pipelines in the first minute.",
         default="default",
     )
     n_init: int | None = option(
-        "Runs of Phase 1; null for the rank of the design, N - K + 1, or fewer if the budget is "
-        "small.",
+        "Number of trials in Phase 1; null for the rank of the design, N - K + 1, or fewer if the "
+        "budget is small.",
         at_least=1,
     )
-    n_prune: int | None = option("Runs of Phase 2; null for as many as Phase 1 has.", at_least=0)
+    n_prune: int | None = option(
+        "Number of trials in Phase 2; null for the number in Phase 1.", at_least=0
+    )
     r: int = option(
-        "Paths whose algorithms make up the sub-space of Phase 3.", default=10, at_least=1
+        "Number of paths whose algorithms form Phase 3's sub-space.", default=10, at_least=1
     )
     keep: float | None = option(
-        "Share of each step's algorithms to add to the sub-space, those with the least observed "
-        "loss; 0 for none. Null is 0.5, and 0 in the paper's variant.",
+        "Share of each step's algorithms that is added to the sub-space, by least observed loss. "
+        "Null is 0.5, or 0 with `variant=paper`.",
         at_least=0,
         at_most=1,
     )
@@ -69,8 +72,8 @@ def flash_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
 
 FLASH = Method(
     name="flash",
-    purpose="a linear model prunes the algorithms of each step, then a forest tunes the rest; for "
-    "spaces of many paths, and with the cache",
+    purpose="a linear model prunes the algorithms of each step, then a random forest tunes the "
+    "rest; for spaces with many paths, and with the cache",
     implementation="prefect_tune.optimizers.methods.flash.flash:Flash",
     has_portfolio=True,
     is_raced=True,
@@ -88,18 +91,18 @@ class AdmmOptions(MethodOptions):
     variant: Variant = option(
         "`paper` tries one path before the first iteration instead of one per model, chooses paths "
         "by a bandit with Bernoulli rewards, always tunes the best path, and keeps no margin below "
-        "bounds. Both variants penalise integers on [0, 1], because they never move in their own "
-        "units.",
+        "bounds. Both variants penalize integers on the scale [0, 1], because a penalty in their "
+        "own units would never let them change.",
         default="default",
     )
     theta_solver: Literal["bo", "trust_region"] = option(
-        "Search for the hyperparameters of one path: by a Gaussian process in the whole path "
-        "(`bo`), or near its best point (`trust_region`).",
+        "Search for the hyperparameters of one path: everywhere (`bo`), or near the best point so "
+        "far (`trust_region`).",
         default="bo",
     )
-    rho: float = option("Weight of the augmented term of integers.", default=1.0, at_least=0)
+    rho: float = option("Weight of the penalty on integers.", default=1.0, at_least=0)
     rho_g: float = option(
-        "Weight of the augmented term of constraints, in units of their bounds.",
+        "Weight of the penalty on constraint violations, which are in units of the bounds.",
         default=10.0,
         more_than=0,
     )
@@ -112,7 +115,7 @@ class AdmmOptions(MethodOptions):
 
 ADMM = Method(
     name="admm",
-    purpose="hyperparameters of one path and the choice of the path in turns; within "
+    purpose="alternates between the hyperparameters of a path and the choice of the path; for "
     "constraints on latency, size or fairness",
     implementation="prefect_tune.optimizers.methods.admm.admm:Admm",
     is_raced=True,
@@ -124,7 +127,7 @@ ADMM = Method(
 
 RANDOM_SEARCH = Method(
     name="random",
-    purpose="draws from the prior; the baseline, and good for any number of workers",
+    purpose="draws from the prior; a baseline for any other method, with any number of workers",
     implementation="prefect_tune.optimizers.methods.references:RandomSearch",
 )
 
@@ -134,8 +137,8 @@ class StartOptions(MethodOptions):
     """Options of `--method smac`, `tpe` and `jopt`."""
 
     n_startup: int = option(
-        "Random configurations before the model proposes any; fewer if the budget holds fewer "
-        "than about 30.",
+        "Number of random configurations before the model's first proposal; fewer if the budget is "
+        "smaller than about 30 trials.",
         default=10,
         at_least=1,
     )
@@ -143,7 +146,7 @@ class StartOptions(MethodOptions):
 
 SMAC = Method(
     name="smac",
-    purpose="a random forest over the whole conditional space; when hyperparameters matter as much "
+    purpose="a random forest over the whole conditional space; if hyperparameters matter as much "
     "as algorithms",
     implementation="prefect_tune.optimizers.methods.smac:Smac",
     is_raced=True,
@@ -152,8 +155,8 @@ SMAC = Method(
 )
 TPE = Method(
     name="tpe",
-    purpose="densities of good and bad choices and values (Optuna's sampler); cheap to ask, for "
-    "many short trials",
+    purpose="densities of good and bad choices and values (Optuna's sampler); for many short "
+    "trials, because proposals are cheap",
     implementation="prefect_tune.optimizers.methods.tpe:Tpe",
     is_raced=True,
     ensemble="auto",
@@ -174,17 +177,17 @@ class HistoriesOptions(MethodOptions):
 
     n_histories: int = option(
         "Number of bootstraps of the held-out examples, each with its own history; fewer if the "
-        "budget holds fewer trials. With 1, there is a single history on all examples: a plain "
+        "budget has fewer trials. 1 stands for a single history on all examples, which is a plain "
         "search for the best model.",
         default=30,
         at_least=1,
     )
     n_startup: ClassVar[int] = 5
-    """Random configurations before the Gaussian process proposes any."""
+    """Number of random configurations before the Gaussian process's first proposal."""
 
     @property
     def bootstraps(self) -> Bootstraps:
-        """Bootstraps in which evaluations report risks; a single one has all examples."""
+        """Bootstraps for which evaluations report risks. A single bootstrap has all examples."""
         return Bootstraps(self.n_histories, 0.5 if self.n_histories > 1 else 0.0)
 
 
@@ -194,10 +197,8 @@ def ensemble_lines(decisions: Mapping[str, Any]) -> list[str]:
     if not n_members:
         return []
     effective, n = decisions["effective"], decisions["histories"]
-    among = (
-        f"in the search, {n_members} of {n_trials} models were the best in some of {n} bootstraps"
-    )
-    return [f"{among}, equivalent to {effective:.1f} of equal weight"]
+    among = f"in the search, {n_members} of {n_trials} models were best in some of {n} bootstraps"
+    return [f"{among} (effective number with equal weights: {effective:.1f})"]
 
 
 _OF_ENSEMBLE: dict[str, Any] = {
@@ -208,14 +209,14 @@ _OF_ENSEMBLE: dict[str, Any] = {
 }
 ESMBO = Method(
     name="esmbo",
-    purpose="searches for the members of an ensemble: each trial is the best guess of one of many "
-    "bootstraps of the held-out examples (Lacoste et al. 2014)",
+    purpose="searches for the members of an ensemble: each trial should improve on the best model "
+    "in one of many bootstraps of the held-out examples (Lacoste et al. 2014)",
     implementation="prefect_tune.optimizers.methods.esmbo:Esmbo",
     **_OF_ENSEMBLE,
 )
 ERS = Method(
     name="ers",
-    purpose="ensembles of random configurations; what ESMBO is compared with",
+    purpose="ensembles of random configurations; a reference for ESMBO",
     implementation="prefect_tune.optimizers.methods.esmbo:EnsembledRandomSearch",
     **_OF_ENSEMBLE,
 )
@@ -226,12 +227,12 @@ class BracketOptions(MethodOptions):
     """Options of `--method halving`, `hyperband` and `bohb`."""
 
     fidelity: Literal["epochs", "subset", "folds"] | None = option(
-        "Fidelity that grows from rung to rung; by default epochs, or a subset of many rows, or "
-        "folds, whichever the study can have."
+        "Fidelity that grows from rung to rung; by default epochs if models train in epochs, "
+        "otherwise subset for many rows and folds for few rows."
     )
     eta: int = option(
-        "Factor between rungs: 1/eta of a rung is promoted to the next, which has eta times the "
-        "fidelity.",
+        "Factor between rungs: 1/eta of a rung's configurations are promoted to the next rung, "
+        "which has eta times the fidelity.",
         default=3,
         at_least=2,
     )
@@ -248,7 +249,7 @@ def bracket_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     else:
         whole = f"all {full} {fidelity}"
     rungs = " to ".join([*map(str, partial), whole])
-    yield f"one in {decisions['eta']} is promoted, from {rungs} ({decisions['reason']})"
+    yield f"promotes 1 of {decisions['eta']} per rung, from {rungs} ({decisions['reason']})"
     for rung in decisions["rungs"]:
         level, n_runs, n_failed = rung["level"], rung["runs"], rung["failed"]
         of_level = f"{level} {fidelity.removesuffix('s') if level == 1 else fidelity}"
@@ -265,21 +266,21 @@ _OF_BRACKETS: dict[str, Any] = {
 }
 HALVING = Method(
     name="halving",
-    purpose="random configurations at a fraction of the cost, the best of them promoted; for "
+    purpose="random configurations at a fraction of the cost, with promotion of the best; for "
     "many workers, and if partial evaluations predict full ones",
     implementation="prefect_tune.optimizers.methods.halving:Halving",
     **_OF_BRACKETS,
 )
 HYPERBAND = Method(
     name="hyperband",
-    purpose="halving that starts at several fidelities in turn, since the best one is unknown",
+    purpose="halving that starts at several fidelities in turn; if the best fidelity is unknown",
     implementation="prefect_tune.optimizers.methods.halving:Hyperband",
     **_OF_BRACKETS,
 )
 BOHB = Method(
     name="bohb",
-    purpose="Hyperband that starts with configurations like the best so far; for iterative models, "
-    "large data and many workers",
+    purpose="Hyperband with configurations similar to the best so far; for iterative models, large "
+    "data and many workers",
     implementation="prefect_tune.optimizers.methods.bohb:Bohb",
     **_OF_BRACKETS,
 )
@@ -287,13 +288,13 @@ BOHB = Method(
 
 @dataclass(frozen=True)
 class BapiOptions(MethodOptions):
-    """Options of `--method bapi`; `resolved` adds what the variant decides."""
+    """Options of `--method bapi`. `resolved` adds the defaults of the variant."""
 
     variant: Literal["default", "paper"] = option(
         "`default`, or `paper` for the published method.", default="default"
     )
     horizon: int = option(
-        "Most configurations planned ahead; 1 considers the next one alone.", default=4, at_least=1
+        "Number of configurations to plan ahead; 1 plans only the next.", default=4, at_least=1
     )
     p: float | None = option(
         "Share of a full training between two checks of a training (0.1; paper 0.2).",
@@ -301,12 +302,12 @@ class BapiOptions(MethodOptions):
         at_most=1,
     )
     epsilon: float | None = option(
-        "Loss that may be added by ending before the full training (0.003 of the metric's "
-        "range; paper 0.01; for a metric without a range, of the spread seen).",
+        "Increase in loss that is accepted for ending a training early (0.003 of the metric's "
+        "range, or of the spread of losses without a range; paper 0.01).",
         at_least=0,
     )
     n_first: int | None = option(
-        "Configurations of the start (3 to 27, depending on the budget; paper 5).", at_least=1
+        "Number of initial configurations (3 to 27, by the budget; paper 5).", at_least=1
     )
 
     @property
@@ -315,7 +316,7 @@ class BapiOptions(MethodOptions):
         return self.variant == "paper"
 
     def resolved(self) -> Self:
-        """Return the options with the variant's p and n_first, unless they were given."""
+        """Return the options, with the variant's defaults for `p` and `n_first`."""
         p, n_first = (0.2, 5) if self.is_paper else (0.1, None)
         return replace(self, p=self.p or p, n_first=self.n_first or n_first)
 
@@ -328,36 +329,36 @@ def bapi_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     trained, spared = decisions["epochs"], decisions["spared"]
     yield (
         f"{counted(n, 'configuration')} trained for {trained:,} of {n * t_max:,} epochs in all"
-        + (f"; {spared:,} spared by ending early" if spared else "")
+        + (f"; {spared:,} epochs saved by ending early" if spared else "")
     )
     if decisions["at_once"]:
-        yield f"  {decisions['at_once']} others fitted at once, as their models have no epochs"
+        yield f"  {decisions['at_once']} more fitted in one go (models without epochs)"
     ends = decisions["ends"]
     if outcomes := [f"{ends[end]} {words}" for end, words in ENDS.items() if ends.get(end)]:
         yield f"  {', '.join(outcomes)}"
     if least := decisions.get("least"):
         yield (
-            f"  trial {least['trial']} has the least loss at one epoch, {least['loss']:.4g}; the "
-            "answer has the least mean over neighbouring epochs"
+            f"  trial {least['trial']} has the least loss at one epoch, {least['loss']:.4g}, but "
+            "the best trial is chosen by the mean over neighboring epochs"
         )
     if decisions["thawed"]:
-        yield f"  {counted(decisions['thawed'], 'training')} resumed after others were tried"
+        yield f"  {counted(decisions['thawed'], 'training')} resumed after trials of others"
 
 
 ENDS = {
-    "full": "to the end",
-    "finished": "to where nothing more was expected",
-    "stopped": "stopped as they would not win",
+    "full": "trained to the end",
+    "finished": "ended when no further improvement was expected",
+    "stopped": "stopped as unlikely to become the best",
     "diverged": "diverged",
-    "left": "left where they were",
+    "left": "left unfinished",
     "failed": "failed",
 }
 
 
 BAPI = Method(
     name="bapi",
-    purpose="the budget planned over learning curves: trainings that will not win are stopped, and "
-    "may be resumed; for models whose training takes seconds or more",
+    purpose="plans the budget over learning curves, and stops trainings that are unlikely to "
+    "become the best; for models whose training takes seconds or more",
     implementation="prefect_tune.optimizers.methods.bapi.bapi:Bapi",
     options=BapiOptions,
     honours_constraints=True,

@@ -1,6 +1,6 @@
-"""ESMBO: sequential model-based ensemble optimisation (Lacoste et al. 2014).
+"""ESMBO: sequential model-based ensemble optimization (Lacoste et al. 2014).
 
-The best model is uncertain, because it varies over bootstraps of the held-out examples. Algorithm
+Which model is best is uncertain, and differs between bootstraps of the held-out examples. Algorithm
 2, for N histories:
 
     S'_j = bootstrap(S)                         Bootstraps of the options, drawn where trials run
@@ -9,9 +9,10 @@ The best model is uncertain, because it varies over bootstraps of the held-out e
     E gains h                                   every complete trial is a candidate
     eq. 5 and 6: how often h is the best        Esmbo.weights, best_frequencies
 
-Departures: the answer has only the models that are best in some bootstrap, weighted by frequency
-(eq. 4). All histories share one kernel. If a trial has no risks, its loss counts. ERS (section 6),
-`EnsembledRandomSearch`, draws at random and ends in the same ensemble.
+Departures from the paper: the ensemble has only models that are best in some bootstrap, weighted by
+how often they are best (eq. 4). All histories share one kernel. If a trial has no risks, its risks
+are estimated from its loss. ERS (section 6), `EnsembledRandomSearch`, draws configurations at
+random and builds the ensemble in the same way.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,17 +34,17 @@ _FEW_EXAMPLES = 30
 
 
 class Esmbo(Jopt):
-    """One Gaussian process for the histories of all bootstraps, improved in turn.
+    """A search with one Gaussian process for all bootstraps, which are improved in turn.
 
-    If a trial has no risks, for example after it lost a race, its risk in each history is estimated
-    as its loss plus that history's mean difference between risk and loss.
+    If a trial has no risks, for example after it lost a race, its risk in a bootstrap is estimated
+    as its loss plus the mean difference between risk and loss in this bootstrap.
     """
 
     method: ClassVar[Method] = ESMBO
 
     @property
     def weights(self) -> Mapping[int, float]:
-        """Share of the bootstraps in which each trial is the best, without zeros."""
+        """Share of the bootstraps in which a trial is the best, by number, without zeros."""
         history = self.history
         candidates = [t for t in history.complete if history.violation(t) <= 0]
         if not candidates:
@@ -53,15 +54,15 @@ class Esmbo(Jopt):
 
     @property
     def notes(self) -> Sequence[str]:
-        """Warning of too few held-out examples."""
+        """A warning if the study has too few held-out examples."""
         n = (self.objective.n_held_out or np.inf) * (self.objective.n_folds or 1)
         if n >= _FEW_EXAMPLES:
             return ()
-        return (f"{n} held-out examples are too few; weights of the ensemble are mostly noise",)
+        return (f"with only {n} held-out examples, the ensemble's weights are mostly noise",)
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The current ensemble: histories, candidates, members and their effective number."""
+        """Numbers of histories, candidates, members and effective members of the ensemble."""
         weights = np.array(list(self.weights.values()))
         return {
             "histories": self.options.n_histories,
@@ -72,7 +73,10 @@ class Esmbo(Jopt):
         }
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:
-        """Risks of trials, failed ones above the worst risk, and the number of the next history."""
+        """Return the risks of trials, shape (n, N), and the number of the next history.
+
+        Failed trials get risks above the worst risk.
+        """
         failed = np.array([t.loss is None for t in trials], dtype=np.bool_)
         told = self._risks([t for t in trials if t.loss is not None])
         risks = np.empty((len(trials), self.options.n_histories))
@@ -98,7 +102,7 @@ class Esmbo(Jopt):
 
 
 class EnsembledRandomSearch(Esmbo):
-    """Random search that ends in the ensemble of ESMBO."""
+    """Random search, with an ensemble like that of ESMBO as its result."""
 
     method: ClassVar[Method] = ERS
 

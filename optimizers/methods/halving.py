@@ -9,12 +9,16 @@ Jamieson and Talwalkar 2016 (one bracket); Li et al. 2018, algorithm 1 (brackets
     run_then_return_val_loss(t, r_i)            Rungs.query
     the configuration of the least loss         Halving.incumbent, by full evaluations if any
 
-Departures: a rung is decided when all its runs are told; meanwhile a free worker begins the next
-bracket, as in BOHB (Falkner et al. 2018). Trainings are resumed from the rung below. Infeasible
-runs rank last, and failed runs drop out. After s = 0, brackets start again at s_max. If no more
-configurations may begin, the first rung is decided with its present ones.
+Departures from the papers:
 
-`choose_rungs` takes the requested fidelity, or the best one available to the study.
+- A rung is decided when all its runs are told. Until then, free workers start the next bracket, as
+  in BOHB (Falkner et al. 2018).
+- Trainings are resumed from the rung below.
+- Infeasible runs rank last, and failed runs drop out.
+- After the bracket with s = 0, brackets start again at s_max.
+- If the budget allows no more configurations, the first rung is decided with those it has.
+
+`choose_rungs` uses the requested fidelity, or else the most useful fidelity of the study.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -38,7 +42,7 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Level = TypeVar("Level", int, float)
-"""Epochs or folds, or a share of the training rows."""
+"""Number of epochs or folds, or share of the training rows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Rungs:
 
     def __post_init__(self) -> None:
         if len(self.levels) < 2 or sorted(set(self.levels)) != list(self.levels):
-            raise ValueError(f"rungs are at least two growing levels; got {self.levels}")
+            raise ValueError(f"rungs need at least two rising levels; got {self.levels}")
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -71,8 +75,8 @@ class Rungs:
 def counted_levels(total: int, eta: int) -> tuple[int, ...]:
     """Return `total * eta^-k` for k = s..0, rounded and at least 1 (Li et al. 2018, algorithm 1).
 
-    `total` is R, at least 2. s is the largest with `eta^s <= total`, at least 1, and exact where a
-    logarithm is not.
+    `total` is R, at least 2. s is the largest number with `eta^s <= total`, at least 1. It is found
+    by multiplication, because logarithms are not exact.
     """
     s = 1
     while eta ** (s + 1) <= total:
@@ -82,7 +86,7 @@ def counted_levels(total: int, eta: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Begin(Generic[Level]):
-    """Begin a new configuration at a level."""
+    """Start a new configuration at a level."""
 
     level: Level
 
@@ -97,27 +101,27 @@ class Promote(Generic[Level]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """No step until a pending trial is told; a method may use its model meanwhile."""
+    """Wait until a pending trial is told. Until then, a method may propose by its model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """No further step."""
+    """All steps are done."""
 
 
 def is_decided(runs: Sequence[Trial], enough: float = inf) -> bool:
-    """Return whether a rung is decided: all of its runs are told, or enough of them."""
+    """Return whether a rung is decided, because all runs are told or at least `enough` of them."""
     n_told = sum(t.is_told for t in runs)
     return n_told == len(runs) or n_told >= enough
 
 
 def n_promoted(n: int, eta: int) -> int:
-    """Return how many of n runs are promoted: n / eta, rounded down, at least one."""
+    """Return the number of runs that are promoted: n / eta, rounded down, at least one."""
     return max(1, n // eta)
 
 
 def promotable(best: Iterable[Trial], gone: Collection[Configuration]) -> Iterator[Trial]:
-    """Yield the best runs of a rung whose configurations have not been promoted yet."""
+    """Yield those of the best runs whose configurations are not in `gone`."""
     return (t for t in best if t.query.configuration not in gone)
 
 
@@ -132,24 +136,24 @@ def ranked(trials: Iterable[Trial], history: History) -> list[Trial]:
 
 
 def all_begun() -> SpaceExhausted:
-    """Return the exception for a study that may start and promote no more configurations."""
-    return SpaceExhausted("all configurations of the budget were started and have ended")
+    """Return the exception for a study that can neither start nor promote a configuration."""
+    return SpaceExhausted("all configurations that the budget allows have ended")
 
 
 _LEAST_ROWS = 100
-"""Least rows of a subset: losses on fewer rows hardly predict losses on all."""
+"""Least number of rows in a subset. Losses on fewer rows hardly predict losses on all rows."""
 _MOST_SUBSETS = 4
 """Largest number of rungs of subsets."""
 _MANY_SUBSETS = 3
-"""Number of rungs from which the smallest subset saves more than folds do."""
+"""Number of rungs from which subsets save more than folds do."""
 _ORDER: tuple[Fidelity, ...] = ("epochs", "subset", "folds")
 
 
 def choose_rungs(space: Space, objective: Objective, options: BracketOptions) -> tuple[Rungs, str]:
-    """Return the rungs of a study, and the reason for their fidelity, for people.
+    """Return the rungs of a study, and the reason for their fidelity as a text for users.
 
-    Unknown numbers of rows do not exclude subsets. A `ValueError` is raised if the study supports
-    no fidelity, or not the requested one.
+    Subsets are possible if the number of rows is unknown. Raises ValueError if the study supports
+    no partial evaluations, or not the requested fidelity.
     """
     eta, wanted = options.eta, options.fidelity
     n_subsets = _n_subsets(objective, eta)
@@ -158,20 +162,20 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
         "subset": "" if n_subsets else _too_few_rows(objective, eta),
         "folds": ""
         if (objective.n_folds or 0) > 1
-        else f"it takes at least 2 folds, and the study has {objective.n_folds or 'no number'}",
+        else f"the study needs at least 2 folds; it has {objective.n_folds or 'none'}",
     }
     possible = [fidelity for fidelity in _ORDER if not obstacles[fidelity]]
     if wanted is not None and wanted not in possible:
         instead = " or ".join(f"fidelity={fidelity}" for fidelity in possible)
         raise ValueError(
-            f"fidelity={wanted} is not possible: {obstacles[wanted]}; "
-            f"{instead or 'a method without fidelities'} would serve"
+            f"fidelity={wanted} is not possible: {obstacles[wanted]}; use "
+            f"{instead or 'a method that evaluates in full, such as flash'}"
         )
     if not possible:
         listed = "; ".join(f"{fidelity}: {obstacles[fidelity]}" for fidelity in _ORDER)
         raise ValueError(
-            f"nothing is less than a full evaluation here ({listed}); "
-            "a method without fidelities would serve"
+            f"this study allows no partial evaluations ({listed}); "
+            "use a method that evaluates in full, such as flash"
         )
     reason = "as requested"
     if wanted is None:
@@ -181,7 +185,7 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
             wanted = "folds"
         if wanted != "epochs":
             rows = "few" if are_few else "many"
-            reason = f"no model trains in epochs, and the rows are {rows}"
+            reason = f"no model trains in epochs, and the data have {rows} rows"
     if wanted == "subset":
         return Rungs("subset", tuple(1 / eta**k for k in range(n_subsets, -1, -1))), reason
     total = objective.epochs if wanted == "epochs" else objective.n_folds
@@ -191,9 +195,9 @@ def choose_rungs(space: Space, objective: Objective, options: BracketOptions) ->
 
 def _no_epochs(space: Space, objective: Objective) -> str:
     if objective.epochs is None:
-        return "the study trains models at once, as it has no number of epochs (--epochs)"
+        return "the study has no number of epochs (see --epochs)"
     if objective.epochs < 2:
-        return f"a full training must have at least 2 epochs; it has {objective.epochs}"
+        return f"a full training needs at least 2 epochs; it has {objective.epochs}"
     if not any(a.id in objective.iterative for s in space.steps for a in s.algorithms):
         return f"no model of space {space.name!r} trains in epochs"
     return ""
@@ -201,18 +205,18 @@ def _no_epochs(space: Space, objective: Objective) -> str:
 
 def _too_few_rows(objective: Objective, eta: int) -> str:
     of_rarest = (
-        f", and {ROWS_PER_CLASS} of the rarest class (which has {objective.n_rarest})"
+        f", and {ROWS_PER_CLASS} rows of the rarest class, which has {objective.n_rarest}"
         if objective.n_classes
         else ""
     )
     return (
-        f"one in {eta} of the {objective.n_rows} training rows of a fold is too few: a "
-        f"subset takes {_least_rows(objective)} rows{of_rarest}"
+        f"1/{eta} of the {objective.n_rows} training rows of a fold is too few; a "
+        f"subset needs {_least_rows(objective)} rows{of_rarest}"
     )
 
 
 def _n_subsets(objective: Objective, eta: int) -> int:
-    """Largest s, at most 3, such that a subset of `eta^-s` of the rows is large enough."""
+    """Return the largest s, at most 3, for which `eta^-s` of the rows is a large enough subset."""
     most = inf if objective.n_rows is None else objective.n_rows / _least_rows(objective)
     if objective.n_classes and objective.n_rarest is not None:
         most = min(most, objective.n_rarest / ROWS_PER_CLASS)
@@ -224,13 +228,13 @@ def _least_rows(objective: Objective) -> int:
 
 
 Plan = tuple[int, int]
-"""Start of a bracket: a number of configurations, and their rung, counted from 0."""
+"""Number of configurations of a bracket, and the rung on which they start, counted from 0."""
 
 
 def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
-    """Return the Hyperband bracket of that number (Li et al. 2018, algorithm 1).
+    """Return the plan of Hyperband's bracket `index` (Li et al. 2018, algorithm 1).
 
-    Bracket s begins `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
+    Bracket s starts `ceil((s_max + 1) / (s + 1) * eta^s)` configurations s rungs below the last
     rung. s falls from s_max to 0, then starts again.
     """
     s = n_rungs - 1 - index % n_rungs
@@ -239,10 +243,18 @@ def hyperband_plan(index: int, n_rungs: int, eta: int) -> Plan:
 
 @dataclass(slots=True)
 class Bracket:
-    """One bracket of successive halving; its runs are numbers of trials, rung by rung.
+    """One bracket of successive halving.
 
-    A rung is decided when all its runs are told. Then the best 1/eta of them, at least one, is
-    promoted; failed runs drop out. A closed bracket accepts no more configurations.
+    A rung is decided when all its runs are told. Then the best 1/eta of the runs, at least one, are
+    promoted. Failed runs drop out.
+
+    Attributes:
+        number: Number of the bracket, from 0.
+        size: Number of configurations that the bracket starts.
+        first: Rung on which configurations start, from 0.
+        eta: Factor between rungs.
+        runs: Numbers of the trials on each rung of the bracket.
+        is_closed: Whether the bracket accepts no more configurations.
     """
 
     number: int
@@ -254,11 +266,14 @@ class Bracket:
 
     @property
     def takes_more(self) -> bool:
-        """Whether it accepts more configurations."""
+        """Whether the bracket accepts more configurations."""
         return not self.is_closed and len(self.runs[0]) < self.size
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run to promote now, if any; when `closing`, no more configurations begin."""
+        """Return a run whose configuration should be promoted now; None if no run qualifies.
+
+        If `closing`, the bracket gets no more configurations.
+        """
         if self.takes_more and not closing:
             return None
         for rung, above in pairwise(self.runs):
@@ -273,11 +288,14 @@ class Bracket:
 
 
 class Brackets:
-    """All brackets of a study, from the trials in the order of asking.
+    """All brackets of a study.
 
-    A new configuration begins in the last bracket, or in the next one if that is full. A known
-    configuration continues in its own bracket. `plan` maps the number of a bracket to its plan.
-    `places` has the bracket of each configuration, and its highest requested rung.
+    A new configuration starts in the last bracket, or in a new bracket if the last is full. A known
+    configuration stays in its bracket. `plan` is a function from a bracket's number to its plan.
+
+    Attributes:
+        places: Bracket of each configuration, and the highest rung on which it was evaluated or is
+            pending.
     """
 
     def __init__(self, n_rungs: int, eta: int, plan: Callable[[int], Plan]) -> None:
@@ -287,7 +305,7 @@ class Brackets:
         self._n_entered = 0
 
     def catch_up(self, history: History) -> None:
-        """Register trials requested since the last call."""
+        """Register the trials that were proposed since the last call."""
         for number in range(self._n_entered, len(history)):
             configuration = history[number].query.configuration
             bracket, rung = self.next_of(configuration)
@@ -300,12 +318,12 @@ class Brackets:
         self._n_entered = len(history)
 
     def promotion(self, history: History, *, closing: bool = False) -> Trial | None:
-        """Return a run whose configuration should be promoted now, oldest bracket first."""
+        """Return a run whose configuration should be promoted now, from the oldest bracket."""
         found = (b.promotion(history, closing=closing) for b in self._brackets)
         return next((trial for trial in found if trial is not None), None)
 
     def next_of(self, configuration: Configuration) -> tuple[Bracket, int]:
-        """Return the bracket of a configuration, and the rung on which it runs next, from 0."""
+        """Return the bracket of a configuration, and its next rung, counted from 0."""
         if configuration in self.places:
             bracket, rung = self.places[configuration]
             return bracket, rung + 1
@@ -321,7 +339,10 @@ _PROMOTED = "among the best of the rung below"
 
 
 class Halving(Optimizer):
-    """Brackets of random configurations; `ValueError` if the study lacks the fidelity."""
+    """Successive halving of random configurations.
+
+    Raises ValueError if the study does not support the fidelity (see `choose_rungs`).
+    """
 
     method: ClassVar[Method] = HALVING
 
@@ -331,12 +352,12 @@ class Halving(Optimizer):
         self.brackets = Brackets(len(self.rungs), self.options.eta, self.plan)
         self._drawn = ""
 
-    def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets are alike
-        """Return the plan of the bracket of that number."""
+    def plan(self, index: int) -> Plan:  # noqa: ARG002 - all brackets have the same plan
+        """Return the plan of bracket `index`."""
         return self.options.eta ** (len(self.rungs) - 1), 0
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a new configuration to start with, or raise `SpaceExhausted`."""
+        """Return a new configuration to start with, or raise SpaceExhausted."""
         if (repeated := self._next_repeated()) is not None:
             self._drawn = REPEATED
             return repeated
@@ -345,12 +366,12 @@ class Halving(Optimizer):
 
     @property
     def fewest_started(self) -> int:
-        """Number of configurations of the first bracket."""
+        """Number of configurations that the first bracket starts."""
         return self.plan(0)[0]
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best full trial; before there is one, the best of the highest rung reached."""
+        """The best full trial, or before any full trial the best on the highest rung reached."""
         if (best := self.history.incumbent) is not None:
             return best
         feasible = [t for t in self.history.stopped if self.history.violation(t) <= 0]
@@ -360,7 +381,7 @@ class Halving(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The rungs with their numbers of runs, and the reason for their fidelity."""
+        """The rungs with their numbers of runs, and the reason for the fidelity, as JSON values."""
         runs = [(self.rungs.level(t.query), t.state) for t in self.history if t.is_told]
         rungs = [
             {
@@ -380,8 +401,8 @@ class Halving(Optimizer):
         }
         if not self.history.complete and (self.history.stopped or (runs and self.history.pending)):
             size = self.fewest_started
-            note = f"the budget is smaller than a bracket, which begins {size} configurations"
-            decided["notes"] = [f"nothing was evaluated in full: {note}"]
+            note = f"the budget is too small for a bracket, which starts {size} configurations"
+            decided["notes"] = [f"no configuration was evaluated in full: {note}"]
         return decided
 
     def _propose(self, budget: Budget, rng: Generator) -> Query:
@@ -409,10 +430,10 @@ class Halving(Optimizer):
 
 
 class Hyperband(Halving):
-    """Brackets from many configurations on the lowest rung to a few on the last one."""
+    """Hyperband: brackets of many configurations on the lowest rung to few on the last rung."""
 
     method: ClassVar[Method] = HYPERBAND
 
     def plan(self, index: int) -> Plan:
-        """Return the plan of the bracket of that number."""
+        """Return the plan of bracket `index`."""
         return hyperband_plan(index, len(self.rungs), self.options.eta)

@@ -1,15 +1,16 @@
-"""Reference methods: random search, and JOPT, the joint optimiser of whole pipelines.
+"""Reference methods: random search, and JOPT, the joint optimization of whole pipelines.
 
-Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Its
-trials are independent draws: a path uniformly among the runnable ones (`new_configuration`), then
-each active hyperparameter from its prior. Departure: no configuration is proposed twice, so a small
-space ends in `SpaceExhausted`.
+Random search is the baseline that every other method must beat (Bergstra and Bengio 2012). Trials
+are independent draws (`new_configuration`): a path, uniformly among the runnable paths, and each
+active hyperparameter from its prior. Departure: no configuration is proposed twice, so the search
+of a small space ends with `SpaceExhausted`.
 
-JOPT is the reference of ADMM (Liu, Ram et al. 2020, section 5), problem (1) without splitting. A
-Gaussian process models f(z, theta), with z one-hot and theta of all algorithms (`PipelineInputs`).
-Expected improvement (`AugmentedImprovement`) is maximised with integers rounded (`GaussianSearch`).
-Departures: configurations that differ only in inactive parts are equal. Improvement is in
-logarithms. Pending queries are assumed to return their mean.
+JOPT is the reference for ADMM (Liu, Ram et al. 2020, section 5): problem (1) without splitting. A
+Gaussian process models f(z, theta), where z is one-hot and theta has the hyperparameters of all
+algorithms (`PipelineInputs`). Expected improvement (`AugmentedImprovement`) is maximized with
+rounded integers (`GaussianSearch`). Departures: configurations that differ only in inactive parts
+are equal, log expected improvement is used, and pending queries are assumed to return their
+predicted mean.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,9 +34,10 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 class RandomSearch(Optimizer):
-    """Draws new configurations from the prior.
+    """Random search: draws new configurations from the prior.
 
-    In a space too large to list, the search ends after a thousand known draws in a row.
+    If the space is too large to list, the search ends after a thousand draws in a row that are
+    known.
     """
 
     method: ClassVar[Method] = RANDOM_SEARCH
@@ -46,11 +48,11 @@ class RandomSearch(Optimizer):
 
 
 _START = Reason("random start", "too few results for a Gaussian process")
-_NOTHING_ELSE = Reason("random", "all proposals of the Gaussian process were requested already")
+_NOTHING_ELSE = Reason("random", "all candidates of the Gaussian process were evaluated before")
 
 
 class Jopt(Optimizer):
-    """One Gaussian process over the whole conditional space, and expected improvement."""
+    """Expected improvement by one Gaussian process over the whole conditional space."""
 
     method: ClassVar[Method] = JOPT
 
@@ -72,7 +74,7 @@ class Jopt(Optimizer):
         pending = [t.query.configuration for t in self.history.pending]
         last = Fitted(tuple(memo["theta"]), memo.get("fitted", 0)) if "theta" in memo else None
         mean = search.older_mean(older)
-        # A process of the distances from the mean, which returns as a penalty.
+        # The process models the distance from the mean. The penalty adds the mean again.
         distances = targets if mean is None else targets - mean(observed)[:, None]
         process, fitted = search.learned(observed, distances, rng, last, pending)
         self.memo = {"theta": list(fitted.theta), "fitted": fitted.n}
@@ -89,11 +91,11 @@ class Jopt(Optimizer):
         return new_configuration(self.space, asked, rng)
 
     def _why(self, number: int) -> str:  # noqa: ARG002
-        """Reason of a configuration that improves on the target of that number."""
+        """Return the reason for a configuration that improves on target `number`."""
         return "largest expected improvement by a Gaussian process"
 
     def _targets(self, trials: Sequence[Trial], losses: Array) -> tuple[Array, int]:  # noqa: ARG002
-        """Targets of trials, shape (n, t), and the number of the one to improve."""
+        """Return the targets of trials, shape (n, t), and the number of the target to improve."""
         return losses[:, None], 0
 
     @cached_property

@@ -1,6 +1,6 @@
 """SMAC: a random forest over the whole conditional space, and expected improvement.
 
-Hutter, Hoos and Leyton-Brown 2011, algorithm 1, with the trees, logarithms and random asks of
+Hutter, Hoos and Leyton-Brown 2011, algorithm 1, with the trees, logarithms and random proposals of
 SMAC3's facade for hyperparameters (2.4):
 
     Initialize                                  Smac._propose, and n_startup random asks
@@ -11,9 +11,10 @@ SMAC3's facade for hyperparameters (2.4):
       random configurations interleaved         ForestSearch.propose, with random_share
     Intensify                                   none: each configuration is evaluated once
 
-Departures from SMAC3: the forest is fitted at each ask. The variance within leaves counts.
-Improvement is over the best observed loss, not the best predicted one. The first query has default
-values. Pending queries count as the mean of the losses.
+Departures from SMAC3: the forest is fitted at each ask. The predicted variance includes the
+variance within leaves. Improvement is measured from the best observed loss, not from the best
+predicted loss. The first query has default values. Pending queries are assumed to have the mean
+loss.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,22 +44,22 @@ from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 _N_RANDOM = 1_000
 """Number of random candidates per ask."""
 _N_STARTS = 10
-"""Starts of local search: the best observed configurations, and as many candidates."""
+"""Number of best observed configurations, and of best candidates, that start a local search."""
 _N_NEIGHBOURS = 30
 _N_CLIMBS = 10
 """Largest number of steps of a local search."""
 Score = Callable[[Candidates], Array]
 LogCost = Callable[[Candidates, Array], Array]
-"""Function of candidates and their features."""
+"""Function from candidates and their features to ln costs, shape (n,)."""
 _MAX_DEFAULTS = 200
-"""Number of random paths whose defaults are candidates too."""
+"""Number of random paths whose default values are added to the candidates."""
 _START = Reason("random start", "too few results for a forest")
-_INTERLEAVED = Reason("random interleaving", "drawn at random in between")
+_INTERLEAVED = Reason("random interleaving", "drawn at random between proposals of the forest")
 _IMPROVING = Reason("expected improvement", "largest expected improvement by a random forest")
 _PER_SECOND = Reason(
     "expected improvement per second", "largest expected improvement per second by a random forest"
 )
-_NOTHING_ELSE = Reason("random", "all proposals of the forest were requested already")
+_NOTHING_ELSE = Reason("random", "all candidates of the forest were evaluated before")
 
 
 _N_TREES = 10
@@ -66,15 +67,15 @@ _N_TREES = 10
 
 @dataclass(frozen=True, slots=True)
 class ForestSettings:
-    """Settings of a search, by default of SMAC3's facade for hyperparameters.
+    """Settings of a search. Defaults are those of SMAC3's facade for hyperparameters.
 
     Attributes:
-        n_startup: Random configurations before the first proposal of the forest.
+        n_startup: Number of random configurations before the first proposal of the forest.
         forest: Arguments of scikit-learn's forest other than its defaults.
-        random_share: Share of the proposals drawn from the prior.
-        failure_cost: Loss that a failed trial counts as.
+        random_share: Share of the proposals that are drawn from the prior.
+        failure_cost: Loss of a failed trial.
         is_log: Whether the forest is fitted to the logarithm of the loss, if the metric has a lower
-            bound. The improvement is of the loss itself (Hutter et al. 2009).
+            bound. The improvement is still that of the loss (Hutter et al. 2009).
     """
 
     n_startup: int
@@ -85,7 +86,7 @@ class ForestSettings:
 
 
 class ForestSearch:
-    """The search over the `proposed` part of a space; the forest is fitted on the whole space."""
+    """The search for configurations in the space `proposed`, with a forest over the whole space."""
 
     def __init__(
         self,
@@ -101,7 +102,10 @@ class ForestSearch:
     def propose(
         self, history: History, rng: Generator, log_cost: LogCost | None = None
     ) -> tuple[Query, Reason]:
-        """Return the next query and its reason, or raise `SpaceExhausted`."""
+        """Return the next query with its reason, or raise SpaceExhausted.
+
+        With `log_cost`, candidates are ranked by improvement per cost.
+        """
         asked = history.asked
         n_told = len(history.complete) + len(history.failed) + len(history.older)
         is_random = rng.random() < self.settings.random_share
@@ -135,7 +139,7 @@ class ForestSearch:
         drawn = self.candidates.sample(_N_RANDOM, rng)
         paths = self.candidates.sample(_MAX_DEFAULTS, rng).algorithms
         defaults = np.tile(self.candidates.default_units, (len(paths), 1))
-        drawn = drawn.joined(Candidates(paths, defaults))  # people would try defaults first
+        drawn = drawn.joined(Candidates(paths, defaults))  # default values are often good
         drawn_scores = score(drawn)
         starts = inside[:_N_STARTS].joined(
             drawn[np.argsort(-drawn_scores, kind="stable")[:_N_STARTS]]
@@ -149,7 +153,10 @@ class ForestSearch:
         return Query(new_configuration(self.proposed, asked, rng)), _NOTHING_ELSE
 
     def _observed(self, history: History) -> tuple[Candidates, Array, float]:
-        """Data for the forest, and the best target; pending trials get the mean (constant liar)."""
+        """Return the configurations and targets for the forest, and the best target.
+
+        The target of a pending trial is the mean of the targets (constant liar).
+        """
         told, losses = imputed_losses(history, self.objective, self.settings.failure_cost)
         older = history.older
         losses = np.append(older.losses, losses)
@@ -164,7 +171,10 @@ class ForestSearch:
     def _climb(
         self, points: Candidates, scores: Array, score: Score, rng: Generator
     ) -> tuple[Candidates, Array]:
-        """Move all points to better neighbours in parallel, until none has a better one."""
+        """Climb from all points to better neighbors in parallel; return all candidates with scores.
+
+        The search ends after a fixed number of steps, or when no point has a better neighbor.
+        """
         visited, visited_scores = points, scores
         for _ in range(_N_CLIMBS):
             near, origin = neighbours(self.candidates, points, _N_NEIGHBOURS, rng)
@@ -184,7 +194,7 @@ class ForestSearch:
 
 
 class Smac(Optimizer):
-    """Sequential model-based configuration with a random forest."""
+    """Sequential model-based algorithm configuration with a random forest."""
 
     method: ClassVar[Method] = SMAC
 

@@ -1,4 +1,4 @@
-"""Tree-structured Parzen estimators (Bergstra et al. 2011): Optuna's sampler behind ask and tell.
+"""Tree-structured Parzen estimators (Bergstra et al. 2011), by Optuna's sampler.
 
 The paper's section 4:
 
@@ -8,11 +8,16 @@ The paper's section 4:
     where it is active                          hyperparameters; Dimensions has the distributions
     start with random configurations            Tpe._propose, n_startup of them
 
-Departures: settings are Optuna's defaults since version 5. The steps' choices have one joint
-density, and so have hyperparameters of equal conditions. The groups come from the space; Optuna
-infers them from the trials. Pending trials count as bad. Repeated and invalid draws are drawn
-again. Of older trials, a share counts, since Optuna weighs trials only by their number. A long
-history is reduced to its best and last trials, so that an ask takes no longer.
+Departures from the paper:
+
+- Settings are Optuna's defaults since version 5.
+- All choices of steps have one joint density. Hyperparameters with equal conditions also have a
+  joint density. Unlike Optuna, which infers the groups from trials, the method takes them from the
+  space.
+- Pending trials count as bad.
+- Draws that are known or invalid are drawn again.
+- Only a share of the trials of earlier runs is used, because Optuna cannot weight single trials.
+- A long history is reduced to its best and newest trials, which bounds the time per proposal.
 """
 
 from collections import defaultdict
@@ -49,14 +54,15 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Group = dict[str, BaseDistribution]
-"""Distributions by name; a trial has all of them or none."""
+"""Distributions by parameter name. A trial has all parameters of a group, or none."""
 
 
 class Dimensions:
     """The distributions of a space.
 
-    `choices` has a category per step. `groups` has the joint distributions of the group of each
-    hyperparameter other than a constant.
+    Attributes:
+        choices: Categorical distribution of each step's choice.
+        groups: Group of each hyperparameter that is not constant.
     """
 
     def __init__(self, space: Space) -> None:
@@ -67,7 +73,7 @@ class Dimensions:
         self.groups: dict[str, Group] = {}
         for step in space.searched:
             for algorithm in step.algorithms:
-                # Hyperparameters are grouped by equal conditions, so active at the same time.
+                # Hyperparameters with equal conditions form a group: they are active together.
                 hyperparameters, active = algorithm.hyperparameters, defaultdict[str, Group](dict)
                 for h in hyperparameters.values():
                     if isinstance(h, Constant):
@@ -77,7 +83,7 @@ class Dimensions:
                     written = (str(c).replace(f"{h.name} | ", "") for c in conditions)
                     name = f"{step.name}/{algorithm.id}/{h.name}"
                     self.groups[name] = active[" and ".join(sorted(written))]
-                    # Categories stay; other values are positions in [0, 1] on their scale.
+                    # Categories are indices. Other values are positions in [0, 1] on their scale.
                     self.groups[name][name] = (
                         CategoricalDistribution(range(len(h.choices)))
                         if isinstance(h, CategoricalHyperparameter)
@@ -85,7 +91,7 @@ class Dimensions:
                     )
 
     def of(self, configuration: Configuration) -> tuple[dict[str, Any], Group]:
-        """Return a configuration's parameters, and their distributions."""
+        """Return a configuration's parameters and their distributions, by name."""
         params: dict[str, Any] = {}
         distributions: Group = {}
         for step, choice in configuration.choices:
@@ -104,19 +110,19 @@ class Dimensions:
 
 
 def to_value(hyperparameter: Hyperparameter[Any, Any], suggested: Any) -> Value:
-    """Return the hyperparameter value of a suggestion."""
+    """Return the hyperparameter's value for a suggestion of Optuna."""
     if isinstance(hyperparameter, CategoricalHyperparameter):
         return from_unit(hyperparameter, (suggested + 0.5) / len(hyperparameter.choices))
     return from_unit(hyperparameter, suggested)
 
 
 _STUDY = "prefect_tune.optimizers.methods.tpe"
-# Optuna logs each study that it makes.
+# Optuna would log each study that it creates.
 getLogger(InMemoryStorage.__module__).addFilter(lambda record: _STUDY not in record.getMessage())
 
 
 class _GivenTrials(InMemoryStorage):
-    """A storage that serves given trials; adding them one by one would copy each."""
+    """A storage of given trials, because adding trials one by one would copy each trial."""
 
     def __init__(self, trials: list[FrozenTrial]) -> None:
         super().__init__()
@@ -131,20 +137,20 @@ class _GivenTrials(InMemoryStorage):
         return [t for t in self._given if states is None or t.state in states]
 
     def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        """Drop the attribute, meant for other processes; asks already report pending trials."""
+        """Ignore the attribute, which would tell other processes about pending trials."""
 
 
 _N_KNOWN = 500
-"""Largest number of trials to fit the densities to, a quarter of them the best."""
+"""Largest number of trials to fit the densities to. A quarter are the best, the rest the newest."""
 _DRAWS = 20
-"""Number of draws that cannot run or were proposed before, until the prior takes over."""
+"""Number of invalid or known draws after which a configuration is drawn from the prior."""
 _START = Reason("random start", "too few results for densities")
-_LIKELY = Reason("density ratio", "closer to the good results than to the others")
-_NOTHING_ELSE = Reason("random", "all proposals of the densities were requested already")
+_LIKELY = Reason("density ratio", "more similar to good results than to other results")
+_NOTHING_ELSE = Reason("random", "all draws from the densities were invalid or evaluated before")
 
 
 class Tpe(Optimizer):
-    """Optuna's TPE over a space of conditional hyperparameters; partial trials count too."""
+    """Optuna's TPE over a conditional space, which also learns from partial evaluations."""
 
     method: ClassVar[Method] = TPE
 
@@ -172,7 +178,7 @@ class Tpe(Optimizer):
             n_startup_trials=0,
             seed=int(rng.integers(2**31)),
             multivariate=True,  # of the jointly suggested parameters
-            constant_liar=True,  # pending trials are among the bad ones
+            constant_liar=True,  # pending trials count as bad
         )
         for _ in range(_DRAWS):
             configuration = self._draw(lambda group: sampler.sample_relative(study, trial, group))

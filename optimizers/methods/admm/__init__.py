@@ -1,5 +1,5 @@
-"""ADMM (Liu, Ram et al. 2020): `admm` is the method.
+"""ADMM (Liu, Ram et al. 2020). The method is in `admm`.
 
-After the first paths, `values` tunes one path and `paths` chooses the next. `splitting` has the
-arithmetic that couples the two, and the state that passes from one ask to the next.
+After the first paths, `values` tunes one path, and `paths` chooses the next path. `splitting` has
+the arithmetic that couples both steps, and the state that is kept between asks.
 """

@@ -1,4 +1,4 @@
-"""ADMM: tune one path, choose a path, couple the two, within constraints.
+"""ADMM: tune one path, choose the next path, and couple both steps, under constraints.
 
 Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI
 2020). An iteration of algorithms 1 and 2, with b = delta - lambda / rho, u = mu / rho_g:
@@ -10,12 +10,15 @@ Liu, Ram, Vijaykeerthy et al., "An ADMM Based Framework for AutoML Pipeline Conf
     lambda += rho (theta_d - delta)             integer_update
     mu += rho_g (g - eps + slack)               next_multiplier, in Admm._end_z
 
-Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures
-(`variant=paper` undoes all but the first): integers are penalised on their unit scale. Each model
-is tried once before anything is tuned. Paths are drawn from a linear model of their best values. It
-also draws categories of steps that every path passes, with effects by kind of model (see
-`SharedValues`). Algorithms that were never tuned are tried with defaults, then with random values.
-Every second iteration tunes a path that has not been tuned.
+Integers of evaluated configurations are rounded, so the incumbent is always valid. Departures from
+the paper (`variant=paper` undoes all but the first):
+
+- Integers are penalized on their unit scale.
+- Each model is tried once before any path is tuned.
+- Paths are drawn from a linear model of the best value of each path. The model also draws
+  categories of the steps that every path has, with effects by model family (see `SharedValues`).
+- Algorithms that were never tuned are tried with default values, then with random values.
+- Every second iteration tunes a path that has not been tuned before.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +52,7 @@ from prefect_tune.optimizers.trials.history import trials_affordable
 
 
 def simplest_path(space: Space, paths: Sequence[Path]) -> Path:
-    """Return the path with idle steps and naive Bayes (section 5), or the most similar path."""
+    """Return the path of no-op steps and naive Bayes (section 5), or the most similar path."""
     wanted = []
     for step in space.searched:
         plain = [a for a in step.algorithms if a.is_passthrough or a.id == "gaussian_nb"]
@@ -63,11 +66,11 @@ def simplest_path(space: Space, paths: Sequence[Path]) -> Path:
 
 
 _MOST_EFFORT = 128
-"""Largest number of evaluations of a sub-problem."""
+"""Largest number of evaluations for one sub-problem."""
 
 
 class Admm(Optimizer):
-    """Alternating direction method of multipliers over paths, integers and numbers."""
+    """Alternating direction method of multipliers, over paths, integers and real numbers."""
 
     method: ClassVar[Method] = ADMM
 
@@ -84,9 +87,10 @@ class Admm(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Progress of the iteration, as JSON values; `tuned` lists the paths tuned, in order.
+        """State of the iteration, as JSON values.
 
-        `multipliers` are in the order of the constraints.
+        `tuned` lists the paths tuned so far, in order. `multipliers` has one value per constraint,
+        in the order of the constraints.
         """
         state = self._state
         return {
@@ -103,7 +107,7 @@ class Admm(Optimizer):
         try:
             self._z.count(self._state, observed, rng)
             query = self._next(observed, budget, rng)
-        except SpaceExhausted:  # a resumed study does not repeat asks without a query
+        except SpaceExhausted:  # a resumed study does not repeat asks that raised
             self._state = before
             raise
         self._state.open.append(len(self.history))
@@ -129,7 +133,7 @@ class Admm(Optimizer):
             if (varied := self._varied(budget, rng)) is not None:
                 state.path = varied.path
                 self._because = Reason(
-                    "shared values", "a value of a shared step that few trials have had"
+                    "shared values", "a value of a shared step that few trials have used"
                 )
                 return Query(varied)
             best_path = simplest_path(self.space, self._z.arms.paths)
@@ -144,20 +148,20 @@ class Admm(Optimizer):
             if state.block == "theta":
                 query = self._theta_min(observed, effort, rng)
                 if query is not None:
-                    why = "hyperparameters of its path"
+                    why = "hyperparameters of the current path"
                     self._because = self._of_block("theta-min", why, effort)
                     return Query(query)
                 self._end_theta(observed)
             configuration = self._z.propose(state, observed, self.history, effort, rng)
             if configuration is not None:
-                model = "" if self.is_of_paper else " of a linear model"
+                model = "" if self.is_of_paper else " from a linear model"
                 why = f"path by Thompson sampling{model}"
                 self._because = self._of_block("z-min", why, effort)
                 return Query(configuration)
             is_stalled = state.new_in_iteration == 0
             self._end_z(observed)
             if is_stalled:
-                # The path of a new configuration is tuned next.
+                # The path of the new configuration is tuned next.
                 self._because = Reason("random", "an iteration found nothing new")
                 configuration = new_configuration(self.space, self.history.asked, rng)
                 self._begin_theta(configuration.path)
@@ -184,7 +188,7 @@ class Admm(Optimizer):
         return Reason(block, f"{what}, {place} of {effort} in iteration {iteration}")
 
     def _effort(self, budget: Budget) -> int:
-        """Effort of iteration t: I + t F, up to the maximum (adaptive ADMM, section 5)."""
+        """Return the effort of iteration t: I + t F, up to a maximum (adaptive ADMM, section 5)."""
         n_trials = trials_affordable(budget, self.history)
         first, step = 16, 16
         if n_trials is not None and n_trials <= 300 and not self.is_of_paper:
@@ -257,7 +261,7 @@ class Admm(Optimizer):
 
     @cached_property
     def _first(self) -> list[Configuration]:
-        """The simplest path, and by default one path per model, with the values of the start."""
+        """The simplest path and, by default, one path per other model, with the initial values."""
         known, models = self._z.arms.paths, self.space.searched[-1].algorithms
         paths = [simplest_path(self.space, known)]
         if not self.is_of_paper:

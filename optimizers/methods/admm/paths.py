@@ -1,8 +1,8 @@
 """ADMM's z-min: the next path at fixed hyperparameters (Liu, Ram et al. 2020, eq. 12).
 
-All solvers choose among the runnable paths. The paper's is Thompson sampling with Bernoulli rewards
-(algorithm A1). The default regresses the best value of each path on its algorithms, and draws the
-coefficients.
+Both solvers choose among the runnable paths. The paper's solver is Thompson sampling with Bernoulli
+rewards (algorithm A1). The default solver regresses the best value of each path on the algorithms
+of the path, and draws the coefficients.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,21 +28,23 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.trial import Trial
 
 _NOISE = 0.3
-"""Deviation of the linear model's noise, in standardised values."""
+"""Standard deviation of the linear model's noise, in standardized values."""
 _PRIOR = 10.0
 """Both parameters of the bandit's Beta prior."""
 
 
 Draw = Callable[[Generator], Array]
-"""Draws coefficients of algorithms and shared values from their normal posterior, shape (N + S,)
-(linear Thompson sampling)."""
+"""Function that draws coefficients from their normal posterior (linear Thompson sampling).
+
+The coefficients belong to the N arms and the S shared values, shape (N + S,), or to the arms alone.
+"""
 
 
 class PathArms:
-    """The paths of a space as rows of bandit arms, so that one pass scores all of them.
+    """The paths of a space as rows of bandit arms, so that one pass scores all paths.
 
-    Each algorithm is an arm. An order of T steps has T arms, one per step and place. The best order
-    is an assignment of steps to places. If the paths are too many to list, `seed` samples them.
+    Each algorithm is an arm. A choice of the order of T steps pulls T arms, one for each step at
+    its place. If the space has too many paths to list, `seed` samples them.
     """
 
     def __init__(self, space: Space, seed: int) -> None:
@@ -70,19 +72,25 @@ class PathArms:
         return [self.arms[c] for c in self._columns[self._index[path]]]
 
     def thompson(self, counts: Mapping[str, list[int]], rng: Generator) -> Path:
-        """Return the path of largest sum of draws from Beta(prior + r, prior + n - r) (eq. A38)."""
+        """Return the path with the largest sum of draws from Beta(prior + r, prior + n - r).
+
+        `counts` has n pulls and r successes by arm (eq. A38).
+        """
         pulled = np.array([counts.get(arm, [0, 0]) for arm in self.arms])
         n, r = pulled.T
         return self.least(-rng.beta(_PRIOR + r, _PRIOR + n - r))
 
     def linear(self, values: Mapping[Path, float]) -> Draw:
-        """Return the posterior of a linear model of the best value of each path."""
+        """Return a sampler of the coefficients of a linear model of each path's best value."""
         known = [path for path in values if path in self._index]
         targets = np.array([values[path] for path in known])
         return self._learned(self._one_hot(known), targets)
 
     def values(self, shared: SharedValues, trials: Sequence[Trial], losses: Array) -> Draw:
-        """Return the posterior of a linear model of losses on algorithms and shared values."""
+        """Return a sampler of the coefficients of a linear model of `losses`, shape (n,).
+
+        The inputs of the model are the trials' algorithms and shared values.
+        """
         known = [i for i, t in enumerate(trials) if t.query.configuration.path in self._index]
         configurations = [trials[i].query.configuration for i in known]
         paths = self._one_hot([c.path for c in configurations])
@@ -111,11 +119,11 @@ class PathArms:
 
 
 _DRAWS_PER_EFFORT = 20
-"""Number of draws in a z-min for each new evaluation wanted; most draws are known paths."""
+"""Number of draws per new evaluation in a z-min. Most draws return paths that are known."""
 
 
 class ZMin:
-    """Proposes paths, in the paper's way if `is_paper`; stateless between calls."""
+    """Proposes paths, by the paper's solver if `is_paper`. Calls change only the given state."""
 
     def __init__(
         self,
@@ -131,11 +139,11 @@ class ZMin:
 
     @cached_property
     def arms(self) -> PathArms:
-        """The paths as arms of the bandit."""
+        """The paths of the space as arms of the bandit."""
         return PathArms(self._space, self._seed)
 
     def count(self, state: AdmmState, observed: PathObservations, rng: Generator) -> None:
-        """Update the bandit with the outcomes of its pulls since the last ask."""
+        """Update the bandit with the pulls whose outcomes became known since the last ask."""
         row_of, values = observed.row_of(), observed.augmented(state)
         for number in [n for n in state.open if n in row_of]:
             state.open.remove(number)
@@ -153,8 +161,8 @@ class ZMin:
     ) -> Configuration | None:
         """Return the next path at the current hyperparameters; None when this z-min is done.
 
-        The default tries algorithms that were never tuned with their defaults, then with random
-        values.
+        The default solver tries algorithms that were never tuned first with their default values,
+        then with random values.
         """
         row_of, values = observed.row_of(), observed.augmented(state)
         asked = {t.query.configuration: t.number for t in history}

@@ -1,12 +1,13 @@
-"""ADMM's operator splitting: the arithmetic, the state of a search, and the trials on its scales.
+"""ADMM's operator splitting: its arithmetic, the state of a search, and the trials in ADMM's units.
 
 Liu, Ram et al., "An ADMM Based Framework for AutoML Pipeline Configuration" (AAAI 2020), algorithms
 1 and 2, in scaled form: `dual` is lambda / rho. Integers are positions on a unit scale of their
-values. Within a rounding cell the loss is constant, so the relaxed integer that minimises the
-augmented term has a closed form. The slack for a given constraint value also has one.
+values. The loss is constant within a rounding cell, so the relaxed integer that minimizes the
+augmented term has a closed form. The best slack for a given constraint value has a closed form,
+too.
 
-Positions are theta, its projection delta and the multipliers lambda. Every algorithm keeps its
-position, whether chosen or not (eq. 9 and 11).
+A position consists of theta, the projection delta of theta, and the multiplier lambda. Every
+algorithm keeps its positions, whether the algorithm is chosen or not (eq. 9 and 11).
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +29,10 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 
 def distances(grid: Grid, delta: float, dual: float) -> Array:
-    """(theta(v) - b)^2 by value v, with b = delta - dual and theta(v) nearest to b, shape (L,)."""
+    """Return (theta(v) - b)^2 for each of the L values v, with b = delta - dual, shape (L,).
+
+    theta(v) is the position nearest to b that is rounded to v.
+    """
     b = delta - dual
     return (grid.nearest_in_cells(b) - b) ** 2
 
@@ -38,8 +42,9 @@ def integer_update(
 ) -> tuple[float, float, float]:
     """Return the relaxed integer, delta and dual after one iteration (algorithm 1, eq. 9 and 11).
 
-    `delta` and `dual` are from the last iteration. `chosen` is the index of theta-min's value; None
-    if the integer is inactive and depends on the augmented term alone.
+    `delta` and `dual` are from the last iteration. `chosen` is the index of the value that
+    theta-min has found. `chosen` is None for an inactive integer, which only the augmented term
+    determines.
     """
     b = delta - dual
     relaxed = float(np.clip(b, 0.0, 1.0) if chosen is None else grid.nearest_in_cells(b)[chosen])
@@ -48,47 +53,58 @@ def integer_update(
 
 
 def slack(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
-    """U = max(bound - g - mu / rho_g, 0), which minimises the augmented term.
+    """Return the slack u = max(bound - g - mu / rho_g, 0), which minimizes the augmented term.
 
-    The paper also limits u to the bound. The limit has no effect on quantities `>= 0`, but would
-    count negative ones as violations.
+    The paper also limits u to the bound. The limit has no effect on quantities that are not
+    negative, but would count negative quantities as violations.
     """
     return np.maximum(bound - np.asarray(value) - multiplier / rho_g, 0.0)
 
 
 def constraint_penalty(value: ArrayLike, bound: float, multiplier: float, rho_g: float) -> Array:
-    """(rho_g / 2) (g - bound + u + mu / rho_g)^2 at the best slack u."""
+    """Return (rho_g / 2) (g - bound + u + mu / rho_g)^2 at the best slack u."""
     u = slack(value, bound, multiplier, rho_g)
     return 0.5 * rho_g * (np.asarray(value) - bound + u + multiplier / rho_g) ** 2
 
 
 def next_multiplier(value: float, bound: float, multiplier: float, rho_g: float) -> float:
-    """Mu + rho_g (g - bound + u)."""
+    """Return the next multiplier of a constraint, mu + rho_g (g - bound + u)."""
     u = float(slack(value, bound, multiplier, rho_g))
     return multiplier + rho_g * (value - bound + u)
 
 
 def reward(loss: ArrayLike, f_hat: float) -> Array:
-    """1 - clip(f / f_hat, 0, 1): the probability that a pull counts as a success (eq. A39)."""
+    """Return the probability that a pull is a success, 1 - clip(f / f_hat, 0, 1) (eq. A39)."""
     return 1 - np.clip(np.asarray(loss) / f_hat, 0.0, 1.0)
 
 
 @dataclass
 class AdmmState:
-    """State that one ask passes to the next; the memo is its JSON document.
+    """State of the search, kept from ask to ask as the memo's JSON document.
 
-    Columns of the unit cube are keyed by text. Missing columns are at their defaults.
+    Keys of `units`, `delta` and `dual` are column numbers of the unit cube, as strings. Missing
+    columns have default values.
 
     Attributes:
-        block, path: Sub-problem in progress, and the path being tuned (z).
-        asked, new_in_iteration: New evaluations of this block, and of this iteration.
-        units, delta, dual: Positions of hyperparameters (theta), of projected integers, and
-            lambda / rho, by column.
-        mu: Multipliers of the constraints, in units of their bounds; empty before the first.
-        counts: Pulls and successes of the bandit by arm (`step/algorithm`, for orders
-            `step/name@place`).
-        open, pulled: Trials whose outcome is not counted yet, and the open trials of the z-min.
-        tuned: Paths that have been tuned by a theta-min.
+        iteration: Number of completed iterations.
+        block: Sub-problem in progress.
+        path: Path being tuned (z).
+        asked: Number of new evaluations in this sub-problem.
+        draws: Number of draws in this z-min.
+        started_at: Number of the first trial of this theta-min.
+        new_in_iteration: Number of new evaluations in this iteration.
+        units: Positions of hyperparameters (theta).
+        delta: Positions of integers after projection.
+        dual: Scaled multipliers of integers, lambda / rho.
+        mu: Multipliers of the constraints, in units of the bounds; empty before the first update.
+        counts: Pulls and successes of the bandit by arm (`step/algorithm`, or `step/name@place` for
+            an order of steps).
+        open: Trials whose outcome is not counted yet.
+        pulled: Open trials of the z-min.
+        seen: Trials drawn in this z-min.
+        tuned: Paths that a theta-min has tuned, in order.
+        theta: Parameters of the Gaussian process of the path; None before the first fit.
+        fitted: Number of observations in the last fit of the parameters.
     """
 
     iteration: int = 0
@@ -113,17 +129,19 @@ class AdmmState:
 
 @dataclass(frozen=True, slots=True)
 class PathObservations:
-    """Told trials, complete and failed, on the scales that ADMM works with.
+    """Told trials, complete and failed, in ADMM's units.
 
     Attributes:
-        losses: f, as a share of the metric's range; for metrics without a range, the distance from
-            the best loss in interquartile ranges, shape (n,).
+        trials: The n told trials.
+        losses: Scaled losses f, shape (n,). f is a share of the metric's range. For metrics without
+            a range, f is the distance from the best loss in interquartile ranges.
         quantities: Constrained quantities in units of their bounds, shape (n, M).
-        bounds: Bounds in the same units, less the margin, shape (M,): about 1, or 0 for a bound of
-            0.
+        bounds: Bounds in the same units, minus a margin, shape (M,): about 1, or 0 if the bound
+            is 0.
         rho_g: Weight of the constraints.
-        worst_reward_loss: Smallest f at which a pull earns nothing.
-        origin, unit: Loss at which f is 0, and difference of losses that changes f by 1.
+        worst_reward_loss: Smallest f for which a pull is certain to fail.
+        origin: Loss at which f is 0.
+        unit: Difference of losses that changes f by 1.
     """
 
     trials: list[Trial]
@@ -136,36 +154,41 @@ class PathObservations:
     unit: float = 1.0
 
     def scaled(self, losses: Array) -> Array:
-        """Return f of any losses."""
+        """Return losses in the units of `losses`."""
         return (losses - self.origin) / self.unit
 
     def row_of(self) -> dict[int, int]:
-        """Return rows by trial number."""
+        """Return the row of each trial, by trial number."""
         return {t.number: i for i, t in enumerate(self.trials)}
 
     def augmented(self, state: AdmmState) -> Array:
-        """Return f and the constraint terms of each trial, shape (n,)."""
+        """Return the sum of f and the constraint terms for each trial, shape (n,)."""
         total = self.losses.copy()
         for i, (bound, mu) in enumerate(zip(self.bounds, self.multipliers(state), strict=True)):
             total += constraint_penalty(self.quantities[:, i], bound, mu, self.rho_g)
         return total
 
     def multipliers(self, state: AdmmState) -> Array:
-        """Return mu of each constraint, shape (M,)."""
+        """Return the multiplier mu of each constraint, shape (M,)."""
         return np.array(state.mu or [0.0] * len(self.bounds))
 
 
 _F_HAT = 0.7
-"""Smallest loss at which a pull earns nothing, as a share of the metric's range."""
+"""Smallest loss, as a share of the metric's range, for which a pull is certain to fail."""
 _MARGIN = 0.01
-"""Safety margin below each bound, as a share of it. On the bound itself, half of the configurations
-found would be just above."""
+"""Safety margin below each bound, as a share of the bound.
+
+Without a margin, half of the configurations found near the bound would violate the bound.
+"""
 _UNKNOWN = 2.0
-"""Value of a quantity that was not measured: twice its bound."""
+"""Value of a quantity that was not measured, in units of the bound."""
 
 
 def observations(history: History, objective: Objective, options: AdmmOptions) -> PathObservations:
-    """Return the told trials. Failed trials have the worst loss, and no quantities."""
+    """Return the told trials in ADMM's units.
+
+    Failed trials get the worst loss, and `_UNKNOWN` for each quantity.
+    """
     rule: FailureCost = "bound" if options.is_paper else "worst"
     trials, losses = imputed_losses(history, objective, rule)
     span = objective.upper - objective.lower
@@ -201,7 +224,7 @@ def observations(history: History, objective: Objective, options: AdmmOptions) -
 
 
 class Positions:
-    """Reads and moves the positions of a state; stateless itself."""
+    """Reads and updates the positions in an `AdmmState`."""
 
     def __init__(self, space: Space, rho: float, shared: SharedValues | None = None) -> None:
         self.space, self._rho = space, rho
@@ -210,7 +233,10 @@ class Positions:
         self._of_paths = {self._columns[c] for c in (shared.names if shared else ())}
 
     def at(self, state: AdmmState, path: Path, others: Array | None = None) -> Configuration:
-        """Return the path with current hyperparameters, untuned ones from `others`, shape (d,)."""
+        """Return the configuration of a path at the current positions.
+
+        Hyperparameters without a position have units from `others`, shape (d,), or defaults.
+        """
         units = (self._default_units if others is None else others).copy()
         for key, unit in state.units.items():
             units[int(key)] = unit
@@ -218,11 +244,14 @@ class Positions:
 
     @property
     def n_columns(self) -> int:
-        """Number of hyperparameters of all algorithms (d)."""
+        """Number d of hyperparameters of all algorithms."""
         return len(self._encoding.columns)
 
     def move(self, state: AdmmState, chosen: Configuration | None) -> None:
-        """Move theta, delta and lambda of all integers in place (algorithm 1, eq. 9 and 11)."""
+        """Update theta, delta and lambda of all integers (algorithm 1, eq. 9 and 11).
+
+        `chosen` is the best configuration of theta-min; None if theta-min found none.
+        """
         active = set[str]()
         if chosen is not None:
             units, is_active = self._encoding.to_cube(chosen)
@@ -242,7 +271,7 @@ class Positions:
             state.dual[key] = dual if self._rho > 0 else 0.0
 
     def penalties(self, state: AdmmState, search: GaussianSearch, path: Path) -> dict[int, Array]:
-        """Return (rho / 2) (theta(v) - b)^2 of each value, by ordered discrete column."""
+        """Return (rho / 2) (theta(v) - b)^2 for each value v of each ordered discrete column."""
         tables: dict[int, Array] = {}
         chosen = {(s.name, a) for s, a in zip(self.space.searched, path, strict=True)}
         for column, name in enumerate(search.candidates.columns):
@@ -255,7 +284,7 @@ class Positions:
         return tables
 
     def adopt(self, state: AdmmState, configuration: Configuration) -> None:
-        """Start untuned algorithms, and all shared values, from this configuration's values."""
+        """Set positions from a configuration, for untuned hyperparameters and shared values."""
         units, is_active = self._encoding.to_cube(configuration)
         for column in np.flatnonzero(is_active):
             key, grid = str(column), self._grids[column]

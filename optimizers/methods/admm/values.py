@@ -1,7 +1,8 @@
 """ADMM's theta-min: the next hyperparameters of one path (Liu, Ram et al. 2020, eq. 8).
 
-The Gaussian process models the loss and the constraint values. The rest of the augmented sum is
-known, so the current penalties also apply to observations of earlier iterations.
+The Gaussian process models the loss and the constraint values. The other terms of the augmented
+loss are known functions, so observations of earlier iterations can be used with the current
+penalties.
 """
 
 import numpy as np
@@ -23,27 +24,27 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.history import History
 
 _N_INITIAL = 4
-"""Number of points of a path before its process is used: the current one and three random ones."""
+"""Number of configurations of a path before the process is used: the current and three random."""
 _REGION = 0.4
 """Initial side length of the trust region, in units."""
 
 
 class ThetaMin:
-    """Proposes hyperparameters for paths; stateless between calls."""
+    """Proposes hyperparameters for paths. Calls change only the given state."""
 
     def __init__(self, space: Space, options: AdmmOptions, positions: Positions) -> None:
         self._space, self._options, self._positions = space, options, positions
         self._searches: dict[Path, GaussianSearch] = {}
 
     def search(self, path: Path) -> GaussianSearch:
-        """Return the cached search tables of a path."""
+        """Return the search over a path's hyperparameters, which is built once per path."""
         if path not in self._searches:
             chosen = {s.name: [a] for s, a in zip(self._space.searched, path, strict=True)}
             self._searches[path] = GaussianSearch(self._space.restricted_to(chosen))
         return self._searches[path]
 
     def penalty(self, state: AdmmState) -> Penalty:
-        """Return the augmented term of integers as a function of candidates of the state's path."""
+        """Return a function from candidates of the state's path to the penalties of integers."""
         search = self.search(state.path)
         tables = self._positions.penalties(state, search, state.path)
 
@@ -51,7 +52,7 @@ class ThetaMin:
             total = np.zeros(len(points))
             for column, table in tables.items():
                 grid = search.inputs.grids[column]
-                assert grid is not None  # noqa: S101 - tables are made of grids
+                assert grid is not None  # noqa: S101 - only columns with a grid have a table
                 total += table[grid.index(points.units[:, column])]
             return total
 
@@ -60,9 +61,10 @@ class ThetaMin:
     def propose(
         self, state: AdmmState, observed: PathObservations, history: History, rng: Generator
     ) -> Configuration:
-        """Return a new configuration of the path being tuned, or raise `SpaceExhausted`.
+        """Return a new configuration of the path being tuned, or raise SpaceExhausted.
 
-        It maximises the expected improvement of the augmented loss; f and g have separate models.
+        The configuration maximizes the expected improvement of the augmented loss. The loss f and
+        the constraint values g have separate models.
         """
         path, search, asked = state.path, self.search(state.path), history.asked
         on_path = [t for t in history if t.query.configuration.path == path]
@@ -78,7 +80,7 @@ class ThetaMin:
         last = None if state.theta is None else Fitted(tuple(state.theta), state.fitted)
         penalty, mean = self.penalty(state), search.older_mean(older)
         if mean is not None:
-            # A process of the distances from the mean, which returns with the penalty.
+            # The process models the distance from the mean. The penalty adds the mean again.
             targets[:, 0] -= observed.scaled(mean(candidates))
 
         def added(points: Candidates) -> Array:
@@ -103,7 +105,10 @@ class ThetaMin:
     def _region(
         self, best: Array, values: Array, numbers: list[int], state: AdmmState
     ) -> tuple[Array, Array]:
-        """Box around the best point: doubled after a success, halved after d failures."""
+        """Return the box around the best point, as lower and upper bounds, shape (d,) each.
+
+        The side of the box is doubled after a success and halved after d failures in a row.
+        """
         d, side, failures = max(len(best), 2), _REGION, 0
         for i, number in enumerate(numbers):
             if number < state.started_at or i == 0:

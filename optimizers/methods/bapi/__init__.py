@@ -1,6 +1,6 @@
-"""BAPI (Belakaria et al.): `bapi` is the method.
+"""BAPI (Belakaria et al. 2022). The method is in `bapi`.
 
-An ask is a turn of the method: an initial training, the resumption of an earlier training, or a
-choice from a plan. `planning` spends the rest of the budget, guided by the `belief`, which learns
-from a few points of the `curves`.
+Each ask proposes an initial training, resumes an earlier training, or chooses from a plan.
+`planning` plans the rest of the budget with a `belief`, which is learned from a few points of each
+of the `curves`.
 """

@@ -1,4 +1,4 @@
-"""BAPI: the budget planned over configurations and epochs (Belakaria et al. 2022).
+"""BAPI: planning the budget over configurations and epochs (Belakaria et al. 2022).
 
 Algorithm 2, line 1 (initial points)     Turn.initial, planning.Design
              lines 2, 9 (GP_f, GP_c)     belief.CurveLearner.learn
@@ -10,11 +10,16 @@ Equation 8, algorithm 3 (t_opt)          planning.enough_epochs
 Section 3.4 (points of a curve)          curves.chosen_epochs
 Equations 9 to 18 (slopes), 20 to 24     models.monotone, models.curve_kernel
 
-`variant=paper` has the paper's settings. The default starts with successive halving and cools costs
-as the budget is spent. It models log seconds and log losses. It also stops trainings that are far
-behind, and answers with the steadiest curve. Both variants depart from the paper: EP replaces
-samples of the truncated normal, and the last point of q-EI is integrated. A planned training takes
-at least p epochs, and the best one is completed. The budget pays for pending trainings.
+`variant=paper` has the paper's settings. The default variant starts with successive halving, gives
+costs less weight as the budget is spent, and models the logarithms of run times and losses. The
+default variant also stops trainings that are far behind, and its incumbent has the least mean loss
+over a window of epochs. Both variants depart from the paper:
+
+- Expectation propagation replaces samples of the truncated normal distribution.
+- The last point of q-EI is integrated in closed form.
+- A planned training takes at least a share p of the epochs.
+- The best training is completed at the end.
+- The remaining budget excludes the cost of pending trainings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,15 +64,15 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 _LEAST_EPOCHS = 5
 _POOL = 640
-"""Number of new candidates of a plan."""
-_INSTEAD = "smac or fabolas would serve"
+"""Number of new candidates in a plan."""
+_INSTEAD = "use another method, such as smac or fabolas"
 _DECIDED = ("finished", "stopped")
 
 
 class Bapi(Optimizer):
-    """Queries planned over configurations and epochs.
+    """Budget-aware planning over configurations and epochs.
 
-    Raises `ValueError` if no model trains in epochs, or the epochs are too few.
+    Raises ValueError if no model trains in epochs, or a full training has too few epochs.
     """
 
     method: ClassVar[Method] = BAPI
@@ -83,46 +88,46 @@ class Bapi(Optimizer):
         epochs, models = self.objective.epochs, self.space.steps[-1].algorithms
         if not any(a.id in self.objective.iterative for a in models):
             raise ValueError(
-                f"method {self.name} needs models that train in epochs, and space "
-                f"{self.space.name!r} has none; {_INSTEAD}"
+                f"method {self.name} needs models that train in epochs, but space "
+                f"{self.space.name!r} has no such model; {_INSTEAD}"
             )
         if epochs is None:
             raise ValueError(
-                f"method {self.name} needs the epochs of a full training, for instance --epochs 50"
+                f"method {self.name} needs the epochs of a full training; add --epochs, such as 50"
             )
         if epochs < _LEAST_EPOCHS:
             raise ValueError(
-                f"method {self.name} learns from curves, which {epochs} epochs are not: a full "
-                f"training takes {_LEAST_EPOCHS} or more; {_INSTEAD}"
+                f"{epochs} epochs are too few for method {self.name}, which learns from learning "
+                f"curves; set --epochs to at least {_LEAST_EPOCHS}, or {_INSTEAD}"
             )
         return epochs
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best partial or full training, by the mean loss over two checks' epochs.
+        """The best partial or full training, by the mean loss over the epochs of two checks.
 
-        In the paper, it is the one with the least loss.
+        In the paper, the best training is the training with the least loss.
         """
         width = 1 if self.is_of_paper else 2 * self.quantum
         return best_training(list(self.curves.values()), self.history, width=width)
 
     @property
     def notes(self) -> Sequence[str]:
-        """Advice if an epoch takes less than an ask."""
+        """Advice to use another method, if an epoch takes less time than a proposal."""
         memo = self.memo or {}
         return [memo["note"]] if "note" in memo else []
 
     def refit(self, trial: Trial) -> Query:
-        """Return the query of the final model, which ends at the best epoch."""
+        """Return the query for the final model, which is trained to the best epoch of the trial."""
         best = trial.evaluation.best_epoch if trial.evaluation else None
         return Query(trial.query.configuration, epochs=best)
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Epochs trained and spared, how trainings ended, and notes.
+        """Numbers of epochs trained and spared, how trainings ended, and notes, as JSON values.
 
-        Only trainings ended by a decision spare epochs. Trainings left behind when the budget
-        ended, or when better ones were promoted, do not.
+        Epochs count as spared only if the method decided to end the training, not if the budget
+        ended or better trainings were promoted.
         """
         curves, memo = list(self.curves.values()), self.memo or {}
         told = [c for c in curves if c.epochs and c.is_iterative]
@@ -156,18 +161,18 @@ class Bapi(Optimizer):
         return verdicts.get(str(curve.trials[-1].number), "left")
 
     def pool(self, best: Candidates, rng: Generator) -> Candidates:
-        """Return new candidates, from the prior and near the `best` configurations (if any)."""
+        """Return new candidates, drawn from the prior and near the `best` configurations."""
         return pool_around(self.learner.inputs, best, _POOL, rng)
 
     def begin(self, rng: Generator) -> Configuration:
-        """Return a new configuration, of the prior or random, or raise `SpaceExhausted`."""
+        """Return a new configuration from an earlier run or at random, or raise SpaceExhausted."""
         if (repeated := self._next_repeated()) is not None:
             return repeated
         return new_configuration(self.space, self.history.asked, rng)
 
     @property
     def curves(self) -> Mapping[Configuration, LearningCurve]:
-        """The curve of each configuration, in the order of their start."""
+        """The learning curve of each configuration, in the order of the first trials."""
         seen, known = tuple(self.history), self._known[0]
         if len(seen) != len(known) or any(a is not b for a, b in zip(seen, known, strict=True)):
             curves = curves_of(self.history, self.space, self.objective, self.t_max)
@@ -182,8 +187,8 @@ class Bapi(Optimizer):
             epoch, ask = median(rates or [inf]), median(budget.last_ask_seconds)
             if epoch < ask:
                 turn.memo["note"] = (
-                    f"an epoch takes {1000 * epoch:.3g} ms, less than a plan ({1000 * ask:.3g} "
-                    "ms): --method hyperband would spend that time on training"
+                    f"an epoch takes {1000 * epoch:.3g} ms, less than a proposal ({1000 * ask:.3g} "
+                    "ms); --method hyperband would spend more of the time on training"
                 )
         self.memo = turn.memo
         return query
@@ -196,7 +201,7 @@ class Bapi(Optimizer):
         try:
             query = self._ordered(turn)
         except SpaceExhausted as exhausted:
-            # No configuration is left to begin, so the trainings under way are resumed.
+            # No new configuration is left, so trainings under way are resumed.
             nothing, turn.budget = exhausted, replace(turn.budget, trials_left=0)
             query = self._ordered(turn)
         if query is not None:
@@ -204,8 +209,8 @@ class Bapi(Optimizer):
         if self.history.pending:
             raise NotYet
         if turn.may_begin:
-            self.begin(turn.rng)  # raises if none is left
-            nothing = SpaceExhausted("what is left of the budget affords no epoch")
+            self.begin(turn.rng)  # raises if no new configuration is left
+            nothing = SpaceExhausted("the remaining budget is too small for another epoch")
         raise nothing
 
     def _ordered(self, turn: "Turn") -> Query | None:
@@ -218,21 +223,21 @@ class Bapi(Optimizer):
 
     @cached_property
     def learner(self) -> CurveLearner:
-        """The learner of the space."""
+        """The learner of beliefs about this space."""
         return CurveLearner(self.space, self.objective, self.settings, self.t_max)
 
 
 _STARTED = Reason("start", "started: a new configuration")
-_PROMOTED = Reason("start", "resumed: among the best after as many epochs")
-_STILL_WINS = Reason("training", "resumed: it may still win")
+_PROMOTED = Reason("start", "resumed: among the best after the same number of epochs")
+_STILL_WINS = Reason("training", "resumed: the training may still become the best")
 _PLANNED = Reason("plan", "started: part of the best plan for the rest of the budget")
 _THAWED = Reason("plan", "resumed: part of the best plan for the rest of the budget")
-_ENDED = Reason("end", "resumed: the best so far, trained to the end")
+_ENDED = Reason("end", "resumed: the best training so far, now to the last epoch")
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training to request, up to an epoch; without a configuration, a new one is drawn."""
+    """A training to propose, up to an epoch. If `configuration` is None, a new one is drawn."""
 
     configuration: Configuration | None
     epochs: int
@@ -241,7 +246,7 @@ class Order:
 
 @dataclass
 class Turn:
-    """One ask: one pass of the loop of algorithm 2. `memo` becomes the memo of the ask."""
+    """One ask, which is one pass of the loop of algorithm 2. `memo` becomes the memo of the ask."""
 
     method: Bapi
     budget: Budget
@@ -249,10 +254,10 @@ class Turn:
     rng: Generator
 
     def order(self) -> Order | None:
-        """Return the next training of the loop; None if there is none to request.
+        """Return the next training of the loop; None if the loop has no training to propose.
 
-        The trainings of line 7 run between asks, so an ask continues where the told trials left the
-        loop.
+        The trainings of line 7 run between asks, so each ask re-enters the loop at the line that
+        follows from the told trials.
         """
         return self.initial() or self.evaluation() or self.plan() or self.end()
 
@@ -265,7 +270,7 @@ class Turn:
             epochs = self.remaining.epochs(self.curves[step.configuration], step.level)
             return Order(step.configuration, epochs, _PROMOTED) if epochs else None
         if isinstance(step, Begin) and self.remaining.epochs(None, step.level) == step.level:
-            # A random model may not train in epochs; the plan knows which ones do.
+            # A random model may not train in epochs. Only the plan distinguishes these models.
             return Order(None, step.level, _STARTED)
         return None
 
@@ -287,14 +292,14 @@ class Turn:
                 if epochs := self.remaining.epochs(curve, enough):
                     return self._part(curve.configuration, curve.done, epochs, _STILL_WINS)
                 continue
-            # Verdicts on trainings resumed since then are dropped.
+            # Drop verdicts on trainings that were resumed afterwards.
             last = {str(c.trials[-1].number) for c in self.curves.values()}
             verdicts = {**self.memo.get("verdicts", {}), str(curve.trials[-1].number): outcome}
             self.memo["verdicts"] = {n: v for n, v in verdicts.items() if n in last}
         return None
 
     def plan(self) -> Order | None:
-        """Lines 5, 6 and 9: fit, plan the rest of the budget, and return the choice of the plan."""
+        """Lines 5, 6 and 9: fit the models, plan the rest of the budget, and return the choice."""
         if not self.known:
             return None
         belief, kept = self.learner.learn(list(self.curves.values()), self.memo, self.rng)
@@ -312,7 +317,7 @@ class Turn:
         return self._part(configuration, done, entry.epochs, because)
 
     def end(self) -> Order | None:
-        """Return the best training, up to the last epoch, if none has reached it."""
+        """Return the best training, up to the last epoch, if no training is complete."""
         if self.may_begin or self.method.history.complete:
             return None
         going = [c for c in self.known if not c.is_closed]
@@ -324,32 +329,32 @@ class Turn:
 
     @property
     def may_begin(self) -> bool:
-        """Whether new configurations may be started."""
+        """Whether the budget allows new configurations."""
         return self.budget.trials_left != 0
 
     @property
     def curves(self) -> Mapping[Configuration, LearningCurve]:
-        """The curve of each configuration, in the order of their start."""
+        """The learning curve of each configuration, in the order of the first trials."""
         return self.method.curves
 
     @property
     def known(self) -> list[LearningCurve]:
-        """Curves with a loss."""
+        """The learning curves with at least one loss."""
         return [c for c in self.curves.values() if c.epochs]
 
     @property
     def learner(self) -> CurveLearner:
-        """The learner of the space."""
+        """The learner of beliefs about the space."""
         return self.method.learner
 
     @cached_property
     def remaining(self) -> Remaining:
-        """Lines 3, 4 and 10: the rest of the budget."""
+        """The rest of the budget (lines 3, 4 and 10)."""
         return Remaining.of(self.budget, self.curves.values())
 
     @cached_property
     def design(self) -> Design:
-        """The start, which shrinks until it has begun if the budget proves small."""
+        """The initial design. Before its trainings start, it shrinks if the budget proves small."""
         t_max, settings = self.method.t_max, self.method.settings
         if settings.is_paper:
             return Design.random(settings.n_first, t_max, self.method.quantum)
@@ -367,7 +372,7 @@ class Turn:
 
     @cached_property
     def least_loss(self) -> float:
-        """Minus y_best: the least feasible loss, or the least loss if none is feasible."""
+        """The least feasible loss (minus y_best), or the least loss if no trial is feasible."""
         history = self.method.history
         ended = [t for t in history if t.loss is not None]
         feasible = [t for t in ended if history.violation(t) <= 0]
@@ -375,7 +380,7 @@ class Turn:
 
     @cached_property
     def epsilon(self) -> float:
-        """Epsilon of equation 8: loss that ending a training early may add."""
+        """Epsilon of equation 8: increase in loss that is accepted for ending a training early."""
         if (given := self.method.settings.epsilon) is not None:
             return given
         objective = self.method.objective
@@ -386,7 +391,7 @@ class Turn:
         return (0.01 if self.method.is_of_paper else 0.003) * width
 
     def _part(self, configuration: Configuration, done: int, target: int, why: Reason) -> Order:
-        """Algorithm 5, line 6: return the training up to its next check, and note the check."""
+        """Return the training up to its next check, and note the check (algorithm 5, line 6)."""
         self.memo["planned"] = [*self.memo.get("planned", ()), len(self.method.history)]
         ahead = self.method.quantum
         if not done and not self.method.is_of_paper:
@@ -394,7 +399,7 @@ class Turn:
         return Order(configuration, min(target, done + ahead), why)
 
     def _verdict(self, curve: LearningCurve, belief: CurveBelief) -> tuple[int, str]:
-        """T_opt of a training, and whether it continues."""
+        """Return t_opt of a training, and the verdict on the training."""
         row = self.learner.inputs.of(self.learner.inputs.encode([curve.configuration]))
         expected = belief.curve(row, is_known=True)
         enough = enough_epochs(expected, self.epsilon, curve.done)
@@ -426,7 +431,7 @@ class Turn:
         return Planning(everything, new, self.learner, belief, best=best, epsilon=self.epsilon)
 
     def _unlike(self, new: Candidates) -> Candidates:
-        """Candidates without begun configurations and repetitions."""
+        """Return the candidates without configurations that were started, and without repeats."""
         inputs = self.learner.inputs
         begun = inputs.of(inputs.encode(self.curves))
         rows = np.vstack([begun, inputs.of(new)])
@@ -434,7 +439,7 @@ class Turn:
         return new[np.sort(first[first >= len(begun)]) - len(begun)]
 
     def _entry(self, planning: Planning) -> PlannedTraining | None:
-        """The choice of the plan, if it is worth its time."""
+        """Return the planned training to run next; None if no planned training is worthwhile."""
         entries = self.entries(planning, self.remaining)
         if not self.may_begin:
             entries = self._worthwhile(entries, planning)
@@ -444,7 +449,7 @@ class Turn:
         return planning.chosen(entries, 1 - spent)
 
     def entries(self, planning: Planning, remaining: Remaining) -> list[PlannedTraining]:
-        """Return the plan of what remains of the budget."""
+        """Return the plan for the remaining budget."""
         settings, quantum = self.method.settings, self.method.quantum
         of_all = planning.improvement(settings.horizon, self.method.seed)
         return planning.prospects.plan(
@@ -454,9 +459,10 @@ class Turn:
     def _worthwhile(
         self, entries: list[PlannedTraining], planning: Planning
     ) -> list[PlannedTraining]:
-        """Entries that may gain a share p of epsilon, for studies without a time limit.
+        """Return the entries that may improve the loss by at least p times epsilon.
 
-        A training may take a share p of its epochs until it is checked again.
+        When no new configuration may be started, these are the only entries that are worthwhile: a
+        training may run for a share p of the epochs until the next check.
         """
         rows = planning.inputs[[e.number for e in entries]]
         mean, deviation = planning.belief.predict(rows, self.method.t_max)

@@ -1,7 +1,7 @@
-"""GP_f and GP_c: the belief in learning curves and in seconds of an epoch.
+"""GP_f and GP_c: the models of learning curves and of the run time of an epoch.
 
-Parameters are refitted now and then; every ask conditions on all curves. Curves are learned as
-scores, and higher scores are better.
+The parameters are fitted again when enough new trials are known, and each ask conditions the models
+on the current curves. Losses are learned as scores; higher scores are better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,15 +39,17 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.objective import Objective
 
 _ROWS = 200
-"""Number of held-out rows to assume if it is unknown."""
+"""Number of held-out rows that is assumed if the number is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
     """Scores of losses: minus the logarithm of the distance from the least possible loss.
 
-    `offset` is added to the distance, so that a perfect loss has a finite score. It is None if
-    scores are negative losses.
+    Attributes:
+        lower: Least possible loss.
+        offset: Number added to the distance, so that a perfect loss has a finite score; None if the
+            scores are negative losses.
     """
 
     lower: float = 0.0
@@ -55,9 +57,9 @@ class Scores:
 
     @classmethod
     def of(cls, objective: Objective) -> Self:
-        """Return the scores of an objective, with an offset of half a misclassified row.
+        """Return the scores for an objective. The offset is the loss of half a misclassified row.
 
-        Losses without finite bounds are scored as they are.
+        If the losses have no finite bounds, scores are negative losses.
         """
         width = objective.upper - objective.lower
         if not isfinite(width):
@@ -65,14 +67,14 @@ class Scores:
         return cls(objective.lower, 0.5 * width / (objective.n_held_out or _ROWS))
 
     def scores(self, losses: ArrayLike) -> Array:
-        """Return the scores of losses."""
+        """Return the scores of losses, in the same shape."""
         losses = np.asarray(losses, dtype=np.float64)
         if self.offset is None:
             return -losses
         return -np.log(np.maximum(losses - self.lower, 0.0) + self.offset)
 
     def losses(self, scores: Array) -> Array:
-        """Return the losses of scores, clipped at the least possible loss."""
+        """Return the losses that have these scores, at least the least possible loss."""
         if self.offset is None:
             return -scores
         return self.lower + np.maximum(np.exp(-scores) - self.offset, 0.0)
@@ -83,12 +85,18 @@ Epochs = int | NDArray[np.intp]
 
 @dataclass(frozen=True)
 class CurveBelief:
-    """Scores over configurations and the share of a training done, the last input.
+    """Models of the scores and of the run times of an epoch.
 
     Attributes:
-        costs: Process of seconds of an epoch (paper), or of their logarithms; None if unknown.
-        least_rate: Least seconds of an epoch so far.
+        process: Process of scores over configurations and the share of the training that is done,
+            which is the last input.
+        costs: Process of seconds per epoch (paper), or of their logarithms; None before any run
+            time is known.
+        least_rate: Least seconds per epoch so far.
+        t_max: Number of epochs of a full training.
+        scores: Conversion between losses and scores.
         bounds: Least and largest possible loss.
+        is_paper: Whether the variant is the paper's.
     """
 
     process: MonotoneProcess
@@ -100,12 +108,16 @@ class CurveBelief:
     is_paper: bool
 
     def at(self, inputs: Array, epochs: Epochs) -> Array:
-        """Return inputs followed by the share of the training done, shape (m, width + 1)."""
+        """Return inputs with the share of the training as last column, shape (m, width + 1)."""
         t = np.broadcast_to(np.asarray(epochs) / self.t_max, len(inputs))
         return np.column_stack([inputs, t])
 
     def curve(self, row: Array, *, is_known: bool = False) -> Array:
-        """Return the expected loss of one row after each epoch, never rising."""
+        """Return the expected loss after each epoch, which never rises, shape (t_max,).
+
+        `row` has the inputs of one configuration, shape (1, width). `is_known` states that the
+        belief already includes the configuration's curve.
+        """
         rows = self.at(np.repeat(row, self.t_max, axis=0), np.arange(1, self.t_max + 1))
         process = self.process
         if not is_known:
@@ -115,20 +127,20 @@ class CurveBelief:
         return np.clip(self.scores.losses(np.maximum.accumulate(mean)), *self.bounds)
 
     def predict(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
-        """Return means and deviations of scores, shape (m,)."""
+        """Return means and standard deviations of scores after `epochs`, shape (m,) each."""
         return self.process.predict(self.at(inputs, epochs))
 
     def outcome(self, inputs: Array, epochs: Epochs) -> tuple[Array, Array]:
-        """Return means and deviations of observed scores, noise included, shape (m,)."""
+        """Return means and standard deviations of observed scores, with noise, shape (m,) each."""
         mean, deviation = self.predict(inputs, epochs)
         noise = self.process.process.noise_variance(self.at(inputs, epochs))
         return mean, np.sqrt(deviation**2 + noise * self.process.scale**2)
 
     def seconds(self, inputs: Array) -> Array:
-        """Return seconds of an epoch, shape (m,): medians, or means in the paper.
+        """Return the predicted seconds per epoch, shape (m,); 1 before any run time is known.
 
-        The paper's process has mean 0, so far from data its prediction is raised to a floor. They
-        are 1 before any is known.
+        The predictions are medians, or means in the paper. The paper's process has a prior mean of
+        0, so predictions far from the data are raised to the least seconds seen.
         """
         if self.costs is None:
             return np.ones(len(inputs))
@@ -138,17 +150,20 @@ class CurveBelief:
 
 _NOISE = Parameter("noise variance", log(1e-3), log(1e-5), log(0.3), (log(1e-3), 1.5))
 _GROWN = 1.1
-"""Growth of the number of trials after which parameters are fitted again."""
+"""Factor by which the number of trials must grow before parameters are fitted again."""
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
-    """Prior ln l ~ N(sqrt 2 + ln(d) / 2, 3) in [0.05, 50] (Hvarfner et al. 2024)."""
+    """Return a lengthscale l in [0.05, 50], ln l ~ N(sqrt 2 + ln(d) / 2, 3) (Hvarfner et al. 2024).
+
+    `n` is the number of dimensions d.
+    """
     mean = 2**0.5 + 0.5 * log(n)
     return Parameter(name, min(mean, log(2.0)), log(0.05), log(50.0), (mean, 3**0.5))
 
 
 class CurveLearner:
-    """Learns beliefs of one space; stores no observations."""
+    """Learns beliefs about one space. The learner stores no observations."""
 
     def __init__(
         self, space: Space, objective: Objective, options: BapiOptions, t_max: int
@@ -165,9 +180,9 @@ class CurveLearner:
     def learn(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator
     ) -> tuple[CurveBelief, dict[str, Any]]:
-        """Return the belief for a plan, and its parameters as JSON values for the memo.
+        """Return the belief for a plan, and the parameters as JSON values for the memo.
 
-        Parameters are fitted again whenever the number of trials has grown by a tenth.
+        The parameters are fitted again whenever the number of trials has grown by a tenth.
         """
         n_trials = sum(len(c.trials) for c in curves)
         kept = {k: memo[k] for k in ("theta", "costs", "n_fitted") if k in memo}
@@ -181,7 +196,7 @@ class CurveLearner:
         return self.recall(curves, kept), kept
 
     def recall(self, curves: Sequence[LearningCurve], memo: Mapping[str, Any]) -> CurveBelief:
-        """Return the belief with earlier parameters, conditioned on the current curves."""
+        """Return the belief with the parameters in `memo`, conditioned on the current curves."""
         process, is_paper = self._scored(curves, memo), self._is_paper
         return CurveBelief(
             process=MonotoneProcess.of(process, self._sites(curves), only_falling=not is_paper),
@@ -204,7 +219,10 @@ class CurveLearner:
     def _scored(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator | None = None
     ) -> GaussianProcess:
-        """GP_f with the parameters of the memo, which are the start of a fit if there is an rng."""
+        """Return GP_f, the process of scores, with the parameters in `memo`.
+
+        With `rng`, the parameters are fitted, starting from those in `memo`.
+        """
         theta = _theta(memo.get("theta"), self._kernel, self._noise)
         observed = self._observed(curves, theta)
         return _process(self._kernel, self._noise, theta, observed, rng=rng)
@@ -212,7 +230,10 @@ class CurveLearner:
     def _timed(
         self, curves: Sequence[LearningCurve], memo: Mapping[str, Any], rng: Generator | None = None
     ) -> GaussianProcess | None:
-        """GP_c, likewise: of seconds with mean 0 (paper), or of their logarithms."""
+        """Return GP_c, the process of run times; see `_scored`.
+
+        The process models seconds with mean 0 (paper), or the logarithms of seconds.
+        """
         timed = [(c.configuration, c.rate) for c in most_telling(curves) if c.rate is not None]
         if not timed:
             return None
@@ -226,7 +247,7 @@ class CurveLearner:
         return _process(kernel, noise, theta, (inputs, targets), mean=mean, rng=rng)
 
     def _observed(self, curves: Sequence[LearningCurve], theta: Array) -> tuple[Array, Array]:
-        """Inputs with the share trained, (n, width + 1), and scores, (n,), of a few points."""
+        """Return inputs, shape (n, width + 1), and scores, shape (n,), of points of the curves."""
         curves = most_telling(curves)
         p, q = len(self._kernel.parameters), len(self._of_time.parameters)
         known = [c for c in curves if c.epochs and not c.is_infeasible]
@@ -244,7 +265,7 @@ class CurveLearner:
             for epochs in {c.epochs for c in known}
         }
         rows = [(c, e, c.loss_at(e)) for c in known for e in chosen[c.epochs]]
-        # Failed and infeasible trainings count as the worst loss, so that similar ones are avoided.
+        # Failed and infeasible trainings get the worst loss, so that similar trainings are avoided.
         worst = max((c.losses[0] for c in curves if c.epochs), default=0.0)
         useless = [c for c in curves if c.is_infeasible or (c.has_failed and not c.epochs)]
         rows += [(c, self._t_max, worst) for c in useless]
@@ -255,7 +276,7 @@ class CurveLearner:
         return inputs, self._scores.scores(np.minimum(losses, largest))
 
     def _sites(self, curves: Sequence[LearningCurve]) -> Array:
-        """Places where slopes are known not to be negative: both ends of unfinished curves."""
+        """Return the inputs, at both ends of unfinished curves, at which slopes are constrained."""
         going = [c for c in curves if c.epochs and not c.is_closed and c.is_iterative]
         if not going:
             return np.empty((0, self.inputs.width + 1))

@@ -1,4 +1,4 @@
-"""The learning curves of a study, the few points of each to learn from, and the best curve."""
+"""The learning curves of a study, the few points of a curve to learn from, and the best curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,10 +25,15 @@ class LearningCurve:
     """The learning curve of one configuration so far.
 
     Attributes:
-        trials: Its partial trainings, in the order of asking; the last one may be pending.
-        is_iterative: Whether its model trains in epochs; any other fit counts as all epochs.
-        epochs: Epochs with a known loss, rising, shape (k,).
-        losses: Least loss up to each of these epochs, shape (k,).
+        trials: The configuration's partial trainings, in the order of their numbers. The last
+            trial may be pending.
+        t_max: Number of epochs of a full training.
+        is_iterative: Whether the model trains in epochs. A fit of another model counts as a full
+            training.
+        epochs: The k epochs with a known loss, rising.
+        losses: Least loss up to each of the k epochs.
+        model_step: Name of the step of the model.
+        is_infeasible: Whether the latest told trial violates a constraint.
     """
 
     configuration: Configuration
@@ -42,7 +47,7 @@ class LearningCurve:
 
     @property
     def done(self) -> int:
-        """Epochs done; 0 before the first result."""
+        """Number of epochs done; 0 before the first result."""
         return self.epochs[-1] if self.epochs else 0
 
     @property
@@ -68,12 +73,12 @@ class LearningCurve:
 
     @cached_property
     def has_failed(self) -> bool:
-        """Whether its latest trial failed."""
+        """Whether the latest trial has failed."""
         return self.trials[-1].failure is not None
 
     @cached_property
     def trouble(self) -> str:
-        """Reason why the training cannot be resumed; empty if it can."""
+        """Reason why the training cannot be resumed; empty if the training can be resumed."""
         return next((t.evaluation.trouble for t in reversed(self.trials) if t.evaluation), "")
 
     def loss_at(self, epoch: int) -> float:
@@ -84,7 +89,7 @@ class LearningCurve:
 
     @cached_property
     def rate(self) -> float | None:
-        """Uncached seconds of an epoch of the model, summed over folds; None if unknown."""
+        """Seconds of one epoch of the model without cache, summed over folds; None if unknown."""
         seconds, n_epochs, done = 0.0, 0, 0
         for trial in self.trials:
             if (evaluation := trial.evaluation) is None:
@@ -93,7 +98,7 @@ class LearningCurve:
             steps = [s for s in evaluation.steps if s.step == self.model_step]
             since = evaluation.resumed_from if evaluation.curve else done
             if steps and all(s.hit for s in steps):
-                since = 0  # a cached model has the seconds of all of its epochs
+                since = 0  # the seconds of a cached model cover all of its epochs
             seconds += sum(s.seconds for s in steps) if steps else evaluation.cost_seconds
             n_epochs += max(reached - since, 0)
             done = max(done, reached)
@@ -110,7 +115,7 @@ def trains_in_epochs(configuration: Configuration, space: Space, objective: Obje
 def curves_of(
     history: History, space: Space, objective: Objective, t_max: int
 ) -> Mapping[Configuration, LearningCurve]:
-    """Return the curve of each configuration, in the order of their start."""
+    """Return the learning curve of each configuration, in the order of the first trials."""
     trials_of: dict[Configuration, list[Trial]] = {}
     for trial in history:
         trials_of.setdefault(trial.query.configuration, []).append(trial)
@@ -138,17 +143,25 @@ def curves_of(
 
 
 N_POINTS = 3
-"""Points of each curve to learn from (section 3.4)."""
+"""Number of points of each curve to learn from (section 3.4)."""
 
 
 def chosen_epochs(
     epochs: Sequence[int], n_points: int, t_max: int, *, of_time: Decay, theta: Array, noise: float
 ) -> list[int]:
-    """Return the last epoch, then greedily the epochs of largest conditional variance, sorted.
+    """Return the epochs of a curve to learn from, sorted (section 3.4, after Nguyen et al. 2020).
 
-    This is the paper's selection of data points (section 3.4), after Nguyen et al. 2020. It uses
-    the kernel of t alone, so it depends on neither losses nor other curves. `epochs` are rising and
-    not empty; `noise` is the variance of standardised observations.
+    The last epoch is chosen first. Then the epoch with the largest conditional variance is added
+    until `n_points` are chosen. Variances follow from the kernel of t alone, so the choice depends
+    on neither losses nor other curves.
+
+    Args:
+        epochs: Epochs with a loss, rising; at least one.
+        n_points: Number of epochs to choose.
+        t_max: Number of epochs of a full training.
+        of_time: Kernel of t.
+        theta: Parameters of the kernel.
+        noise: Variance of the noise of standardized observations.
     """
     t = np.array(epochs) / t_max
     variance = of_time.variance(theta, t)
@@ -163,12 +176,14 @@ def chosen_epochs(
 
 
 MOST_POINTS = 150
+"""Largest number of points to learn from, over all curves."""
 
 
 def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
-    """Return the curves to learn from: all, or as many as points, half the best, half the newest.
+    """Return the curves to learn from, in the order of their first trials.
 
-    They stand in the order of their start.
+    If more than `MOST_POINTS` curves have results, the better half of this number and the newest of
+    the others are returned.
     """
     told = [c for c in curves if c.epochs or c.has_failed]
     if len(told) <= MOST_POINTS:
@@ -180,12 +195,17 @@ def most_telling(curves: Sequence[LearningCurve]) -> list[LearningCurve]:
 
 
 _WORST = 10.0
-"""Cap of losses without bounds, as a multiple of the distance from the best to the median. Beyond
-it, a diverged training is not informative."""
+"""Cap of losses without bounds, in distances from the best loss to the median loss.
+
+Losses above the cap belong to diverged trainings, whose values are not informative.
+"""
 
 
 def largest_informative_loss(losses: Array, objective: Objective) -> float:
-    """Return the loss, by bound or spread, above which a training counts as diverged."""
+    """Return the loss above which a training counts as diverged.
+
+    The loss is the metric's upper bound or, without a bound, depends on the spread of `losses`.
+    """
     if np.isfinite(objective.upper):
         return objective.upper
     best, typical = np.quantile(losses, (0.0, 0.5))
@@ -193,10 +213,10 @@ def largest_informative_loss(losses: Array, objective: Objective) -> float:
 
 
 def steady_loss(losses: Sequence[float], width: int) -> float:
-    """Return the least mean of losses over a window of epochs.
+    """Return the least mean of losses over a window of `width` epochs.
 
-    The least of hundreds of losses is optimistic; averaging neighbours reduces that bias. If a
-    curve is shorter than the window, the mean of all its losses counts.
+    The least of hundreds of losses is optimistic, and averaging over neighboring epochs reduces the
+    bias. If the curve is shorter than the window, the window is the whole curve.
     """
     width = min(width, len(losses))
     return float(np.lib.stride_tricks.sliding_window_view(losses, width).mean(axis=1).min())
@@ -205,7 +225,7 @@ def steady_loss(losses: Sequence[float], width: int) -> float:
 def best_training(
     curves: Sequence[LearningCurve], history: History, *, width: int = 1
 ) -> Trial | None:
-    """Return the best trial, by the least mean loss over a window of epochs."""
+    """Return the best feasible trial, by the least mean loss over a window of `width` epochs."""
     best: tuple[float, float, int] | None = None
     for curve in curves:
         feasible = [t for t in curve.trials if t.loss is not None and history.violation(t) <= 0]

@@ -1,4 +1,4 @@
-"""The start of BAPI, the plan of the remaining budget, and the end of a training.
+"""BAPI's initial design, the plan for the remaining budget, and the rule that ends a training.
 
 `Design` is line 1 of algorithm 2, `Planning` has algorithms 3 and 4, and `verdict` is the rule of
 algorithm 5.
@@ -26,13 +26,13 @@ from prefect_tune.optimizers.space.configuration import Configuration
 from prefect_tune.optimizers.space.vectors import Array, Candidates
 
 _ETA = 3
-"""One of so many configurations is promoted; the start may take such a share of the budget."""
+"""Of 3 configurations, 1 is promoted. The initial design may take 1/3 of the budget."""
 _FIRST_SHARE = 1 / 25
-"""Share of a full training before the first check of a new one."""
+"""Share of a full training after which a new training is checked first."""
 
 
 def first_epochs(t_max: int) -> int:
-    """Return the epochs before the first check of a new training."""
+    """Return the number of epochs after which a new training is checked first."""
     return max(2, round(_FIRST_SHARE * t_max))
 
 
@@ -41,9 +41,13 @@ Step = Begin[int] | Promote[int] | Wait | Done
 
 @dataclass(frozen=True)
 class Design:
-    """Rungs of epochs, rising, each with a number of configurations.
+    """The initial design: rungs of epochs, each with a number of configurations.
 
-    The first configurations of the study are the design's; their curves show its progress.
+    The design consists of the first configurations of the study.
+
+    Attributes:
+        epochs: Epochs of the rungs, rising.
+        counts: Number of configurations on each rung.
     """
 
     epochs: tuple[int, ...]
@@ -51,7 +55,7 @@ class Design:
 
     @classmethod
     def halving(cls, n: int, t_max: int) -> Self:
-        """Return n configurations at 1/25 of the epochs, a third of them at 3/25, etc."""
+        """Return a design of n configurations at 1/25 of the epochs, a third of n at 3/25, etc."""
         epochs, counts = [first_epochs(t_max)], [n]
         while len(epochs) < _ETA and epochs[-1] * _ETA < t_max and counts[-1] >= _ETA:
             epochs.append(epochs[-1] * _ETA)
@@ -60,14 +64,15 @@ class Design:
 
     @classmethod
     def random(cls, n: int, t_max: int, quantum: int) -> Self:
-        """Return n configurations for a quantum each; the best one is trained to the end."""
+        """Return a design of n configurations up to `quantum` epochs, and the best to the end."""
         return cls((t_max,), (n,)) if quantum >= t_max else cls((quantum, t_max), (n, 1))
 
     @classmethod
     def affordable(cls, n_epochs: float, n_configurations: float, t_max: int) -> Self:
-        """Return a start by halving of 27, 9 or 3, given the epochs and configurations affordable.
+        """Return a halving design of 27, 9 or 3 configurations, the largest that is affordable.
 
-        It takes at most a third of the epochs and half of the configurations, if 3 do.
+        Designs of 27 and 9 must take at most a third of the affordable epochs and half of the
+        affordable configurations.
         """
         for n in (_ETA**3, _ETA**2):
             design = cls.halving(n, t_max)
@@ -78,7 +83,7 @@ class Design:
         return cls.halving(max(1, int(min(_ETA, n_configurations))), t_max)
 
     def next(self, curves: Mapping[Configuration, LearningCurve], *, may_begin: bool) -> Step:
-        """Return the next step, from all curves in the order of their start."""
+        """Return the next step of the design, given all curves in the order of `curves_of`."""
         entrants = list(curves.values())[: self.counts[0]]
         if len(entrants) < self.counts[0] and may_begin:
             return Begin(self.epochs[0])
@@ -90,7 +95,7 @@ class Design:
             if behind:
                 return Wait()
             if rung + 1 < len(self.epochs):
-                # A full fit cannot be resumed, and is not comparable with a few epochs.
+                # A full fit cannot be resumed, and cannot be compared with a few epochs.
                 known = [c for c in entrants if c.is_iterative and c.done >= epochs]
                 known = [c for c in known if not c.is_infeasible and not c.trouble]
                 ranked = sorted(known, key=lambda c: c.loss_at(epochs))
@@ -99,19 +104,19 @@ class Design:
         return Done()
 
     def waiting(self, curves: Mapping[Configuration, LearningCurve]) -> set[Configuration]:
-        """Return the configurations that wait for a rung to be decided; empty at the end."""
+        """Return the configurations of the design; empty if the design is complete."""
         is_over = isinstance(self.next(curves, may_begin=False), Done)
         return set() if is_over else set(list(curves)[: self.counts[0]])
 
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The rest of a budget (B_r): lines 3, 4 and 10 of algorithm 2.
+    """The rest of a budget (B_r), from lines 3, 4 and 10 of algorithm 2.
 
     Attributes:
-        seconds: Worker-seconds left after all pending trainings; inf for no limit.
-        longest: Seconds one training may take: at most one worker's share of the rest.
-        rate: Mean seconds of an epoch; None before any is known.
+        seconds: Worker-seconds left after all pending trainings; inf without a limit.
+        longest: Seconds that one training may take, at most one worker's share of the rest.
+        rate: Mean seconds per epoch; None before any run time is known.
     """
 
     seconds: float
@@ -120,7 +125,10 @@ class Remaining:
 
     @classmethod
     def of(cls, budget: Budget, curves: Collection[LearningCurve]) -> Self:
-        """Return the rest of a budget; a pending epoch costs as its curve's, or the mean."""
+        """Return the rest of a budget after the pending trainings in `curves`.
+
+        A pending epoch costs the curve's seconds per epoch, or the mean of all curves if unknown.
+        """
         rates = [c.rate for c in curves if c.rate is not None]
         rate = float(np.mean(rates)) if rates else None
         total = inf if budget.seconds_left is None else budget.seconds_left
@@ -131,7 +139,7 @@ class Remaining:
         return cls(total - pending, min(total - pending, share), rate)
 
     def epochs(self, curve: LearningCurve | None, target: int) -> int:
-        """Return the epochs, up to `target`, that a training affords; 0 if none is new."""
+        """Return the epoch, up to `target`, that a training can reach; 0 if it affords no epoch."""
         done, rate = (curve.done, curve.rate) if curve else (0, None)
         rate = rate or self.rate
         if rate is None:
@@ -150,7 +158,7 @@ Verdict = Literal["continues", "finished", "stopped"]
 
 _TAU = 2.0
 _SURE = 3.0
-"""Deviations by which an expected end must trail the best one to be certain enough."""
+"""Standard deviations by which an expected score must trail the best score to be certain."""
 
 
 def verdict(
@@ -165,10 +173,20 @@ def verdict(
 ) -> Verdict:
     """Return whether a training continues (algorithm 5, line 5).
 
-    A training is finished after `target` epochs, t_opt. It is stopped if its mean score there is
-    certain enough and not better than the best. A score is certain enough if its deviation is at
-    most tau times `deviation_now`, or if the mean is three deviations behind. The paper's rule uses
-    tau alone, which lets hopeless trainings continue if curves have little noise.
+    A training is finished after `target` epochs (t_opt). A training is stopped if its predicted
+    score after `target` epochs is not better than `best`, and the prediction is certain. The
+    prediction is certain if `deviation` is at most tau times `deviation_now`, or if `mean` is three
+    deviations worse than `best`. The paper's rule uses tau alone, which lets hopeless trainings
+    continue if curves have little noise.
+
+    Args:
+        done: Number of epochs done.
+        target: t_opt of the training.
+        mean: Predicted mean score after `target` epochs.
+        deviation: Standard deviation of the score after `target` epochs.
+        deviation_now: Standard deviation of the score after `done` epochs.
+        best: Best score of all trainings.
+        is_paper: Whether to use the paper's rule.
     """
     if done >= target:
         return "finished"
@@ -179,7 +197,13 @@ def verdict(
 
 @dataclass(frozen=True, slots=True)
 class PlannedTraining:
-    """One entry of a plan: a candidate, its total epochs, and the seconds of the new ones."""
+    """One entry of a plan.
+
+    Attributes:
+        number: Number of the candidate.
+        epochs: Epoch up to which the candidate is trained.
+        seconds: Predicted run time of the new epochs.
+    """
 
     number: int
     epochs: int
@@ -188,15 +212,15 @@ class PlannedTraining:
 
 @dataclass(frozen=True)
 class Prospects:
-    """m configurations that may be trained or are being trained.
+    """The m candidates for training, including pending trainings.
 
     Attributes:
         done: Epochs done, shape (m,).
-        targets: Target epochs of pending trainings, 0 for the others, shape (m,).
-        is_divisible: Candidates that can be trained for fewer than all epochs, shape (m,).
-        rates: Seconds of an epoch, shape (m,).
-        enough: Function from a candidate's number to its t_opt, None if it cannot be trained.
-        t_max: Epochs of a full training.
+        targets: Target epochs of pending trainings, 0 for other candidates, shape (m,).
+        is_divisible: Whether candidates can be trained for fewer than all epochs, shape (m,).
+        rates: Predicted seconds per epoch, shape (m,).
+        enough: Function from a candidate's number to t_opt; None for candidates that cannot run.
+        t_max: Number of epochs of a full training.
     """
 
     done: NDArray[np.intp]
@@ -215,12 +239,16 @@ class Prospects:
         horizon: int,
         quantum: int,
     ) -> list[PlannedTraining]:
-        """Return the entries of a plan, in the order of choosing (algorithm 4, NMO).
+        """Return a plan's entries, in the order in which they are chosen (algorithm 4, NMO).
 
-        `improvement` already includes pending trials. `fallback`, shape (m,), ranks candidates if
-        all improvements are 0. A training takes a quantum of epochs at least.
+        Args:
+            improvement: Joint improvement, which already includes pending trainings.
+            fallback: Values that rank the candidates if all improvements are 0, shape (m,).
+            remaining: Rest of the budget.
+            horizon: Largest number of entries.
+            quantum: Least number of new epochs of a training.
         """
-        # Near its end, the budget affords first epochs of few candidates; only these need a t_opt.
+        # Compute t_opt only for candidates whose next epoch is affordable.
         least = np.where(self.is_divisible, 1, self.t_max - self.done)
         allowed = (self.targets == 0) & (self.rates * least <= remaining.longest)
         entries, left = list[PlannedTraining](), remaining.seconds
@@ -248,8 +276,13 @@ def chosen_entry(
 ) -> PlannedTraining:
     """Return the entry to run next (algorithm 2, line 6).
 
-    Expected scores after the planned epochs have these means and deviations, shape (k,). The choice
-    is by improvement per cost, at a power of 1, or per cooled cost (Lee et al. 2020).
+    Args:
+        entries: The k entries of the plan.
+        means: Predicted mean scores after the planned epochs, shape (k,).
+        deviations: Standard deviations of these scores, shape (k,).
+        best: Best score so far.
+        power: Exponent of the cost. 1 stands for improvement per cost, and smaller exponents for
+            cost cooling (Lee et al. 2020).
     """
     costs = np.maximum([e.seconds for e in entries], TINY)
     # Improvement is defined for losses, so scores change sign.
@@ -258,15 +291,15 @@ def chosen_entry(
 
 
 _DRAWS = 256
-"""Number of imagined outcomes, a power of two."""
+"""Number of simulated outcomes, a power of two."""
 
 
 class Planning:
-    """The plan made from a belief: of begun trainings, pending ones included, and new candidates.
+    """Candidates for a plan (started trainings, including pending ones, and new candidates).
 
     Attributes:
         best: Score to improve on.
-        epsilon: Loss that may be added by ending early.
+        epsilon: Increase in loss that is accepted for ending a training early.
     """
 
     def __init__(
@@ -295,13 +328,13 @@ class Planning:
         )
 
     def configuration(self, j: int) -> Configuration | None:
-        """Return the configuration of a candidate, None if the space forbids it."""
+        """Return the configuration of candidate j; None if the space forbids the configuration."""
         if j < len(self._begun):
             return self._begun[j].configuration
         return self._candidates.decode(self._pool, j)
 
     def enough(self, j: int) -> int | None:
-        """Return t_opt of a candidate, at least its epochs done; None if it cannot be trained."""
+        """Return t_opt of candidate j, at least the epochs done; None if the space forbids it."""
         if self.configuration(j) is None:
             return None
         if not self.prospects.is_divisible[j]:
@@ -311,9 +344,10 @@ class Planning:
         return enough_epochs(curve, self.epsilon, done)
 
     def improvement(self, horizon: int, seed: int) -> tuple[JointImprovement, Array]:
-        """Return the joint improvement given pending trainings, and prior variances, shape (m,).
+        """Return the joint improvement, given pending trainings, and predicted variances.
 
-        Outcomes of a horizon of choices are imagined.
+        Outcomes of `horizon` further choices are simulated, with `seed`. The variances of the
+        candidates' scores have shape (m,).
         """
         process = self.belief.process
         rows = self.belief.at(self.inputs, self.belief.t_max)
@@ -334,7 +368,7 @@ class Planning:
         return improvement, variance
 
     def chosen(self, entries: Sequence[PlannedTraining], power: float) -> PlannedTraining:
-        """Return the entry to run next, with costs to this power."""
+        """Return the entry to run next; see `chosen_entry` for `power`."""
         rows = self.inputs[[e.number for e in entries]]
         means, deviations = self.belief.predict(rows, np.array([e.epochs for e in entries]))
         return chosen_entry(entries, means, deviations, self.best, power)

@@ -1,6 +1,7 @@
-"""Fabolas (Klein et al. 2017): learns from small subsets, decides for the full data.
+"""Fabolas (Klein et al. 2017): learns from small subsets of the rows which pipeline is best on all.
 
-`fabolas` is the method, with the methods that the paper compares. `subsets` are its sizes and basis
-functions. It learns a `belief` from results, and a `search` finds the next query. The `gate` drops
-subsets that are not informative, and describes decisions. `rules` are options and constants.
+`fabolas` contains the method and the reference methods of the paper. `subsets` has the sizes of
+subsets and the basis functions. `belief` has the models of losses and run times, and `search` finds
+the next query. `gate` decides whether subsets are informative, and describes decisions. `rules` has
+the options and constants.
 """

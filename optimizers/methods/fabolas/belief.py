@@ -1,7 +1,7 @@
-"""The results, and the processes of losses and seconds learned from them (equation 6, section 3.4).
+"""The results, and the Gaussian processes of losses and run times (equation 6, section 3.4).
 
-By default, the parameters of a process are the most likely ones. `variant=paper` draws them by
-emcee's walkers (Foreman-Mackey et al. 2013), which start near the most likely ones at each ask.
+By default, a process has the most likely parameters. `variant=paper` draws the parameters with
+emcee (Foreman-Mackey et al. 2013), whose walkers start near the most likely parameters at each ask.
 """
 
 from collections.abc import Mapping
@@ -33,27 +33,36 @@ from prefect_tune.optimizers.trials.history import History
 from prefect_tune.optimizers.trials.objective import Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
-_LEAST_SECONDS = 1e-3  # cached steps may take none
-_LARGEST_LOSS = 1e100  # its square is still a number
+_LEAST_SECONDS = 1e-3  # an evaluation may take 0 s
+_LARGEST_LOSS = 1e100  # larger losses would overflow when squared
 
 
 def _lengthscale(name: str, n: int) -> Parameter:
-    """Prior ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2) in [-10, 2 + ln d]; uniform in the paper."""
+    """Return a lengthscale with ln l^2 ~ N(2 (ln 0.5 + ln(d) / 4), 2^2), in [-10, 2 + ln d].
+
+    `n` is the number of dimensions d. In the paper, the prior is uniform.
+    """
     mean = log(0.5) + 0.25 * log(n)
     return Parameter(name, mean, -5.0, 1.0 + 0.5 * log(n), (mean, 1.0))
 
 
 def pipeline_inputs(space: Space) -> PipelineInputs:
-    """Return the inputs of a space, with the priors of this family of methods."""
+    """Return the inputs of a space, with the priors of Fabolas and its reference methods."""
     return conditional_inputs(space, _lengthscale)
 
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """Trials that have ended, in the order of asking.
+    """Trials that have ended, by number.
 
-    Inputs have s as the last column, (n, width + 1). Failed trials have the worst finite loss, or
-    nan if there is none. `log_seconds` are ln seconds of one fold, shape (n,).
+    Attributes:
+        trials: The n trials.
+        candidates: Configurations of the trials.
+        inputs: Inputs of the processes with s as the last column, shape (n, width + 1).
+        losses: Losses, shape (n,). Failed trials have the worst known loss, or nan before any loss
+            is known.
+        log_seconds: ln of the seconds per fold without cache, shape (n,).
+        older: Observations of earlier runs.
     """
 
     trials: tuple[Trial, ...]
@@ -73,7 +82,10 @@ class Observations:
         *,
         is_full: bool = False,
     ) -> Self:
-        """Return the observations of a study with `n_folds` folds, on all rows if `is_full`."""
+        """Return the observations of a study with `n_folds` folds.
+
+        With `is_full`, only full evaluations are included.
+        """
         trials = tuple(t for t in history if t.is_told)
         worst = max((t.loss for t in trials if t.loss is not None), default=np.nan)
         trials = tuple(t for t in trials if t.query.is_full or not is_full)
@@ -94,16 +106,20 @@ class Observations:
 
 
 def log_floor(objective: Objective) -> float:
-    """Return the least percentage before taking logarithms: half a misclassified row."""
+    """Return the floor of an error in percent before its logarithm is taken.
+
+    The floor is the error of half a misclassified row.
+    """
     return 50.0 / (objective.n_held_out or objective.n_rows or UNKNOWN_RANGE)
 
 
 @dataclass(frozen=True, slots=True)
 class LossScale:
-    """The scale on which losses are learned: errors as logarithms, other losses without outliers.
+    """The scale on which losses are learned: logarithms of errors, other losses without outliers.
 
-    `floor` is the least loss before taking logarithms, None without logarithms; `cap` is the
-    largest loss.
+    Attributes:
+        floor: Floor of losses before their logarithms are taken; None without logarithms.
+        cap: Cap of losses.
     """
 
     floor: float | None
@@ -111,10 +127,10 @@ class LossScale:
 
     @classmethod
     def of(cls, losses: Array, objective: Objective, strategy: Strategy) -> Self:
-        """Return the scale of one or more losses, shape (n,); logarithms are of percents.
+        """Return the scale for losses, shape (n,), of which at least one is known.
 
-        Losses that are not errors are capped at three interquartile ranges above the median, but
-        not in the paper.
+        Errors are in percent. Unless the strategy is the paper's, losses that are not errors are
+        capped at three interquartile ranges above the median.
         """
         if strategy.is_log:
             return cls(log_floor(objective))
@@ -124,18 +140,22 @@ class LossScale:
         return cls(None, min(float(middle + RULES.cap_ranges * (high - low)), _LARGEST_LOSS))
 
     def learned(self, losses: Array) -> Array:
-        """Return losses as they are learned, shape (n,)."""
+        """Return losses on this scale, shape (n,)."""
         capped = np.clip(losses, -_LARGEST_LOSS, self.cap)
         return capped if self.floor is None else np.log(np.maximum(capped, self.floor))
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """Processes of losses on their scale, one for each draw of their parameters, and of seconds.
+    """Gaussian processes of losses and run times.
 
     Attributes:
-        costs: Process of ln seconds of one fold; None if seconds do not matter.
-        n_folds: Folds of an evaluation with s above `one_fold_to`.
+        processes: Processes of the losses, one for each draw of the parameters.
+        costs: Process of ln seconds per fold; None if run times are not used.
+        scale: Scale on which losses are learned.
+        basis: Basis functions of the losses.
+        n_folds: Number of folds of an evaluation with s above `one_fold_to`.
+        one_fold_to: Largest s of an evaluation on one fold.
     """
 
     processes: tuple[GaussianProcess, ...]
@@ -146,28 +166,28 @@ class Belief:
     one_fold_to: float = -1.0
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and deviations of the mixture, shape (n,)."""
+        """Return means and standard deviations of all processes together, shape (n,) each."""
         means, deviations = np.array([p.predict(inputs) for p in self.processes]).transpose(1, 0, 2)
         return means.mean(axis=0), np.sqrt((deviations**2).mean(axis=0) + means.var(axis=0))
 
     def noise(self, inputs: Array) -> Array:
-        """Return the mean variance of outcomes around the function, shape (n,)."""
+        """Return the variance of the noise of losses, averaged over processes, shape (n,)."""
         return self.spread**2 * np.mean([p.noise_variance(inputs) for p in self.processes], axis=0)
 
     @property
     def spread(self) -> float:
-        """Standard deviation of all losses."""
+        """Standard deviation of the losses that were learned."""
         return float(self.processes[0].scale[0])
 
     def seconds(self, inputs: Array) -> Array:
-        """Return predicted seconds, c of equation 7, shape (n,); 0 if seconds do not matter."""
+        """Return predicted seconds, c of equation 7, shape (n,); 0 if run times are not used."""
         if self.costs is None:
             return np.zeros(len(inputs))
         folds = np.where(inputs[:, -1] <= self.one_fold_to, 1, self.n_folds)
         return folds * np.exp(self.costs.predict(inputs)[0])
 
     def imagining(self, inputs: Array) -> "Belief":
-        """Return the belief as if pending rows had returned their predicted means."""
+        """Return the belief as if pending evaluations (`inputs`) had their predicted means."""
         return replace(self, processes=tuple(p.imagining(inputs) for p in self.processes))
 
 
@@ -177,14 +197,14 @@ _Data = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Regression:
-    """Processes of one kernel and noise, with fitted parameters, or with several drawn ones."""
+    """A kernel and a noise model, and a way to find their parameters: by a fit or by draws."""
 
     kernel: FidelityKernel
     noise: Noise
     is_drawn: bool = False
 
     def learned(self, data: _Data, last: Mapping[str, Any] | None, rng: Generator) -> Any:
-        """Return the parameters as JSON values; a fit starts from the `last` ones."""
+        """Return the parameters as JSON values. A fit starts from the `last` parameters."""
         n, start = len(data["inputs"]), np.array(last["thetas"][0]) if last else None
         if last and not self.is_drawn and not is_refitted(n, last["n"]):
             return last
@@ -220,7 +240,7 @@ class _Regression:
         return drawn
 
     def given(self, data: _Data, kept: Mapping[str, Any]) -> tuple[GaussianProcess, ...]:
-        """Return a process for each draw, from kept parameters and current observations."""
+        """Return processes with the parameters in `kept`, conditioned on the current `data`."""
         return tuple(
             GaussianProcess.given(self.kernel, np.array(theta), noise=self.noise, **data)
             for theta in kept["thetas"]
@@ -228,7 +248,7 @@ class _Regression:
 
 
 class Learner:
-    """Learns the beliefs of one space by a strategy."""
+    """Learns beliefs about one space, as a strategy prescribes."""
 
     def __init__(
         self, inputs: PipelineInputs, sizes: Sizes, objective: Objective, strategy: Strategy
@@ -245,9 +265,9 @@ class Learner:
     def learn(
         self, seen: Observations, last: Mapping[str, Any], rng: Generator
     ) -> tuple[Belief, dict[str, Any]]:
-        """Return the belief, and its parameters for the next ask, as JSON values.
+        """Return the belief, and its parameters as JSON values for the next ask.
 
-        At least one observation has a loss. `last` are the last parameters, if any.
+        `last` has the parameters of the previous ask. At least one observation must have a loss.
         """
         losses, seconds, _ = self._data(seen)
         kept = {"losses": self._losses.learned(losses, last.get("losses"), rng)}
@@ -256,7 +276,7 @@ class Learner:
         return self.recall(seen, kept), kept
 
     def recall(self, seen: Observations, kept: Mapping[str, Any]) -> Belief:
-        """Return the belief with earlier parameters, conditioned on the current observations."""
+        """Return the belief with the parameters in `kept`, conditioned on the observations."""
         losses, seconds, scale = self._data(seen)
         return Belief(
             self._losses.given(losses, kept["losses"]),
@@ -268,14 +288,17 @@ class Learner:
         )
 
     def _data(self, seen: Observations) -> tuple[_Data, _Data, LossScale]:
-        """Losses and ln seconds to learn from: if too many, those on most rows, then the newest."""
+        """Return the losses and ln seconds to learn from, and the scale of the losses.
+
+        Of too many observations, those on the most rows are used, and of these the newest.
+        """
         order = np.lexsort((-np.arange(len(seen.trials)), -seen.inputs[:, -1]))
         rows = np.sort(order[: RULES.most_learned])
         scale = LossScale.of(seen.losses[rows], self._objective, self._strategy)
         losses = scale.learned(seen.losses[rows])
         older = self._older.given(seen.older)
         mean: LossMean | float = float(losses.mean())
-        if older is not None:  # older observations are of all rows
+        if older is not None:  # observations of earlier runs are full evaluations
             mean = lambda inputs: scale.learned(older(inputs[:, :-1]))  # noqa: E731
         ln = seen.log_seconds[rows]
         targets = ((losses, mean), (ln, float(ln.mean())))

@@ -1,4 +1,4 @@
-"""Fabolas: Bayesian optimisation on subsets, for the full data (Klein et al. 2017).
+"""Fabolas: Bayesian optimization for large data, with evaluations on subsets (Klein et al. 2017).
 
 Equation 6 (kernel), section 3.1 (bases)   models.fidelity_kernel, subsets
 Algorithm 1, line 1 (initial design)       Sizes.first_shares, Fabolas._designed
@@ -8,15 +8,19 @@ Algorithm 1, line 1 (initial design)       Sizes.first_shares, Fabolas._designed
              line 6 (incumbent)            Fabolas._standing, Fabolas.incumbent
 Equations 2, 3 and 5 (EI, ES, MTBO)        ExpectedImprovement, EntropySearch, TwoTasks
 
-`variant=paper` has the paper's acquisition, bases, noise, drawn parameters and incumbent. The
-default has the information gain in closed form, a trend shared by all configurations, noise that
-falls with the size, and fitted parameters. Its first design is halved, its incumbent pays a
-deviation, full evaluations verify predictions, and a gate may drop subsets.
+`variant=paper` has the acquisition, the bases, the noise, the drawn parameters and the incumbent of
+the paper. The default variant differs as follows:
+
+- The information gain has a closed form, and parameters are fitted.
+- All configurations share a trend over sizes, and the noise falls with the size.
+- The initial design is halved on larger subsets.
+- The incumbent has the least sum of predicted mean and standard deviation.
+- Full evaluations verify predictions, and a gate may drop subsets.
 
 Both variants depart from the paper: sizes are powers of 1/2, priors differ (`belief`), random
-candidates replace DIRECT and CMA-ES, and configurations only move to larger sizes. After
-confirmations at the end of the budget, the incumbent is the best full evaluation. `rules` has the
-constants.
+candidates replace DIRECT and CMA-ES, and a configuration is evaluated only on larger sizes than
+before. After confirmations at the end of the budget, the incumbent is the best full evaluation.
+`rules` has the constants.
 """
 
 from collections.abc import Mapping
@@ -72,10 +76,10 @@ from prefect_tune.optimizers.trials.trial import Trial
 
 _CONFIRM = Reason("confirm", "one of the best, on all rows before the budget ends")
 _PER_SECOND = Reason(
-    "information per second", "tells most about the best configuration on all rows per second"
+    "information per second", "most information about the best configuration on all rows per second"
 )
 _SOUGHT: Mapping[Acquisition, Reason] = {
-    "gain": Reason("information", "tells most about the best configuration"),
+    "gain": Reason("information", "most information about the best configuration"),
     "gain_per_cost": _PER_SECOND,
     "divergence_per_cost": _PER_SECOND,
     "improvement": Reason(
@@ -86,10 +90,16 @@ _SOUGHT: Mapping[Acquisition, Reason] = {
 
 @dataclass(frozen=True)
 class Standing:
-    """Configurations with a loss that did not fail on all rows, the best by prediction first.
+    """The n feasible configurations with a loss, ranked by their predicted loss on all rows.
 
-    Each has its trial on the most rows. Predicted losses at s = 1, and deviations of the function
-    there, have shape (n,).
+    Configurations that failed on all rows are left out.
+
+    Attributes:
+        trials: The trial of each configuration on the most rows.
+        candidates: The configurations.
+        at_one: Inputs of the configurations at s = 1, shape (n, width + 1).
+        mean: Predicted losses at s = 1, shape (n,).
+        deviation: Standard deviations of the predicted losses, without noise, shape (n,).
     """
 
     trials: tuple[Trial, ...]
@@ -100,7 +110,7 @@ class Standing:
 
 
 class Fabolas(Optimizer):
-    """Queries by information per second; raises `ValueError` if an option does not fit."""
+    """Bayesian optimization over configurations and sizes, by information per second."""
 
     method: ClassVar[Method] = FABOLAS
 
@@ -135,12 +145,15 @@ class Fabolas(Optimizer):
 
     @property
     def resumes_configurations(self) -> bool:
-        """Whether the predicted best may be evaluated on all rows at the end."""
+        """Whether the configurations predicted best are evaluated on all rows at the end."""
         return self.strategy.n_confirmed > 0
 
     @property
     def incumbent(self) -> Trial | None:
-        """The predicted best on all rows; once some are confirmed, the best full evaluation."""
+        """The configuration predicted best on all rows, or the best full evaluation.
+
+        The best full evaluation is the incumbent after a confirmation, or if subsets are not used.
+        """
         seen = [self.memo, *self.history]
         if seen != self._recalled[0]:
             self._recalled = seen, self._find_incumbent()
@@ -148,7 +161,7 @@ class Fabolas(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """Sizes, probability of each model, the gate, and outcomes of confirmations."""
+        """Sizes, the gate, the probability of each model and the confirmations, as JSON values."""
         floor = log_floor(self.objective) if self.strategy.is_log else None
         found = decisions_of(self.history, self.sizes, self.memo or {}, floor)
         return {**super().decisions, **found}
@@ -192,11 +205,11 @@ class Fabolas(Optimizer):
         raise all_begun()
 
     def _designed(self, rng: Generator, *, is_endless: bool) -> Query | None:
-        """The next query of the first design, or None if it has ended or waits.
+        """Return the next query of the initial design; None if the design is complete or waits.
 
-        Random configurations, but first each model with its defaults, begin on the smallest share.
-        The best half of each share is promoted to the next one. In the paper, configurations begin
-        on all small shares in turn.
+        Each model with default values, and then random configurations, start on the smallest share
+        of the rows. The better half of the configurations on a share is promoted to the next share.
+        In the paper, configurations start on the small shares in turn.
         """
         number, shares = len(self.history.asked), self.sizes.first_shares
         if is_endless or number < self._n_first:
@@ -221,7 +234,8 @@ class Fabolas(Optimizer):
                 best = ranked(runs, self.history)
                 losses = [t.loss or 0.0 for t in best]
                 least, worst = min(losses, default=0.0), max(losses, default=0.0)
-                # A loss is nearer to the best than to the worst: half may be as bad as chance.
+                # Promote only losses nearer to the best than to the worst: half of the
+                # configurations may be no better than the baseline.
                 most = (least * worst) ** 0.5 if least > 0 else (least + worst) / 2
                 promising = [t for t, loss in zip(best, losses, strict=True) if loss <= most]
                 for trial in promotable(promising, gone | self._taken):
@@ -230,7 +244,10 @@ class Fabolas(Optimizer):
         return None
 
     def _plain(self, number: int) -> Configuration | None:
-        """The n-th model with its defaults and the simplest steps before it, if that can run."""
+        """Return the n-th model with defaults and the simplest other steps; None if not runnable.
+
+        `number` is n. The models are in random order.
+        """
         if number >= self._n_models or self._n_models == 1:
             return None
         *before, last = self.space.searched
@@ -245,7 +262,7 @@ class Fabolas(Optimizer):
         return plain if is_new else None
 
     def _learned(self, budget: Budget, seen: Observations, rng: Generator) -> Query:
-        """The next query by the processes: confirm, verify, or search."""
+        """Return the next query by the models: confirm, verify or search."""
         memo = self.memo or {}
         full, models = dict(memo.get("full", {})), memo.get("models", {})
         n_first = memo.get("n_first", len(self.history))
@@ -265,7 +282,7 @@ class Fabolas(Optimizer):
             raise all_begun()
         elif (configuration := self._to_verify(standing, belief, budget, n_first)) is not None:
             reason, query = "verify", Query(configuration)
-            why = "predicted best, whose loss on all rows is not known well enough"
+            why = "predicted to be best, but the loss on all rows is uncertain"
             self._because = Reason(reason, why)
         else:
             reason = "search"
@@ -291,7 +308,10 @@ class Fabolas(Optimizer):
     def _to_confirm(
         self, standing: Standing, belief: Belief, budget: Budget
     ) -> Configuration | None:
-        """The best prediction to evaluate on all rows, once the rest of the budget is for them."""
+        """Return the configuration to confirm on all rows; None while the budget allows a search.
+
+        Confirmations start when the rest of the budget is just enough for them.
+        """
         n, left = self.strategy.n_confirmed, self._seconds_left(budget)
         seconds = belief.seconds(standing.at_one[:n])
         best = [t.query.configuration for t in standing.trials[:n]]
@@ -311,7 +331,11 @@ class Fabolas(Optimizer):
     def _to_verify(
         self, standing: Standing, belief: Belief, budget: Budget, n_first: int
     ) -> Configuration | None:
-        """The best prediction not known on all rows, once subsets have cost enough since then."""
+        """Return the configuration to verify on all rows; None if no verification is due.
+
+        A verification is due when the trials on subsets since the last full evaluation have taken a
+        share of its time, or while predictions are vague.
+        """
         if self.strategy.is_published or not standing.trials:
             return None
         taken, noise = self._taken, belief.noise(standing.at_one)
@@ -334,8 +358,8 @@ class Fabolas(Optimizer):
     def _searched(
         self, standing: Standing, belief: Belief, budget: Budget, rng: Generator, *, is_closed: bool
     ) -> tuple[Query, dict[str, float]]:
-        """The query of the largest acquisition, and the probability of each model."""
-        # Once some are confirmed near the end, the rest of the time is for full evaluations.
+        """Return the query with the largest acquisition, and the probability of each model."""
+        # After confirmations near the end, the rest of the time is for full evaluations.
         left, spent = self._seconds_left(budget), budget.seconds_spent / budget.n_workers
         is_only_full = is_closed or (len(self._confirmations) > 0 and left < spent)
         shares = (1.0,) if is_only_full else self.sizes.shares
@@ -371,12 +395,12 @@ class Fabolas(Optimizer):
         if pending:
             raise NotYet
         raise SpaceExhausted(
-            f"nothing is left to ask for in space {self.space.name!r} that is new and fits into "
-            "the budget"
+            f"space {self.space.name!r} has no new configuration that can be evaluated within the "
+            "budget"
         )
 
     def _standing(self, belief: Belief, seen: Observations) -> Standing:
-        """Rank by predicted mean, plus a deviation if not of the paper (section 3.2)."""
+        """Rank by predicted mean (paper, section 3.2), or by mean plus standard deviation."""
         failed = {t.query.configuration for t in self.history.failed if t.query.is_full}
         rows: dict[Configuration, int] = {}
         for i in np.argsort([-t.query.subset for t in seen.trials], kind="stable"):
@@ -406,7 +430,7 @@ class Fabolas(Optimizer):
         return Query(configuration, share, folds=folds)
 
     def _overhead(self, budget: Budget) -> float:
-        """Seconds in addition to an evaluation: recent asks, and dispatch to a worker."""
+        """Return the overhead of an evaluation: seconds of a recent ask and of the dispatch."""
         return RULES.dispatch_seconds + median(budget.last_ask_seconds or (0.0,))
 
     def _seconds_left(self, budget: Budget) -> float:
@@ -414,7 +438,10 @@ class Fabolas(Optimizer):
 
     @property
     def _confirmations(self) -> list[int]:
-        """Confirmations since the last subset; after an extended budget, they start anew."""
+        """Numbers of the confirmations since the last trial on a subset.
+
+        If the budget is extended, confirmations start again at the new end of the budget.
+        """
         last = max((t.number for t in self.history if t.query.subset < 1), default=-1)
         predictions = Prediction.all_of(self.memo or {})
         return [
@@ -445,13 +472,16 @@ class Fabolas(Optimizer):
 
     @cached_property
     def _learners(self) -> tuple[Learner, Learner]:
-        """Learners while the gate is open and closed: few results leave parameters uncertain."""
+        """The learners for an open and a closed gate.
+
+        If the gate is closed, few results are learned, so parameters are uncertain and are drawn.
+        """
         learner = partial(Learner, self._inputs, self.sizes, self.objective)
         return learner(self.strategy), learner(replace(self.strategy, is_drawn=True))
 
 
 class ExpectedImprovement(Fabolas):
-    """Full evaluations of the largest expected improvement (equation 2; Snoek et al. 2012)."""
+    """Full evaluations with the largest expected improvement (equation 2; Snoek et al. 2012)."""
 
     method: ClassVar[Method] = EI
     acquisition: ClassVar[Acquisition] = "improvement"
@@ -465,14 +495,17 @@ class ExpectedImprovement(Fabolas):
 
 
 class EntropySearch(ExpectedImprovement):
-    """Full evaluations by information, not per cost (equation 3; Hennig and Schuler 2012)."""
+    """Full evaluations with the most information (equation 3; Hennig and Schuler 2012)."""
 
     method: ClassVar[Method] = ES
     acquisition: ClassVar[Acquisition] = "gain"
 
 
 class TwoTasks(Fabolas):
-    """Queries on all rows or one subset by information per second (eq. 5; Swersky et al. 2013)."""
+    """Evaluations on one subset or all rows, by information per second.
+
+    Source: equation 5; Swersky et al. 2013.
+    """
 
     method: ClassVar[Method] = MTBO
 

@@ -1,9 +1,9 @@
-"""The gate on subsets, and decisions for people.
+"""The gate, which decides whether subsets are used, and the decisions of a study.
 
-The gate decides whether subsets help to predict full evaluations. The loss of each full evaluation
-is predicted beforehand, from all results including subsets. Subsets help if the observed loss is
-likelier under these predictions than under the distribution of earlier full evaluations. If they do
-not help, the rest of the study learns from full evaluations alone.
+Before each full evaluation, its loss is predicted from all results, including those on subsets. The
+gate stays open if the observed losses are more likely under these predictions than under the
+distribution of earlier full evaluations. After the gate has closed, the study learns from full
+evaluations alone.
 """
 
 from collections import Counter
@@ -22,28 +22,34 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Prediction of one full evaluation on the scale of learning, noise included."""
+    """Prediction of the loss of one full evaluation, on the scale of `LossScale`.
+
+    Attributes:
+        reason: Reason for the evaluation: confirm, verify or search.
+        mean: Predicted mean.
+        deviation: Standard deviation of the prediction, including noise.
+    """
 
     reason: str
     mean: float
     deviation: float
 
     def to_json(self) -> list[Any]:
-        """Return all fields in order, with nine digits, so that tiny values do not become 0."""
+        """Return all fields in order, with nine significant digits."""
         return [self.reason, *(float(f"{x:.9g}") for x in (self.mean, self.deviation))]
 
     @classmethod
     def all_of(cls, memo: Mapping[str, Any]) -> "dict[int, Prediction]":
-        """Return the predictions in a memo, by number of the trial."""
+        """Return the predictions in a memo, by trial number."""
         return {int(number): cls(*fields) for number, fields in memo.get("full", {}).items()}
 
 
 def skills_of(
     predictions: Mapping[int, Prediction], outcomes: Mapping[int, float], spread: float
 ) -> list[float]:
-    """Return the log likelihood ratio of each predicted outcome: with subsets over without.
+    """Return the log likelihood ratio of each outcome, of predictions with over without subsets.
 
-    Predictions and outcomes of full evaluations are by number of the trial. `spread` is the
+    `predictions` and `outcomes` of full evaluations are keyed by trial number. `spread` is the
     standard deviation of all losses.
     """
     found = []
@@ -66,30 +72,31 @@ def _log_density(x: float, mean: float, deviation: float) -> float:
 
 
 def is_open(skills: list[float]) -> bool:
-    """Return whether subsets may be requested; one outcome gives no verdict."""
+    """Return whether subsets may be used. With fewer than two outcomes, subsets may be used."""
     return len(skills) < 2 or sum(skills[-RULES.judged :]) >= RULES.least_skill
 
 
 def decisions_of(
     history: History, sizes: Sizes, memo: Mapping[str, Any], floor: float | None
 ) -> dict[str, Any]:
-    """Return sizes evaluated, the gate, models by probability, confirmations and notes.
+    """Return the decisions of a study, as JSON values.
 
-    `floor` is the least loss before taking logarithms; None if losses are learned as they are.
+    The decisions are the sizes evaluated, the state of the gate, the probability of each model, the
+    confirmations and notes. `floor` is that of `LossScale`.
     """
     told = [(t.query.subset, t.state) for t in history if t.is_told]
     runs = Counter(share for share, _ in told)
     confirmations = list(_confirmations(history, memo, floor))
     notes = [sizes.note] if sizes.note else []
     if history.stopped and not history.complete:
-        notes.append("no configuration was evaluated on all rows: the best one is a prediction")
+        notes.append("no trial was a full evaluation, so the best configuration is a prediction")
     elif history.stopped and "full" in memo and all(c["loss"] is None for c in confirmations):
-        notes.append("the budget ended before the predicted best was confirmed on all rows")
+        notes.append("the budget ended before the best configurations were confirmed on all rows")
     state, reason = "open", ""
     if sizes.is_single:
         state, reason = "none", sizes.note
     elif memo.get("closed"):
-        state, reason = "closed", "they did not help to predict full evaluations"
+        state, reason = "closed", "subsets did not help to predict full evaluations"
     return {
         "n_sizes": len(sizes.shares),
         "sizes": [

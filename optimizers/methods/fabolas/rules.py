@@ -1,4 +1,4 @@
-"""Options of Fabolas and its reference methods, and the constants that the paper leaves open."""
+"""Options and constants of Fabolas and its reference methods."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,62 +10,63 @@ from prefect_tune.optimizers.options import option
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Constants of the method: published if a section or an author is named, otherwise ours."""
+    """Constants of the method. A published constant names its source."""
 
     # Sizes of subsets.
     rows_per_class: int = 10
-    """Rows of the smallest subset for each class, on average (Klein et al. 2017, section 4)."""
+    """Average rows per class in the smallest subset (Klein et al. 2017, section 4)."""
     least_rows: int = 50
-    """Rows of the smallest subset: losses on fewer are steps of several percent."""
+    """Minimum number of rows in the smallest subset. With fewer rows, losses are too coarse."""
     most_range: int = 256
-    """Most rows of all data per row of the smallest subset: a smaller subset ranks too poorly."""
+    """Largest ratio of all rows to the rows of a subset. Smaller subsets rank too poorly."""
     first_shares: tuple[float, float] = (1 / 64, 1 / 8)
-    """Least and largest share of the rows in the first design (Klein et al. 2017, section 3.3)."""
+    """Least and largest share of rows in the initial design (Klein et al. 2017, section 3.3)."""
 
     # Belief.
     most_learned: int = 300
-    """Most results to learn from, as fits take cubic time."""
+    """Largest number of results to learn from, because a fit takes cubic time."""
     cap_ranges: float = 3.0
-    """Interquartile ranges above the median at which losses are cut: plateaus distort the scale."""
+    """Interquartile ranges above the median at which losses are capped, so that no plateau of bad
+    losses distorts the scale."""
     draws: int = 8
-    """Draws of the parameters for `variant=paper`."""
+    """Number of draws of the parameters for `variant=paper`."""
 
     # Search.
     n_representers: int = 50
-    """Candidates that stand for the space (Hennig and Schuler 2012)."""
+    """Number of representers: candidates that represent the space (Hennig and Schuler 2012)."""
     n_thompson: int = 32
-    """Draws of the function whose minimisers become representers."""
+    """Number of draws of the function whose minimizers become representers."""
     n_normals: int = 512
-    """Draws of the function at the representers: gains are then exact to 0.001 nats."""
+    """Number of draws of the function at the representers, for gains exact to 0.001 nats."""
     near: int = 8
-    """Best configurations near which candidates are drawn in each round, and candidates near each.
-    The first round has as many candidates for each representer."""
+    """Number of best configurations near which a round draws candidates, and number of candidates
+    drawn near each. The first round has this number of candidates per representer."""
     widths: tuple[float, ...] = (0.08, 0.025)
-    """Deviations of the candidates' moves on the unit scale, one for each further round."""
+    """Standard deviations of moves on the unit scale, one for each round after the first."""
     dispatch_seconds: float = 0.07
-    """Seconds of handing an evaluation to a worker, part of c_overhead (equation 7)."""
+    """Seconds to send an evaluation to a worker, as a part of c_overhead (equation 7)."""
 
     # Full evaluations and the gate.
     confirmed: int = 3
-    """Predicted best configurations to evaluate on all rows at the end. With fewer losses, there is
-    nothing to predict: two determine any trend."""
+    """Number of configurations to confirm on all rows at the end, and minimum number of losses from
+    which the models predict."""
     reserved: float = 1.3
-    """Time reserved for confirmations, in units of their predicted seconds, which are uncertain."""
+    """Time reserved for confirmations, as a multiple of the predicted run time."""
     paid_first: float = 0.75
-    """Subset seconds before the first full evaluation, as a multiple of its own."""
+    """Time spent on subsets before the first full evaluation, as a multiple of its run time."""
     paid: float = 0.3
-    """The same multiple before each further one."""
+    """Time spent on subsets before a further full evaluation, as a multiple of its run time."""
     vague: float = 0.7
-    """Deviation, relative to all losses, from which a prediction is not informative."""
+    """Standard deviation, relative to that of all losses, above which a prediction is vague."""
     told: float = 0.1
     """Predicted variance, as a share of the noise, below which a loss at s = 1 counts as known."""
     judged: int = 4
-    """Number of newest full evaluations to judge: earlier predictions knew less. As many are made
-    without a wait while predictions are vague: subsets showed nothing."""
+    """Number of newest full evaluations by which subsets are judged. While predictions are vague,
+    this number of full evaluations is made without a wait."""
     most_skill: float = 2.0
-    """Most nats of skill from one outcome: no outcome decides alone."""
+    """Largest skill from one outcome, in nats, so that no outcome decides alone."""
     least_skill: float = 0.5
-    """Nats of skill below which subsets are dropped."""
+    """Skill below which subsets are dropped, in nats."""
 
 
 RULES = Rules()
@@ -76,14 +77,14 @@ class FabolasOptions(MethodOptions):
     """Options of `--method fabolas`."""
 
     n_first: int = option(
-        "Number of random configurations on small subsets before the Gaussian process proposes "
-        "any; at least two for each model.",
+        "Number of random configurations on small subsets before the first proposal of the "
+        "Gaussian process; at least two for each model.",
         default=10,
         at_least=1,
     )
     variant: Literal["default", "paper"] = option(
         "`default`, or `paper` for the published acquisition, bases, inference and incumbent, "
-        "which do worse.",
+        "which find worse pipelines.",
         default="default",
     )
 
@@ -93,7 +94,7 @@ class ReferenceOptions(MethodOptions):
     """Options of the reference methods of Fabolas."""
 
     n_first: int = option(
-        "Number of random configurations before the Gaussian process proposes any.",
+        "Number of random configurations before the first proposal of the Gaussian process.",
         default=5,
         at_least=1,
     )
@@ -104,7 +105,7 @@ class TwoTaskOptions(ReferenceOptions):
     """Options of `--method mtbo`."""
 
     share: float = option(
-        "Share of the rows that is the auxiliary task.", default=0.25, more_than=0, less_than=1
+        "Share of the rows in the auxiliary task.", default=0.25, more_than=0, less_than=1
     )
 
 
@@ -114,7 +115,7 @@ def size_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     if sizes:
         yield f"evaluated on {len(sizes)} of {n_sizes} sizes:" if n_sizes > 1 else "evaluated on:"
     for size in sizes:
-        failed = f", {size['failed']} of them failed" if size["failed"] else ""
+        failed = f", {size['failed']} failed" if size["failed"] else ""
         runs = counted(size["runs"], "trial")
         yield f"  {share_text(size['share'])} of the rows: {runs}{failed}"
     gate = decisions.get("gate", {})
@@ -123,17 +124,17 @@ def size_lines(decisions: Mapping[str, Any]) -> Iterator[str]:
     ranked = sorted(decisions.get("algorithms", {}).items(), key=lambda pair: -pair[1])
     if len(ranked) > 1:
         likely = [f"{name} {p:.2f}" for name, p in ranked if p >= 0.05]
-        yield f"probability of the best one's model: {', '.join(likely)}"
+        yield f"probability of being the best pipeline's model: {', '.join(likely)}"
     confirmations = decisions.get("confirmations", ())
     for made in confirmations:
         predicted = f"predicted {made['predicted']:.4g} (deviation {made['deviation']:.2g})"
         is_failed = made.get("state") == "failed"
         nothing = "failed on all rows" if is_failed else "not evaluated on all rows in time"
-        came = nothing if made["loss"] is None else f"came out as {made['loss']:.4g} on all rows"
-        unlike = ", which disagrees" if made["disagrees"] else ""
+        came = nothing if made["loss"] is None else f"measured {made['loss']:.4g} on all rows"
+        unlike = " (unlike the prediction)" if made["disagrees"] else ""
         yield f"trial {made['trial']}: {predicted}, {came}{unlike}"
     if any(made["disagrees"] for made in confirmations):
-        yield "more than two deviations apart: do not rely on subsets here"
+        yield "a loss differs from the prediction by over two deviations: do not rely on subsets"
 
 
 _MODULE = "prefect_tune.optimizers.methods.fabolas.fabolas"
@@ -141,7 +142,7 @@ _MODULE = "prefect_tune.optimizers.methods.fabolas.fabolas"
 FABOLAS = Method(
     name="fabolas",
     purpose="Gaussian processes over configurations and subset sizes, searched by information per "
-    "second; for many rows, where one evaluation takes long",
+    "second; for many rows, if one evaluation takes long",
     implementation=f"{_MODULE}:Fabolas",
     options=FabolasOptions,
     fidelities=frozenset({"subset", "folds"}),
@@ -168,8 +169,7 @@ ES = Method(
 )
 MTBO = Method(
     name="mtbo",
-    purpose="a Gaussian process over all rows and one subset of them as two tasks; a reference for "
-    "Fabolas",
+    purpose="a Gaussian process over two tasks, all rows and one subset; a reference for Fabolas",
     implementation=f"{_MODULE}:TwoTasks",
     options=TwoTaskOptions,
     fidelities=frozenset({"subset"}),

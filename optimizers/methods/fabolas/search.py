@@ -1,7 +1,8 @@
-"""The candidate and size with the most information about the minimiser per second (equation 7).
+"""Search for the candidate and size with the most information about the minimizer per second.
 
-All sizes of a candidate are scored at once. Candidates, draws of the parameters and rounds share
-the same random numbers. The paper maximises by DIRECT and CMA-ES (section 3.4).
+The information per second is equation 7. All sizes of a candidate are scored at once. All
+candidates, draws of the parameters and rounds use the same random numbers, so that scores can be
+compared. The paper uses DIRECT and CMA-ES instead (section 3.4).
 """
 
 from collections.abc import Iterator
@@ -37,17 +38,23 @@ class ScoredCandidates:
     scores: Array
 
     def best_first(self) -> Iterator[tuple[int, int]]:
-        """Yield candidate and size by falling score."""
+        """Yield the numbers of candidate and size of each score, the best score first."""
         for place in np.argsort(-self.scores, axis=None, kind="stable"):
             yield divmod(int(place), self.scores.shape[1])
 
 
 class Search:
-    """One ask's search of a belief in which pending outcomes are imagined.
+    """The search of one ask.
 
-    `sizes` are s of the allowed sizes, shape (M,). `leaders` are candidates with results, the best
-    predicted first, and `best` is the least predicted loss among them. `overhead` has the seconds
-    of an ask.
+    Args:
+        inputs: Inputs of the space.
+        belief: Belief that includes pending evaluations (see `Belief.imagining`).
+        acquisition: Acquisition to maximize.
+        sizes: s of the allowed sizes, shape (M,).
+        leaders: Candidates with results, in the order of their predicted losses.
+        best: Least predicted loss of the leaders.
+        overhead: Seconds of an evaluation that do not depend on the size.
+        rng: Generator of the search.
     """
 
     def __init__(
@@ -71,7 +78,7 @@ class Search:
             self._seek_minimiser()
 
     def models(self) -> dict[str, float]:
-        """Return the probability that the best pipeline has a model algorithm, by its id."""
+        """Return the probability that the best pipeline has a model, by the model's id."""
         step = self._inputs.candidates.space.steps[-1]
         if step.fixed or not self._minimisers:
             return {}
@@ -81,7 +88,7 @@ class Search:
         return {a.id: round(float(p), 4) for a, p in zip(step.algorithms, chances, strict=True)}
 
     def run(self) -> ScoredCandidates:
-        """Return the scored candidates of all rounds."""
+        """Return the candidates of all rounds with their scores."""
         candidates, scores = self._pool, self._scores(self._pool)
         for width in RULES.widths:
             order = np.argsort(-scores.max(axis=1), kind="stable")[: RULES.near]

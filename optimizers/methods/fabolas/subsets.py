@@ -1,4 +1,4 @@
-"""Sizes of subsets, basis functions over them (section 3.1), and the strategies of the methods."""
+"""Sizes of subsets, basis functions of the size (section 3.1), and strategies of the methods."""
 
 from dataclasses import dataclass
 from math import ceil
@@ -17,8 +17,10 @@ LOG_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), 1 - s, s**3]),
     trend=(1.0, 4.0, 0.02),
 )
-"""Basis of log losses: a loss that falls as a power of the rows is then linear in s. Only results
-near s = 1 identify the coefficient of s^3."""
+"""Basis of log losses, in which a loss that falls as a power of the rows is linear in s.
+
+Only results near s = 1 identify the coefficient of s^3.
+"""
 
 RAW_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), (1 - s) ** 2, s**3]),
@@ -29,29 +31,29 @@ PAPER_LOSS = Basis(
     lambda s: np.column_stack([np.ones_like(s), (1 - s) ** 2]),
     trend=(0.0, 0.0),
 )
-"""The paper's basis: (1, (1 - s)^2), without a shared curve."""
+"""The paper's basis, (1, (1 - s)^2), without a trend shared by all configurations."""
 
 COST = Basis(
     lambda s: np.column_stack([np.ones_like(s), s]),
     trend=(1.0, 4.0),
 )
-"""Basis of ln seconds, which makes seconds a power of the rows."""
+"""Basis of ln seconds. It makes run times a power of the number of rows."""
 
 TASKS = Basis(
     lambda s: np.column_stack([(s == 1).astype(float), (s < 1).astype(float)]),
     trend=(0.0, 0.0),
 )
-"""Two tasks, all rows and one subset, with a free correlation (Swersky et al. 2013)."""
+"""Basis of two tasks, all rows and one subset, with any correlation (Swersky et al. 2013)."""
 
 FULL = Basis(lambda s: np.ones((len(s), 1)), trend=(0.0,))
-"""All rows alone, independent of s."""
+"""Basis of full evaluations alone, independent of s."""
 
 
 UNKNOWN_RANGE = round(1 / RULES.first_shares[0])
-"""All rows per row of the smallest subset, if the number of rows is unknown."""
+"""Ratio of all rows to the rows of the smallest subset, if the number of rows is unknown."""
 
 Acquisition = Literal["gain", "gain_per_cost", "divergence_per_cost", "improvement"]
-"""Information about the minimiser on all rows, or expected improvement there."""
+"""Information about the minimizer on all rows (also per second), or expected improvement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +61,14 @@ class Strategy:
     """The settings in which the methods of this family differ.
 
     Attributes:
-        basis: Basis functions of the losses, which are learned as logarithms if `is_log`.
-        is_published: Whether noise is the same at all sizes, losses are not capped, the incumbent
-            is the best mean, and there are neither verifications nor a gate.
+        basis: Basis functions of the losses.
+        acquisition: Acquisition that the search maximizes.
+        is_log: Whether the logarithms of losses are learned.
+        is_published: Whether the noise is the same at all sizes, losses are not capped, the
+            incumbent has the least predicted mean, and neither verifications nor a gate are used.
         is_drawn: Whether parameters are drawn instead of fitted.
         one_fold_to: Largest share of the rows that is evaluated on one fold.
-        n_confirmed: Predicted best configurations evaluated in full at the end.
+        n_confirmed: Number of configurations to confirm on all rows at the end.
     """
 
     basis: Basis
@@ -77,7 +81,7 @@ class Strategy:
 
     @property
     def has_costs(self) -> bool:
-        """Whether seconds are learned, which only subsets need."""
+        """Whether run times are learned, which only the use of subsets needs."""
         return self.acquisition.endswith("_per_cost")
 
 
@@ -86,10 +90,11 @@ class Sizes:
     """The allowed sizes of subsets.
 
     Attributes:
-        n_min, n_max: Training rows of the smallest subset (s = 0), and all rows (s = 1; 64 if
-            unknown).
-        shares: Allowed shares of the rows, rising to 1. Each is a power of 1/2, so that trials of
-            the same size share subsets and cached results.
+        n_min: Number of training rows of the smallest subset (s = 0).
+        n_max: Number of all training rows (s = 1); 64 if unknown.
+        shares: Allowed shares of the rows, rising to 1. `of` chooses powers of 1/2, so that trials
+            of the same size use the same subsets and cached results.
+        note: Note for users if subsets cannot be used.
     """
 
     n_min: int
@@ -98,7 +103,7 @@ class Sizes:
     note: str = ""
 
     def s(self, share: ArrayLike) -> Array:
-        """Return s = log(n / n_min) / log(n_max / n_min) in [0, 1] of shares, in their shape."""
+        """Return s = log(n / n_min) / log(n_max / n_min) in [0, 1], in the shape of `share`."""
         n = np.asarray(share, dtype=float) * self.n_max
         if self.n_min == self.n_max:
             return np.ones_like(n)
@@ -106,24 +111,24 @@ class Sizes:
 
     @property
     def is_single(self) -> bool:
-        """Whether the full data is the only size."""
+        """Whether all rows are the only size."""
         return len(self.shares) == 1
 
     @property
     def first_shares(self) -> tuple[float, ...]:
-        """Small shares of the rows for the first design, rising."""
+        """Small shares of the rows for the initial design, rising."""
         least, largest = RULES.first_shares
         return tuple(q for q in self.shares[:-1] if least <= q <= largest) or self.shares[:1]
 
     @classmethod
     def single(cls, objective: Objective, note: str = "") -> Self:
-        """Return the full data alone."""
+        """Return sizes that have all rows only."""
         n_rows = objective.n_rows or UNKNOWN_RANGE
         return cls(n_rows, n_rows, (1.0,), note)
 
     @classmethod
     def pair(cls, objective: Objective, share: float) -> Self:
-        """Return a subset and the full data, or the full data alone if the subset has no row."""
+        """Return one subset and all rows, or all rows only if the subset would have no row."""
         n_rows = objective.n_rows or UNKNOWN_RANGE
         n_min = round(share * n_rows)
         if not 1 <= n_min < n_rows:
@@ -132,11 +137,11 @@ class Sizes:
 
     @classmethod
     def of(cls, objective: Objective) -> Self:
-        """Return the sizes for the objective's rows and classes.
+        """Return the sizes for the rows and classes of an objective.
 
-        The smallest subset has at least 10 rows a class, 50 in all, 1/256 of the rows, and
-        `ROWS_PER_CLASS` rows of the rarest class, so that it resembles the full data. If all rows
-        are fewer than 8 times as many, the full data is the only size.
+        The smallest subset has at least 10 rows per class on average, 50 rows, 1/256 of all rows,
+        and `ROWS_PER_CLASS` rows of the rarest class, so that it resembles the full data. If the
+        smallest subset would have more than 1/8 of all rows, all rows are the only size.
         """
         n_rows, rarest = objective.n_rows, objective.n_rarest
         if n_rows is None:
@@ -147,10 +152,10 @@ class Sizes:
         if objective.n_classes and rarest:
             least = max(usual, ceil(ROWS_PER_CLASS * n_rows / rarest))
         if n_rows * RULES.first_shares[1] < least:
-            of_rarest = f", as the rarest class has {rarest}" if least > usual else ""
+            of_rarest = f", because the rarest class has {rarest}" if least > usual else ""
             note = (
-                "subsets cannot help, and all evaluations are of all rows: the smallest subset "
-                f"would have {least} of the {n_rows} training rows{of_rarest}"
+                "all evaluations use all rows; subsets would save too little, because the smallest "
+                f"useful subset has {least} of {n_rows} training rows{of_rarest}"
             )
             return cls.single(objective, note)
         shares = _dyadic(least / n_rows)

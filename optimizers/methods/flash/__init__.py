@@ -1,6 +1,6 @@
-"""FLASH (Zhang et al. 2016): `flash` is the method, with an initial design, pruning and tuning.
+"""FLASH (Zhang et al. 2016): an initial design, pruning and tuning. The method is in `flash`.
 
-`design` numbers the paths of a space and orders their first runs, and `scores` ranks them by linear
-models. `shared_values` are hyperparameters that most paths have in common; ADMM tunes them too.
-`cost` predicts the seconds of a path, given cached prefixes.
+`design` numbers the paths of a space and orders their first runs, and `scores` ranks paths by
+linear models. `shared_values` handles hyperparameters that most paths have in common, also for
+ADMM. `cost` predicts the run time of a path, given the cached steps.
 """

@@ -1,8 +1,8 @@
-"""Predicted seconds of candidates: the sum over their steps, with cached steps at their load time.
+"""Predicted run times of candidates: the sum over steps, where a cached step takes its load time.
 
-This is the additive model that FLASH's prefix cache needs (Zhang et al. 2016, section 3.4). A code
-stands for a prefix of a pipeline. Codes are equal if the same steps ran with the same values. Steps
-are in running order, and steps that pass their input on do not count.
+FLASH's prefix cache needs this additive model (Zhang et al. 2016, section 3.4). A code is a number
+for the first steps of a pipeline, up to some step. Codes are equal if the same steps ran in the
+same order with the same values. Steps that pass their input on do not count.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from prefect_tune.optimizers.trials.history import History
 
 
 class PathCost:
-    """Predicts the seconds of full evaluations from the seconds of their steps."""
+    """Predicts the run times of full evaluations from the run times of their steps."""
 
     def __init__(self, space: CandidateSpace, costs: Costs) -> None:
         self._space, self._costs = space, costs
@@ -37,9 +37,10 @@ class PathCost:
         self._of_rank = rng.random(len(steps) + 1)
 
     def after(self, history: History | None) -> Callable[[Candidates, Array], Array]:
-        """Return a function from candidates, with features, to predicted seconds, shape (n,).
+        """Return a function from candidates and their features to predicted seconds, shape (n,).
 
-        A step counts at its load time if a trial of the history has cached it. None caches nothing.
+        A step takes its load time if a trial of `history` has cached the step. If `history` is
+        None, no step is cached.
         """
         space, costs = self._space, self._costs
         levels = np.full((2, len(space.algorithms)), -inf)
@@ -56,7 +57,7 @@ class PathCost:
         overhead, load = costs.overhead_seconds, costs.load_seconds
         cached: NDArray[np.float64] | None = None
         if history is not None and load < inf:
-            # Other raced trials did not run all folds.
+            # Leave out raced trials, which did not run on all folds.
             whole = (t for t in history.complete if t.number not in history.estimated)
             ran = self._space.encode(t.query.configuration for t in whole)
             cached = self.codes(ran, self._space.features(ran))
@@ -70,7 +71,7 @@ class PathCost:
                 of_steps += np.exp(level[candidates.algorithms + self._offsets] + moved)
             if cached is not None and len(candidates):
                 codes = self.codes(candidates, features)
-                for k in range(codes.shape[1] - 1):  # the model of a new configuration is made
+                for k in range(codes.shape[1] - 1):  # the last step, the model, is never cached
                     is_cached = np.isin(codes[:, k], cached[:, k])
                     of_steps[is_cached, k] = np.minimum(of_steps[is_cached, k], load)
             return overhead + of_steps.sum(axis=1)
@@ -78,25 +79,25 @@ class PathCost:
         return seconds
 
     def codes(self, candidates: Candidates, features: Array) -> NDArray[np.float64]:
-        """Return codes of the prefixes that end with each searched step, shape (n, K).
+        """Return the codes of candidates up to each searched step, shape (n, K).
 
-        A code is a randomly weighted sum of features, in which the weights depend on the order.
+        A code is a sum of features with random weights, which depend on the order of the steps.
         """
         algorithms = candidates.algorithms
         places = running_places(self._space.space, algorithms)
         is_idle = [np.array([a.is_idle for a in step.algorithms]) for step in self._steps]
         columns = zip(is_idle, algorithms.T, strict=True)
         ran = (places >= 0) & ~np.column_stack([idle[column] for idle, column in columns])
-        # Whether step j, the last axis, ran no later than step k.
+        # Whether step j (last axis) ran before step k, or is step k.
         before = ran[:, None, :] & (places[:, None, :] <= places[:, :, None])
         of_steps = (features @ self._weights) * self._of_rank[before.sum(axis=2)]
         return np.round((before * of_steps[:, None, :]).sum(axis=2), 9)
 
 
 def running_places(space: Space, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the place at which each searched step of paths runs, -1 if it does not, shape (n, K).
+    """Return the place at which each searched step of a path runs, shape (n, K).
 
-    Steps that choose an order do not run.
+    The place is -1 for steps that do not run, such as a step that chooses the order of others.
     """
     steps = space.searched
     choosing = [k for k, step in enumerate(steps) if step.orders]

@@ -1,4 +1,4 @@
-"""FLASH's paths by number, and its design: the order of first runs (FLASH, section 3.2)."""
+"""FLASH's numbered paths, and the design, which orders their first runs (FLASH, section 3.2)."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
@@ -15,24 +15,28 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSp
 from prefect_tune.optimizers.trials.trial import Trial
 
 _TIE = 1e-9
-"""Tolerance for equal gains."""
+"""Difference of gains below which they count as equal."""
 _EXHAUSTED = 1e-6
-"""Gain below which only rounding is left: the chosen paths span all others."""
+"""Gain below which a path is in the span of the chosen paths, except for rounding."""
 
 
 def design_order(
     paths: Array, n: int, rng: Generator | None = None, start: Sequence[int] = ()
 ) -> list[int]:
-    """Return `n` paths in the order to run them, with repeats if fewer are useful.
+    """Return the indices of `n` paths in the order of their runs. Paths may be repeated.
 
-    Candidates are one-hot, shape (B, N). The product of the leading eigenvalues of the sum of pp'
-    is maximised, as in the paper. `rng` breaks ties; without it, the lowest index wins. `start` has
-    the indices of the first paths; if it is empty, one is drawn.
+    The design maximizes the product of the leading eigenvalues of the sum of pp', as in the paper.
+
+    Args:
+        paths: One-hot paths, shape (B, N).
+        n: Number of paths in the design.
+        rng: Generator that breaks ties; None to choose the lowest index.
+        start: Indices of the first paths; if empty, the first path is drawn.
     """
     first = list(start) or [int(rng.integers(len(paths))) if rng else 0]
     chosen = _independent(paths, first, n, rng)
     # Once the chosen paths span all others, the paper's product is 0 for every path. Later picks
-    # maximise the determinant on the range of the sum: p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap).
+    # maximize the determinant on the range of the sum: p'A p, A <- A - (Ap)(Ap)'/(1 + p'Ap).
     inverse: Array = np.linalg.pinv(paths[chosen].T @ paths[chosen], rcond=1e-10, hermitian=True)
     while len(chosen) < n:
         leverage = np.einsum("ij,ij->i", paths @ inverse, paths)
@@ -44,10 +48,10 @@ def design_order(
 
 
 def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | None) -> list[int]:
-    """Extend the first paths by greedy D-optimal picks while they are independent.
+    """Return the first paths and greedy D-optimal picks, as long as all of them are independent.
 
-    With S the picks and G = P_S P_S', adding path j multiplies det(G) by K - g_j'G^-1 g_j: the
-    squared distance of j from the span of S, kept up to date by Gram-Schmidt.
+    Let S be the picks and G = P_S P_S'. Adding path j multiplies det(G) by K - g_j'G^-1 g_j, which
+    is the squared distance of j from the span of S. Gram-Schmidt keeps the distances up to date.
     """
     distance = np.einsum("ij,ij->i", paths, paths)
     basis = np.empty((0, paths.shape[1]))
@@ -58,7 +62,7 @@ def _independent(paths: Array, first: Sequence[int], n: int, rng: Generator | No
             break
         chosen.append(pick)
         direction = paths[pick] - basis.T @ (basis @ paths[pick])
-        direction -= basis.T @ (basis @ direction)  # repeating it once removes rounding errors
+        direction -= basis.T @ (basis @ direction)  # again, to remove rounding errors
         direction /= np.linalg.norm(direction)
         basis = np.vstack([basis, direction])
         distance = distance - (paths @ direction) ** 2
@@ -71,9 +75,14 @@ def _pick(gains: Array, rng: Generator | None) -> int:
 
 
 class PathTable:
-    """Paths and their first runs with the values `best`; a fixed sample if too many to list.
+    """The paths of a space, or a fixed sample of too many paths, and the first run of each path.
 
-    `candidates` encodes configurations of the space, and `one_hot` has the paths, shape (B, N).
+    Attributes:
+        candidates: Encoder of the space's configurations.
+        shared: Shared values of the space; None if the space has none.
+        best: Best shared values, which first runs use.
+        paths: The B paths.
+        one_hot: One-hot paths, shape (B, N).
     """
 
     def __init__(self, space: Space, seed: int, shared: SharedValues | None = None) -> None:
@@ -94,13 +103,13 @@ class PathTable:
 
     @cached_property
     def rank(self) -> int:
-        """Number of linearly independent paths: N - K + 1, or fewer if algorithms ignore steps."""
+        """Number of linearly independent paths (N - K + 1, or fewer if algorithms ignore steps)."""
         if self.space.has_ignored:
             return int(np.linalg.matrix_rank(self.one_hot.T @ self.one_hot, hermitian=True))
         return self.one_hot.shape[1] - len(self.space.searched) + 1
 
     def encoded(self, configurations: Iterable[Configuration]) -> Array:
-        """Return one-hot paths of configurations and their shared values, shape (n, N + S)."""
+        """Return the one-hot paths and shared values of configurations, shape (n, N + S)."""
         known = list(configurations)
         rows = [self.candidates.one_hot(c.path) for c in known]
         encoded = np.array(rows).reshape(-1, self.one_hot.shape[1])
@@ -109,7 +118,7 @@ class PathTable:
         return np.hstack([encoded, self.shared.columns(known)])
 
     def encoded_first_runs(self) -> Array:
-        """Return one-hot paths and the shared values of their first runs, shape (B, N + S)."""
+        """Return the one-hot paths with the shared values of first runs, shape (B, N + S)."""
         if self.shared is None:
             return self.one_hot
         firsts, group_of = self._groups
@@ -117,34 +126,38 @@ class PathTable:
         return np.hstack([self.one_hot, of_groups[group_of]])
 
     def first_runs(self) -> tuple[Candidates, Array]:
-        """Return the first runs of all paths as candidates, and their features."""
+        """Return the first runs of all paths, as candidates with their features."""
         if self._first_runs is None or self._first_runs[0] != self.best:
             firsts, group_of = self._groups
-            # All values that are not shared are defaults.
+            # Values that are not shared are at their defaults.
             units = self.candidates.encode(map(self.first_run, firsts)).units[group_of]
             runs = Candidates(self._algorithms, units)
             self._first_runs = self.best, runs, self.candidates.features(runs)
         return self._first_runs[1:]
 
     def numbers_of(self, trials: Iterable[Trial]) -> list[int]:
-        """Return the numbers of the trials' paths, skipping paths outside the table."""
+        """Return the numbers of the trials' paths. Paths outside the table are left out."""
         numbers = (self._number.get(trial.query.configuration.path) for trial in trials)
         return [i for i in numbers if i is not None]
 
     def default(self, i: int) -> Configuration:
-        """Return a path with default values."""
+        """Return the configuration of path i with default values."""
         if i not in self._defaults:
             self._defaults[i] = default_configuration(self.space, self.paths[i])
         return self._defaults[i]
 
     def first_run(self, i: int) -> Configuration:
-        """Return a path with default values, except for the best shared values."""
+        """Return the first run of path i: default values, and the best shared values."""
         default = self.default(i)
         return default if self.shared is None else self.shared.applied(self.best, default)
 
     @cached_property
     def plain(self) -> list[int]:
-        """One path of each model with idle steps before it, or else the most similar path."""
+        """Numbers of the plainest path of each model.
+
+        The plainest path has no-op steps before the model where possible, or is the most similar
+        path in the table.
+        """
         *before, model = self.space.searched
         plain = tuple(step.simplest.id for step in before)
         paths = [
@@ -161,7 +174,10 @@ class PathTable:
 
     @cached_property
     def _groups(self) -> tuple[list[int], NDArray[np.intp]]:
-        """One path of each group with equal values in first runs, and the group of each path."""
+        """One path of each group, and the group of each path.
+
+        The first runs of a group's paths have the same shared values.
+        """
         groups = [self.shared.group(path) if self.shared else None for path in self.paths]
         firsts: dict[Hashable, int] = {}
         for i, group in enumerate(groups):

@@ -1,4 +1,4 @@
-"""FLASH: a design, pruning of paths by a linear model, then tuning of the rest.
+"""FLASH: an initial design, pruning of paths by a linear model, and tuning of the rest.
 
 Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analytic Pipelines" (KDD
 2016), algorithm 1:
@@ -10,13 +10,18 @@ Zhang, Bahadori, Su and Sun, "FLASH: Fast Bayesian Optimization for Data Analyti
     lines 20 to 26, T_total                     Flash._tuned, by ForestSearch on all trials
     algorithm 3, cached prefixes                the cache of tasks; PathCost counts cached steps
 
-Departures of the default (`variant=paper` undoes all): the design starts with plain paths. A path
-first runs with default values. Hyperparameters of steps that every path passes are searched like
-algorithms (see `SharedValues`). The first trials vary them on the cheapest linear model and the
-cheapest boosted trees. Eq. 1 has columns for them, with interactions by kind of model. A path first
-runs with the shared values that look best for its kind. Costs are summed over steps, in seconds. G'
-also has algorithms with good losses. Phases shrink with the budget. Eq. 1 has a free intercept, as
-in the authors' code.
+Departures of the default variant (`variant=paper` undoes all):
+
+- The design starts with the plainest path of each model.
+- The first run of a path has default values.
+- Hyperparameters of steps that every path has are searched like algorithms (see `SharedValues`).
+  The first trials vary these values on the cheapest linear model and the cheapest boosted trees.
+  Eq. 1 has columns for the values, also by model family. The first run of a path has the values
+  that are best for the path's model family so far.
+- The cost of a path is its run time, summed over steps.
+- G' also has algorithms with good losses.
+- Phases shrink with the budget.
+- Eq. 1 has a free intercept, as in the authors' code.
 """
 
 from collections import Counter, defaultdict
@@ -48,14 +53,15 @@ from prefect_tune.optimizers.space.vectors import Array, Candidates
 from prefect_tune.optimizers.trials.history import History, trials_affordable
 
 _DESIGN_SHARE = 0.5
+"""Share of the design that known configurations must reach to replace the design."""
 _KNOWN_SHARE = 0.25
-"""Length of Phase 2 as a share of the known configurations."""
+"""Length of Phase 2 after known configurations, as a share of their number."""
 _KEEP = 0.5
-"""Share of each step's algorithms that G' has for their losses."""
+"""Share of each step's algorithms that is added to G' by loss."""
 _SHARE = 0.4
 """Share of a small budget for Phases 1 and 2 together."""
 _MODELS_SHARE = 0.5
-"""Share of a still smaller budget for one run of each model."""
+"""Largest share of a small budget for one run of each model."""
 
 
 def phase_lengths(
@@ -66,11 +72,18 @@ def phase_lengths(
     *,
     are_enough: bool = False,
 ) -> tuple[int, int]:
-    """Return the trials of Phases 1 and 2, for a budget of `capacity` trials (None for ample).
+    """Return the numbers of trials in Phases 1 and 2.
 
-    `n_known` known configurations run first. If they are at least half as many as the design, or
-    `are_enough` with an earlier run, they replace it, as a portfolio does. Phase 2 is then short,
-    because they did well before.
+    Known configurations, such as a portfolio, run first. If they are at least half as many as the
+    design has, or if `are_enough`, the known configurations replace the design. Phase 2 is then
+    short, because the configurations were good in earlier studies.
+
+    Args:
+        options: Options of the method.
+        table: Paths of the space.
+        capacity: Number of trials that the budget allows; None for any number.
+        n_known: Number of known configurations.
+        are_enough: Whether an earlier run makes the known configurations sufficient.
     """
     rank, is_paper = min(table.rank, len(table)), options.variant == "paper"
     n_init = n_prune = rank
@@ -92,7 +105,10 @@ def phase_lengths(
 def subspace_of(
     space: Space, paths: Iterable[Path], history: History, keep: float = 0.0
 ) -> dict[str, list[str]]:
-    """Return the algorithms of paths by step, plus the `keep` share with the least losses."""
+    """Return the algorithms of `paths` by step, and the share `keep` of each step's algorithms.
+
+    The share consists of the algorithms with the least loss in `history`.
+    """
     complete = sorted(
         [*history.complete, *history.older.subsample()], key=lambda t: (t.loss, t.number)
     )
@@ -111,12 +127,17 @@ def subspace_of(
 
 @dataclass
 class FlashMemo:
-    """Decisions of the phases, None before they are made; paths are given by index.
+    """Decisions of the phases. A decision is None until it is made.
 
     Attributes:
-        design: Paths of Phase 1 in order; after Phase 1, those that ran.
-        n_varied: Trials of Phase 1, outside the design, that varied shared values.
-        subspace, n_subspace_paths: Algorithms of G' by step, and the number of its runnable paths.
+        phase: Current phase, 1 to 3.
+        design: Numbers of Phase 1's paths in order; after Phase 1, of the paths that ran.
+        n_init: Number of trials in Phase 1.
+        n_prune: Number of trials in Phase 2.
+        n_varied: Number of trials in Phase 1, outside the design, that varied shared values.
+        subspace: Algorithms of G' by step.
+        n_subspace_paths: Number of runnable paths in G'.
+        notes: Notes for users.
     """
 
     phase: int = 1
@@ -130,13 +151,13 @@ class FlashMemo:
 
 
 _EXPENSIVE = 2.0
-"""A path predicted to take this many median times waits until the other paths have run."""
+"""Multiple of the median run time from which a path waits until the other paths have run."""
 _COST_POWER = 0.5
-"""Power of the predicted seconds that divides the expected improvement in Phase 3."""
+"""Exponent of the predicted run time, by which Phase 3 divides the expected improvement."""
 
 
 class Flash(Optimizer):
-    """Fast linear search over paths, then Bayesian optimisation of the best of them."""
+    """Fast linear search over paths, followed by Bayesian optimization of the best paths."""
 
     method: ClassVar[Method] = FLASH
 
@@ -146,10 +167,10 @@ class Flash(Optimizer):
 
     @property
     def decisions(self) -> dict[str, Any]:
-        """The decisions of each phase so far, as JSON values.
+        """The decisions of all phases so far, as JSON values.
 
-        `n_known` counts the known configurations that ran first; `n_init` includes them.
-        `shared_values` are the best by kind of model.
+        `n_known` is the number of known configurations, which run first and are included in
+        `n_init`. `shared_values` has the best shared values by model family.
         """
         decided = self._decided
         names = ("phase", "n_init", "n_prune", "n_subspace_paths", "subspace")
@@ -177,7 +198,7 @@ class Flash(Optimizer):
         decided, table = self._decided, self._table
         if decided.design is None:
             n = self.options.n_init if self.options.n_init is not None else table.rank
-            # The paper starts anywhere; the default with every model alone.
+            # The paper's design starts at random, the default design with a plain path per model.
             plain = sorted(table.plain, key=lambda i: table.default(i) not in self._bases)
             start = [] if self.is_of_paper else plain[:n]
             decided.design = design_order(table.one_hot, n, rng, start)
@@ -185,8 +206,8 @@ class Flash(Optimizer):
         phase = decided.phase = self._phase(budget, is_varied=varied is not None)
         if varied is not None:
             is_plain = varied.path in {table.paths[i] for i in table.plain}
-            decided.n_varied += not (is_plain and varied in self._bases)  # the design covers those
-            why = "a value of a shared step that few trials have had"
+            decided.n_varied += not (is_plain and varied in self._bases)  # these are in the design
+            why = "a value of a shared step that few trials have used"
             self._because = Reason("shared values", why)
             return Query(varied)
         if decided.subspace is None and table.shared is not None:
@@ -196,7 +217,7 @@ class Flash(Optimizer):
                 return self._tuned(rng)
             return Query(self._designed(rng) if phase == 1 else self._most_promising(rng))
         except SpaceExhausted:
-            self._because = Reason("random", "no other path has anything new")
+            self._because = Reason("random", "no path of this phase has a new configuration")
             return Query(new_configuration(self.space, self.history.asked, rng))
 
     def _varied(self, budget: Budget, rng: Generator) -> Configuration | None:
@@ -212,14 +233,14 @@ class Flash(Optimizer):
         return shared.untried(self._bases, self.history, rng)
 
     def _phase(self, budget: Budget, *, is_varied: bool) -> int:
-        """Phase of this ask; a length, once fixed, ignores later budgets."""
+        """Return the phase of this ask. The length of a phase that has ended never changes."""
         decided, table, n = self._decided, self._table, len(self.history)
         if decided.subspace is not None:
             return 3
         holds, n_known = trials_affordable(budget, self.history), self._n_known
         are_enough = self._uses_ample_prior
         n_extra = 0
-        if self.options.n_init is None:  # a given length counts all trials of Phase 1
+        if self.options.n_init is None:  # a given length includes all trials of Phase 1
             repeated = () if are_enough else self._repeated
             n_extra = decided.n_varied + sum(known in self.history.asked for known in repeated)
         left = None if holds is None else holds - n_extra
@@ -242,18 +263,21 @@ class Flash(Optimizer):
 
     @property
     def _n_known(self) -> int:
-        # They run first, and count as part of Phase 1.
+        # Number of the known configurations, which run first as a part of Phase 1.
         return len(self._repeated) if self._uses_ample_prior else len(self._start)
 
     def _designed(self, rng: Generator) -> Configuration:
         design = self._decided.design or []
         _, configuration = self._first_new(self._rest_of_design(rng), rng)
-        why = f"one of {len(design)} paths that tell most about all {len(self._table):,}"
+        why = f"one of {len(design)} paths that reveal most about all {len(self._table):,} paths"
         self._because = Reason("design", why)
         return configuration
 
     def _rest_of_design(self, rng: Generator) -> list[int]:
-        """Paths that have not run, expensive ones last; if all have, those with fewest runs."""
+        """Return the design's paths that have not run, the expensive paths last.
+
+        If all have run, return all paths, those with the fewest runs first.
+        """
         history, design = self.history, self._decided.design or []
         own = (t for t in history if t.query.configuration not in history.misled)
         asked = Counter(self._table.numbers_of(own))
@@ -274,10 +298,10 @@ class Flash(Optimizer):
         return [*(i for i in left if seconds[i] <= limit), *expensive]
 
     def _most_promising(self, rng: Generator) -> Configuration:
-        """New configuration of the path of largest EIPS that is not excluded.
+        """Return a new configuration of the path with the largest EIPS that is not excluded.
 
-        Pending paths are excluded. With default values, paths that have run are excluded too,
-        because Phase 3 tries further values of a path.
+        Pending paths are excluded. Unless the variant is the paper's, paths that have run are
+        excluded too, because Phase 3 tries further values of a path.
         """
         log_ei, log_cost = self._scores.terms(self.history)
         scores = log_ei - log_cost
@@ -286,7 +310,7 @@ class Flash(Optimizer):
         i, configuration = self._first_new(ranked(scores, rng), rng)
         gain = two_digits(float(np.exp(log_ei[i])))
         gain += " points" if self.objective.is_percentage else ""
-        # The paper does not divide by seconds, but by their logarithm.
+        # The paper divides by the logarithm of the run time.
         seconds = f" in {two_digits(float(np.exp(log_cost[i])))} s" if not self.is_of_paper else ""
         phase = "expected improvement per second"
         why = f"largest {phase} of {len(scores):,} paths ({gain}{seconds})"
@@ -302,18 +326,18 @@ class Flash(Optimizer):
                 return i, new_configuration(self.space, asked, rng, table.paths[i])
             except SpaceExhausted:
                 continue
-        raise SpaceExhausted(f"no path of space {self.space.name!r} has a new configuration")
+        raise SpaceExhausted(f"space {self.space.name!r} has no path with a new configuration")
 
     def _tuned(self, rng: Generator) -> Query:
-        """Next query by a forest that learns from all trials and proposes within G'."""
+        """Return the next query by a forest that learns from all trials and proposes within G'."""
         if self._decided.subspace is None:
             self._prune(rng)
         query, reason = self._tuning.propose(self.history, rng, self._log_cost())
-        self._because = Reason("forest", f"{reason.text}, among the paths that were kept")
+        self._because = Reason("forest", f"{reason.text}, among the paths kept")
         return query
 
     def _prune(self, rng: Generator) -> None:
-        """Fix G', the product of the algorithms of the r best paths."""
+        """Decide on G', the product of the algorithms of the r best paths."""
         decided, paths, wanted = self._decided, self._table.paths, self.options.r
         if len(paths) < wanted:
             decided.notes.append(f"r is {wanted}, and the paths are {len(paths)}: all are kept")
@@ -331,10 +355,11 @@ class Flash(Optimizer):
         decided.n_subspace_paths = self._subspace.n_feasible_paths
 
     def _log_cost(self) -> LogCost | None:
-        """Log divisor of expected improvement, with a floor that is the same for all batches.
+        """Return the function for ln of the divisor of expected improvement; None for no divisor.
 
-        There is none in a race with partial runs, because these take about equally long, and models
-        that are cheap on all rows are seldom the best.
+        In a race with partial evaluations, expected improvement has no divisor: partial evaluations
+        take about equally long, and models that are fast on all rows are seldom the best. The least
+        divisor is the same in all calls.
         """
         if self.is_of_paper or self.has_partial_runs:
             return None

@@ -1,4 +1,4 @@
-"""FLASH's linear models of all paths, and their improvement per cost (section 3.3, eq. 2 and 4)."""
+"""FLASH's linear models of paths, and the improvement per cost (section 3.3, eq. 2 and 4)."""
 
 from collections.abc import Iterable
 
@@ -16,12 +16,12 @@ from prefect_tune.optimizers.trials.objective import FailureCost, Objective
 from prefect_tune.optimizers.trials.trial import Trial
 
 LEAST_SHARE = 0.01
-"""Least cost of a path, as a share of the mean."""
+"""Least cost of a path, as a share of the mean cost."""
 _TIE = 1e-12
 
 
 class PathScores:
-    """Scores of the B paths of a table, from any history; by the paper's rules if `is_paper`."""
+    """Scores of the B paths of a table, given a history; by the paper's rules if `is_paper`."""
 
     def __init__(
         self, objective: Objective, table: PathTable, cost: PathCost, *, is_paper: bool
@@ -30,12 +30,12 @@ class PathScores:
         self._is_paper = is_paper
 
     def terms(self, history: History, *, is_next_run: bool = True) -> tuple[Array, Array]:
-        """Return ln of the expected improvement of each path, and of its divisor, shape (B,) each.
+        """Return ln of each path's expected improvement, and ln of its divisor, shape (B,) each.
 
-        Pending paths are assumed to return their prediction. For the next run, cached steps count
-        at their load time. Otherwise, the terms are for many runs with other values, uncached and
-        at xi = 0. They are divided by log time, as in the paper, so that slow but accurate paths
-        survive pruning.
+        Pending paths are assumed to have their predicted loss. If `is_next_run`, the divisor is the
+        run time of the next run, in which cached steps take their load time. Otherwise, the terms
+        are for many runs with other values: xi is 0, no step is cached, and the divisor is the
+        logarithm of the run time, as in the paper, so that slow but accurate paths survive pruning.
         """
         trials, losses = self._told(history)
         seen = self._encoded(trials)
@@ -56,13 +56,13 @@ class PathScores:
             expected = self._fitted(seen, log_seconds).mean(first_runs)
             return log_ei, np.log(np.maximum(expected, 0.5))
         if not is_next_run:
-            # ln(e + seconds) is at least 1; ln(seconds) below a second would turn the sign.
+            # ln(e + seconds) is at least 1, whereas ln(seconds) is negative below a second.
             return log_ei, np.log(np.log(np.e + self.seconds(None)))
         seconds = self.seconds(history)
         return log_ei, np.log(np.maximum(seconds, LEAST_SHARE * float(seconds.mean())))
 
     def best_values(self, history: History) -> BestValues:
-        """Return the shared values that look best so far, by kind of model."""
+        """Return the shared values with the least predicted loss so far, by model family."""
         shared = self._table.shared
         assert shared is not None  # noqa: S101 - callers check it
         if not history.complete:
@@ -81,7 +81,7 @@ class PathScores:
     def _told(self, history: History) -> tuple[list[Trial], Array]:
         rule: FailureCost = "bound" if self._is_paper else "worst"
         trials, losses = imputed_losses(history, self._objective, rule)
-        # Values that a dropped prior chose would count against the algorithms that have them.
+        # Shared values chosen by a dropped prior would count against the algorithms of the trials.
         kept = [i for i, t in enumerate(trials) if t.query.configuration not in history.misled]
         if not history.misled or not kept:
             return trials, losses
@@ -96,12 +96,12 @@ class PathScores:
         return self._fitted(rows, np.append(older.losses, losses), weights)
 
     def _fitted(self, paths: Array, targets: Array, weights: Array | None = None) -> PathLinear:
-        # Equation (1) has no intercept, so an unseen algorithm adds a loss of 0.
+        # Equation (1) has no intercept, so an unseen algorithm adds 0 to the loss.
         return PathLinear.fit(paths, targets, has_intercept=not self._is_paper, weights=weights)
 
 
 def ranked(scores: Array, rng: Generator | None) -> list[int]:
-    """Return indices by falling score, with ties in random order if there is an `rng`."""
+    """Return indices by falling score; with `rng`, equal scores are in random order."""
     order = np.arange(len(scores)) if rng is None else rng.permutation(len(scores))
     rounded = np.round(scores[order] / _TIE) * _TIE
     return [int(i) for i in order[np.argsort(-rounded, kind="stable")]]

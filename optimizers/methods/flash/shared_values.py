@@ -1,10 +1,11 @@
-"""Shared values: hyperparameters of the steps that every path passes.
+"""Shared values: hyperparameters of steps that every path has.
 
-The aggregation of patient events is an example. A model of paths cannot learn its effect, because
-it is on all paths. A value may also suit one kind of model only: trees can use averages that a
-linear model cannot. Values are therefore searched like algorithms. Each has columns in the model of
-paths: one for all models and one for each kind of model. One ridge penalises all columns, so that a
-kind with few results borrows the effects of the others.
+The aggregation of patient events is an example. A linear model of paths cannot learn the effect of
+such a step, because all paths have the step. A value may also suit only one model family: trees can
+use averages that a linear model cannot. Shared values are therefore searched like algorithms. Each
+value has columns in the linear model of paths: one for all models, and one for each model family.
+All columns have the same ridge penalty, so that a family with few results borrows the effects of
+the other families.
 """
 
 from collections import Counter, defaultdict
@@ -40,27 +41,30 @@ from prefect_tune.optimizers.space.vectors import Array, from_unit, to_unit
 from prefect_tune.optimizers.trials.history import History
 
 BestValues = Mapping[tuple[str, str, str], Choice]
-"""Choice with the best values so far, by kind of model, step and algorithm."""
+"""Choice with the best values so far, by model family, step and algorithm."""
 Levels = Mapping[str, tuple[Value, ...]]
-"""Distinct values by hyperparameter, the default first."""
+"""Values to try by hyperparameter, the default first."""
 
 VARIED_SHARE = 0.3
-"""Largest share of a budget for varying shared values."""
+"""Largest share of the budget for varying shared values."""
 _MOST_ALGORITHMS = 2
-"""Largest number of algorithms of a step with shared values; with more, each is on few paths."""
+"""Largest number of algorithms in a step with shared values."""
 _DRAWS = 8
-"""Attempts to vary a configuration in a way that is new and allowed."""
+"""Number of attempts to find a new, allowed variation of a configuration."""
 TIE = 1e-9
-"""Difference of losses or seconds below which they count as equal."""
+"""Difference of losses below which they count as equal."""
 _FAILURES = 2
-"""Failures without a success after which a base is no longer varied."""
+"""Number of failures without a success after which a model family is no longer varied."""
 
 
 class SharedValues:
-    """Encodes, chooses and varies the values that many paths of a space have in common.
+    """Encodes, chooses and varies the shared values of a space.
 
-    With `numbers`, numbers are shared values too, in addition to categories. `kinds` are the kinds
-    of models (`linear`, `trees` or `other`), and `width` is the number of columns (S).
+    With `numbers`, shared values include numbers in addition to categories.
+
+    Attributes:
+        kinds: Model families of the space (`linear`, `trees` or `other`).
+        width: Number S of columns of shared values.
     """
 
     def __init__(self, space: Space, *, numbers: bool = True) -> None:
@@ -83,30 +87,33 @@ class SharedValues:
                 self._columns[pair][name] = range(n, n + len(values))
                 n += len(values)
         self._n = n
-        # A single kind would repeat the columns of all kinds.
+        # The columns of a single family would repeat the columns for all families.
         self._n_blocks = 1 + len(self.kinds) if len(self.kinds) > 1 else 1
         self.width = n * self._n_blocks
 
     @property
     def names(self) -> set[tuple[str, str, str]]:
-        """Steps, algorithms and hyperparameters of shared values."""
+        """Step, algorithm and hyperparameter of all shared values."""
         return {(*pair, name) for pair, levels in self._levels.items() for name in levels}
 
     def kind(self, path: Path) -> str:
-        """Return the kind of a path's model."""
+        """Return the model family of a path."""
         return self._kinds[path[-1]]
 
     def of(self, path: Path) -> tuple[tuple[str, str], ...]:
-        """Return the steps and algorithms of a path that have shared values."""
+        """Return the pairs of step and algorithm in a path that have shared values."""
         pairs = zip((step.name for step in self._space.searched), path, strict=True)
         return tuple(pair for pair in pairs if pair in self._levels)
 
     def group(self, path: Path) -> Hashable:
-        """Return a key that is equal for paths that want the same values."""
+        """Return a key that is equal for paths with the same best shared values."""
         return self.kind(path), self.of(path)
 
     def columns(self, configurations: Iterable[Configuration]) -> Array:
-        """Return indicator columns of values, shape (n, S), with numbers at their nearest level."""
+        """Return the indicator columns of shared values, shape (n, S).
+
+        A number counts as the nearest value of its hyperparameter's `Levels`.
+        """
         rows = []
         for configuration in configurations:
             row = np.zeros((self._n_blocks, self._n))
@@ -118,10 +125,10 @@ class SharedValues:
         return np.array(rows).reshape(-1, self.width)
 
     def best(self, coefficients: Array | None = None) -> BestValues:
-        """Return the values of least loss for each kind of model; the defaults among equals.
+        """Return the values with the least loss for each model family, the defaults among equals.
 
-        `coefficients`, shape (S,), belong to `columns` in a linear model of the loss; None before
-        the first fit.
+        `coefficients`, shape (S,), are those of `columns` in a linear model of the loss; None
+        before the first fit.
         """
         blocks = np.zeros(self.width) if coefficients is None else coefficients
         of_blocks = blocks.reshape(self._n_blocks, self._n)
@@ -142,7 +149,7 @@ class SharedValues:
         return best
 
     def applied(self, best: BestValues, configuration: Configuration) -> Configuration:
-        """Return a configuration with the best values for its kind of model."""
+        """Return a configuration with the shared values in `best` for its model family."""
         kind, changed = self.kind(configuration.path), {}
         for pair in self.of(configuration.path):
             step, algorithm = pair
@@ -156,8 +163,9 @@ class SharedValues:
         """Return the configurations to vary, with default values, in running order.
 
         Each algorithm with shared values is combined with the cheapest linear model and the
-        cheapest boosted trees (or trees), in a path as plain as the steps allow. If the space
-        declares no kinds, its first model is used. `costs` has seconds of earlier studies.
+        cheapest boosted trees (or other trees), in the path with the most no-op steps. If the space
+        declares no model families, its first model is used. `costs` has the run times of earlier
+        studies.
         """
         *before, last = self._space.searched
         plain, names = [step.simplest.id for step in before], [step.name for step in before]
@@ -183,11 +191,11 @@ class SharedValues:
     def untried(
         self, bases: Sequence[Configuration], history: History, rng: Generator
     ) -> Configuration | None:
-        """Return a base or its variation; None once each kind of model has tried each value.
+        """Return a base or a variation of a base; None once each family has tried each value.
 
-        The base with the fewest trials comes first, with the least tried value of each
-        hyperparameter, so that few trials identify all effects. Kinds of model that have only
-        failed are not tried again. `rng` breaks ties.
+        The base whose family has the fewest trials is used first, with the least tried value of
+        each hyperparameter, so that few trials identify all effects. Families that have only failed
+        are not varied. `rng` breaks ties.
         """
         n_failed: Counter[Hashable] = Counter()
         works = set()
@@ -224,7 +232,7 @@ class SharedValues:
         return min(plain, key=cost)
 
     def _unconditional(self, path: Path) -> Iterator[int]:
-        """Columns of the values that every configuration of a path has."""
+        """Yield the columns of the values that every configuration of a path has."""
         for step, algorithm in self.of(path):
             parents = self._space.step(step).algorithm(algorithm).hyperparameters.parents_of
             for name, columns in self._columns[step, algorithm].items():
@@ -255,12 +263,12 @@ class SharedValues:
 
 
 def most_alike(path: Path, others: Iterable[Path]) -> Path:
-    """Return the first of `others` that shares most algorithms with `path`; else `path`."""
+    """Return the path in `others` most similar to `path`; `path` if `others` is empty."""
     return max(others, key=lambda other: sum(map(eq, other, path)), default=path)
 
 
 def with_choices(configuration: Configuration, choices: Mapping[str, Choice]) -> Configuration:
-    """Return the configuration with some choices replaced."""
+    """Return a configuration with `choices`, by step, in place of its own."""
     return replace(
         configuration,
         choices=tuple((step, choices.get(step, own)) for step, own in configuration.choices),

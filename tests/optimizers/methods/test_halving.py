@@ -116,8 +116,8 @@ def test_the_default_is_the_best_that_the_study_can_have(facts, fidelity, levels
         ({"n_folds": 1}, {"fidelity": "folds"}, "fidelity=epochs"),
         ({"n_rows": 299}, {"fidelity": "subset"}, "299 training rows"),
         ({"n_rarest": 5}, {"fidelity": "subset"}, "has 5"),
-        ({"n_classes": 300, "n_rows": 1_799}, {"fidelity": "subset"}, "takes 600 rows"),
-        ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "without fidelities"),
+        ({"n_classes": 300, "n_rows": 1_799}, {"fidelity": "subset"}, "needs 600 rows"),
+        ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "evaluates in full"),
     ],
 )
 def test_a_fidelity_that_the_study_cannot_have_is_refused_with_those_it_can(

@@ -27,7 +27,7 @@ from prefect_tune.optimizers.methods.bapi.bapi import Bapi
     ("space", "objective", "remedy"),
     [
         (finite_space(), Objective(epochs=20, iterative=frozenset({"mlp"})), "smac or fabolas"),
-        (mixed_space(), Objective(iterative=frozenset({"tree"})), "--epochs 50"),
+        (mixed_space(), Objective(iterative=frozenset({"tree"})), "--epochs"),
         (nets(), Objective(epochs=4, iterative=frozenset({"net"})), "4 epochs"),
     ],
 )
@@ -93,7 +93,7 @@ def test_no_affordable_epoch_ends_the_search_and_a_training_resumed_later_counts
 ):
     optimizer = bapi(n_first=4)
     assert len([*islice(Simulation(optimizer, partial(power_law, optimizer)).ends(), 5)]) == 5
-    with pytest.raises(SpaceExhausted, match="affords no epoch"):
+    with pytest.raises(SpaceExhausted, match="too small for"):
         optimizer.ask(Budget(seconds_spent=100.0, seconds_left=1e-6))
     assert optimizer.decisions["thawed"] == 0
     query = optimizer.ask(Budget(trials_left=0))
