@@ -1,7 +1,7 @@
 """The covariance of learning curves: a kernel of configurations times a kernel of time.
 
-f(x, t) is the score of a configuration x after the share t in (0, 1] of a full training. Its slope
-by t is Gaussian too, so kernels of t come with their derivatives (Belakaria et al., eq. 20 to 24).
+f(x, t) is the score of a configuration x after the share t in (0, 1] of a full training. The slope
+df/dt is Gaussian, too. Kernels of t therefore have derivatives (Belakaria et al., eq. 20 to 24).
 """
 
 from collections.abc import Callable
@@ -16,10 +16,11 @@ _VARYING = Parameter.of_log("ln of the varying part's variance", 0.0, 1.5, 1e-3,
 
 
 class Decay:
-    """A + C v^-alpha with v = 1 + (t + u) / beta: decay to a level (eq. 22).
+    """The kernel k(t, u) = A + C v^-alpha with v = 1 + (t + u) / beta, a decay to a level (eq. 22).
 
-    Parameters are logarithms; the first two are the variances of the constant level and of the
-    varying part. `has_tail` keeps alpha near 1, so that steep beginnings do not imply flat ends.
+    The parameters are logarithms of A (variance of the level), C (variance of the varying part),
+    alpha and beta. `has_tail` keeps alpha near 1, so that curves with a steep start are not
+    expected to have a flat end.
     """
 
     def __init__(self, *, has_tail: bool = False) -> None:
@@ -32,12 +33,12 @@ class Decay:
         )
 
     def covariance(self, theta: Array, t: Array, u: Array) -> Array:
-        """Return k(t, u), shape (n, m), for t (n,) and u (m,)."""
+        """Return k(t, u), shape (n, m), for t, shape (n,), and u, shape (m,)."""
         level, varying, alpha, beta = np.exp(theta)
         return level + varying * (1 + np.add.outer(t, u) / beta) ** -alpha
 
     def variance(self, theta: Array, t: Array) -> Array:
-        """Return k(t, t) of each, shape (n,)."""
+        """Return k(t, t) for each t, shape (n,)."""
         level, varying, alpha, beta = np.exp(theta)
         return level + varying * (1 + 2 * t / beta) ** -alpha
 
@@ -54,7 +55,10 @@ class Decay:
         return varying * alpha * (alpha + 1) / beta**2 * v ** (-alpha - 2)
 
     def pullback(self, theta: Array, t: Array) -> tuple[Array, Callable[[Array], Array]]:
-        """Return k(t, t), and a function of W, (n, n), to sum_ij W_ij dk_ij/dtheta."""
+        """Return K = k(t, t), shape (n, n), and the pullback of theta.
+
+        The pullback maps W, shape (n, n), to sum_ij W_ij dK_ij/dtheta, shape (4,).
+        """
         level, varying, alpha, beta = np.exp(theta)
         sums = np.add.outer(t, t) / beta
         log_v = np.log1p(sums)
@@ -70,7 +74,7 @@ class Decay:
 
 
 class CurveKernel(Kernel):
-    """k(x, x') k_t(t, t'): `within` is k, and t is in `column`."""
+    """The kernel k(x, x') k_t(t, t'), where `within` is k, `of_time` is k_t, and `column` has t."""
 
     def __init__(self, within: Kernel, column: int, of_time: Decay) -> None:
         self.within, self.column, self.of_time = within, column, of_time

@@ -1,8 +1,8 @@
 """The covariance of losses, or costs, over inputs and a fidelity (Klein et al. 2017, equation 6).
 
-f(x, s) = phi(s)'g(x): a few functions of the inputs, weighted by basis functions of the fidelity s
-in [0, 1], with 1 for the full evaluation. The g share one kernel of the inputs, and Sigma is their
-covariance. Predictions at any fidelity follow from the g of the candidates.
+The model is f(x, s) = phi(s)'g(x). The basis functions phi depend on the fidelity s in [0, 1],
+where 1 is a full evaluation. The functions g of the inputs have the same kernel, and Sigma is their
+covariance. Predictions at any fidelity follow from g(x).
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _WEIGHTS = (
     Parameter.of_log("ln of the third weight", float(np.log(0.15)), 0.5, 0.02, 1.0),
 )
 _ENTRIES = ((0, 0), (1, 0), (1, 1), (2, 2))
-"""Row and column in L of each weight."""
+"""Row and column of each weight in L."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,9 @@ class Basis:
     """Basis functions of a fidelity.
 
     Attributes:
-        functions: phi, from s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
-        trend: Diagonal of S0, the covariance of a curve that all inputs share, shape (r,).
+        functions: Function from s, shape (n,), to phi(s), shape (n, r), with r from 1 to 3.
+        trend: Diagonal of S0, shape (r,). S0 is the covariance of a curve over s that is common to
+            all inputs.
     """
 
     functions: Callable[[Array], Array]
@@ -39,10 +40,10 @@ class Basis:
 
 
 class FidelityKernel(Kernel):
-    """k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s'), with s in `column` of the inputs.
+    """The kernel k(x, x') phi(s)'Sigma phi(s') + phi(s)'S0 phi(s'), with s in `column`.
 
-    Sigma = LL' with L = [[e^a, 0], [b, e^c]] for the first two functions; a third is independent of
-    them with deviation e^q.
+    Sigma is LL', with L = [[e^a, 0], [b, e^c]] for the first two basis functions. A third function
+    is independent of these functions, with standard deviation e^q.
     """
 
     def __init__(self, within: Kernel, column: int, basis: Basis) -> None:
@@ -84,11 +85,11 @@ class FidelityKernel(Kernel):
         return within * between + phi @ self._trend @ phi.T, pull_all
 
     def functions(self, inputs: Array) -> Array:
-        """Return phi(s) of each row, shape (n, r)."""
+        """Return phi(s) for each row of inputs, shape (n, r)."""
         return self.basis.functions(inputs[:, self.column])
 
     def weights(self, outer: Array) -> Array:
-        """Return Sigma, shape (r, r), from the parameters after the inner kernel's."""
+        """Return Sigma, shape (r, r). `outer` has the parameters that follow those of `within`."""
         root = self._root(outer)
         return root @ root.T
 
@@ -99,14 +100,14 @@ class FidelityKernel(Kernel):
         return root
 
     def latent_covariance(self, theta: Array, a: Array, b: Array) -> Array:
-        """Return Cov(f(a), g_k(b)) of the functions g of the inputs, shape (r, n, m)."""
+        """Return Cov(f(a), g_k(b)) for each function g_k, shape (r, n, m)."""
         inner, outer = self._split(theta)
         within, phi = self.within.covariance(inner, a, b), self.functions(a)
         shared = phi @ self._trend
         return (phi @ self.weights(outer)).T[:, :, None] * within + shared.T[:, :, None]
 
     def latent_variance(self, theta: Array, inputs: Array) -> Array:
-        """Return Cov(g(x), g(x)) of each row, shape (n, r, r)."""
+        """Return Cov(g(x), g(x)) for each row of inputs, shape (n, r, r)."""
         inner, outer = self._split(theta)
         varying = self.within.variance(inner, inputs)[:, None, None] * self.weights(outer)
         return varying + self._trend
@@ -121,14 +122,14 @@ def _quadratic(phi: Array, matrix: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Latents:
-    """Curves over the fidelity of C candidates: f(x, s) = phi(s)'g(x), standardised.
+    """Posterior of g(x) for C candidates, in standardized units.
 
-    Given all r weights of a candidate, each further fidelity costs only O(r R).
+    From g(x), the posterior at each further fidelity costs only O(r R) per candidate.
 
     Attributes:
         mean: Mean of g(x_c), shape (C, r).
         covariance: Covariance of g(x_c), shape (C, r, r).
-        cross: Cov(g_a(x_c), f(z_i, 1)) with R representers z, shape (C, r, R).
+        cross: Cov(g_a(x_c), f(z_i, 1)) for R representers z_i, shape (C, r, R).
     """
 
     mean: Array
@@ -137,10 +138,15 @@ class Latents:
 
 
 def latents_of(process: GaussianProcess, inputs: Array, representers: Array) -> Latents:
-    """Return the latents of candidates, (C, d), so that all sizes share one computation.
+    """Return the latents of candidates, from which predictions at all fidelities follow.
 
-    The process has one target, a `FidelityKernel` and a mean of 0. Representers are at s = 1, shape
-    (R, d). The fidelity column of the candidates is ignored.
+    Args:
+        process: Process with one target, a `FidelityKernel` and a mean of 0.
+        inputs: Inputs of the candidates, shape (C, d). Their fidelity is ignored.
+        representers: Inputs of the representers at s = 1, shape (R, d).
+
+    Raises:
+        TypeError: If the process has another kernel.
     """
     kernel = process.kernel
     if not isinstance(kernel, FidelityKernel):

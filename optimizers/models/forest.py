@@ -13,7 +13,16 @@ from prefect_tune.optimizers.trials.earlier import LEAST_PAIRS, OlderTrials
 
 
 class RandomForest:
-    """A forest fitted to encoded configurations X, (n, d); `options` are scikit-learn's."""
+    """A random forest, fitted on construction.
+
+    Args:
+        X: Encoded configurations, shape (n, d).
+        y: Targets, shape (n,).
+        n_trees: Number of trees.
+        seed: Seed of the forest.
+        weights: Weights of the observations, shape (n,); None for equal weights.
+        options: Further arguments of scikit-learn's forest.
+    """
 
     def __init__(
         self,
@@ -32,9 +41,9 @@ class RandomForest:
     def predict(self, X: Array) -> tuple[Array, Array]:
         """Return means and standard deviations, shape (n,) each.
 
-        By the law of total variance over trees, the variance is the mean of the variances in the
-        leaves plus the variance of their means (Hutter et al. 2014, section 4.3.2), floored so that
-        EI exists.
+        By the law of total variance, the variance is the mean of the leaves' variances plus the
+        variance of the leaves' means (Hutter et al. 2014, section 4.3.2). The variance has a
+        positive lower bound, so that expected improvement is defined.
         """
         single = np.ascontiguousarray(X, dtype=np.float32)
         leaves = [tree.apply(single) for tree in self._trees]
@@ -52,16 +61,20 @@ _N_TREES = 50
 
 
 class OlderMean:
-    """Mean of a loss given older observations; `inputs` encodes configurations, shape (n, d)."""
+    """The prior mean of the loss, learned from the observations of earlier runs.
+
+    `inputs` is a function that encodes configurations, shape (n, d).
+    """
 
     def __init__(self, inputs: Callable[[Sequence[Configuration]], Array]) -> None:
         self._inputs = inputs
         self._forest: RandomForest | None = None
 
     def given(self, older: OlderTrials) -> LossMean | None:
-        """Return the mean m + w (f(x) - m), with f the forest and m the median of older losses.
+        """Return the mean m + w (f(x) - m); None with fewer than four older observations.
 
-        None if there are fewer than four older observations.
+        f is a forest fitted to the older losses, m is their median, and w is the weight of the
+        prior.
         """
         if len(older) < LEAST_PAIRS:
             return None

@@ -1,12 +1,11 @@
-"""Exact Gaussian processes over one set of inputs, for one target or several.
+"""Exact Gaussian processes over one set of inputs, for one target or several targets.
 
-Several targets share kernel, noise and factorisation. Their likelihoods are averaged, so that
-near-copies of a target do not overwhelm the priors. Equal inputs are fine, since the noise is at
-least 1e-6 of a target's variance. If rounding still spoils the factorisation, jitter is added in
-steps up to 1e-4 of the mean diagonal. For constant targets, theta stays at its start.
+Several targets have the same kernel, noise and factorization. Their likelihoods are averaged, so
+that nearly equal targets do not outweigh the priors. Inputs may be repeated, because the noise is
+at least 1e-6 of a target's variance. If rounding errors spoil the factorization, jitter of up to
+1e-4 of the mean diagonal is added. For constant targets, theta stays at its start.
 
-For samplers, `log_posterior_value` scores any theta, and `given` conditions on a theta without a
-fit.
+Samplers of theta use `log_posterior_value` for the density, and `given` for the process.
 """
 
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from prefect_tune.optimizers.models.log_posterior import (
 from prefect_tune.optimizers.space.vectors import Array
 
 Mean = float | Callable[[Array], Array] | None
-"""Mean: a number, a function of the inputs, or None for a constant by generalised least squares."""
+"""Prior mean: a number, a function from inputs, shape (n, d), to means, shape (n,), or None for a
+constant by generalized least squares."""
 
 FIT_ITERATIONS = 20
 
@@ -37,12 +37,17 @@ class GaussianProcess:
     """A posterior over functions, made by `fit` or `given`.
 
     Attributes:
+        kernel: Kernel with p parameters.
+        noise: Noise with q parameters.
         theta: Parameters of the kernel and of the noise, shape (p + q,).
+        inputs: Inputs of the n observations, shape (n, d).
         standardised: (targets - mean - offset) / scale, shape (n, t).
-        offset, scale: Offset, 0 with a given mean, and divisor of each target, shape (t,).
+        offset: Mean of each target, shape (t,); 0 with a given mean.
+        scale: Divisor of each target, shape (t,).
+        mean: Given prior mean; None for a constant by generalized least squares.
         factor: L with LL' = K + noise, lower triangular, shape (n, n).
         whitened: L^-1 [1, standardised], shape (n, 1 + t).
-        is_single: Whether targets came as one vector; predictions then have no last axis.
+        is_single: Whether the targets were given as a vector. If so, predictions are vectors, too.
     """
 
     kernel: Kernel
@@ -72,13 +77,22 @@ class GaussianProcess:
         n_restarts: int = 0,
         max_iterations: int = FIT_ITERATIONS,
     ) -> Self:
-        """Maximise the posterior of theta by L-BFGS-B from several starts, then condition.
+        """Return the process with the most likely theta, found by L-BFGS-B from several starts.
 
-        Observations have shapes (n, d) and (n,) or (n, t), with n at least 1. By default, the noise
-        is constant, and targets are divided by their standard deviations instead of `scale`. `mean`
-        is a given mean in the unit of the targets, None for a constant. The first theta is
-        `warm_start`, or the parameters' own starts; `n_restarts` more are drawn from the priors. A
-        `ValueError` is raised if a value is not finite.
+        Args:
+            kernel: Kernel of the process.
+            inputs: Inputs of the observations, shape (n, d), with n at least 1.
+            targets: Targets, shape (n,) or (n, t).
+            rng: Generator that draws starts.
+            mean: Prior mean in the unit of the targets; None for a constant.
+            noise: Noise; None for constant noise.
+            scale: Divisor of the targets; None for their standard deviations.
+            warm_start: First start; None for the starts of the parameters.
+            n_restarts: Number of further starts, drawn from the priors.
+            max_iterations: Largest number of iterations of L-BFGS-B.
+
+        Raises:
+            ValueError: If an input or a target is not finite.
         """
         noise = noise or Noise()
         parameters = (*kernel.parameters, *noise.parameters)
@@ -116,16 +130,16 @@ class GaussianProcess:
         noise: Noise | None = None,
         scale: float | None = None,
     ) -> Self:
-        """Condition on the observations with this theta, with arguments and errors as in `fit`."""
+        """Return the process with a given theta; see `fit` for the other arguments and errors."""
         inputs = np.asarray(inputs, dtype=np.float64)
         targets = np.asarray(targets, dtype=np.float64)
         noise = noise or Noise()
         if not (np.isfinite(inputs).all() and np.isfinite(targets).all()):
-            raise ValueError("inputs or targets are not finite; give failed observations a loss")
+            raise ValueError("inputs and targets must be finite; impute losses of failed trials")
         columns = targets.reshape(len(targets), -1) - _given(mean, inputs)
         offset = columns.mean(axis=0) if mean is None else np.zeros(columns.shape[1])
         scales = columns.std(axis=0) if scale is None else np.full(columns.shape[1], scale)
-        # Dividing by a spread of mere rounding would turn it into a signal.
+        # A spread of rounding errors is no signal, so targets are not divided by such a spread.
         is_spread = scales > ROUNDING * np.abs(columns).max(axis=0)
         scales = np.where(is_spread, scales, 1.0)
         flat = 0.0 if mean is None else columns
@@ -155,11 +169,11 @@ class GaussianProcess:
         return self.theta[: len(self.kernel.parameters)]
 
     def noise_variance(self, inputs: Array) -> Array:
-        """Return the noise of rows as a share of the targets' variance, shape (m,)."""
+        """Return the noise variance of inputs, as a share of the targets' variance, shape (m,)."""
         return self.noise.variance(self.theta[len(self.kernel.parameters) :], inputs)
 
     def joint(self, inputs: Array) -> tuple[Array, Array]:
-        """Return joint means, (m, t), and covariance, (m, m), in units of the targets' scale."""
+        """Return means, shape (m, t), and covariance, shape (m, m), in units of `scale`."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         prior = self.kernel.covariance(self.kernel_theta, inputs, inputs)
@@ -168,7 +182,7 @@ class GaussianProcess:
         return mean, prior - half.T @ half
 
     def of_target(self, number: int) -> Self:
-        """Return the process of one of its targets, with the same theta and factorisation."""
+        """Return the process of target `number` alone, with the same theta and factorization."""
         return replace(
             self,
             standardised=self.standardised[:, [number]],
@@ -178,7 +192,10 @@ class GaussianProcess:
         )
 
     def imagining(self, inputs: Array) -> Self:
-        """Return the process as if rows, (m, d), had returned their means (kriging believer)."""
+        """Return the process as if inputs, shape (m, d), had their predicted means as targets.
+
+        This is the kriging believer.
+        """
         process = self
         for row in np.asarray(inputs, dtype=np.float64)[:, None]:
             half = process.half(row)
@@ -200,7 +217,7 @@ class GaussianProcess:
         return process
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and deviations of the function without noise, shape (m,) or (m, t)."""
+        """Return means and standard deviations without noise, shape (m,) or (m, t) each."""
         inputs = np.asarray(inputs, dtype=np.float64)
         half = self.half(inputs)
         constant, centred = self.centred()
@@ -210,10 +227,10 @@ class GaussianProcess:
         return (mean[:, 0], deviation[:, 0]) if self.is_single else (mean, deviation)
 
     def predict_with_gradient(self, inputs: Array) -> tuple[Array, Array, Array, Array]:
-        """Return means and deviations, shape (m, t), and their gradients by input, shape (m, t, d).
+        """Return means, standard deviations, and the gradients of both by input.
 
-        A single target is one column here too. A given mean must be a number, and the kernel's
-        variance the same everywhere.
+        Means and deviations have shape (m, t), also for a single target. Gradients have shape
+        (m, t, d). A given mean must be a number, and the kernel must have a constant variance.
         """
         K, pull = self.kernel.input_pullback(self.kernel_theta, inputs, self.inputs)
         half = solve_triangular(self.factor, K.T)
@@ -234,7 +251,7 @@ class GaussianProcess:
         )
 
     def half(self, inputs: Array) -> Array:
-        """Return L^-1 k(X, inputs), shape (n, m), the basis of posterior covariances."""
+        """Return H = L^-1 k(X, inputs), shape (n, m). H'H reduces the prior covariance."""
         K = self.kernel.covariance(self.kernel_theta, self.inputs, inputs)
         return solve_triangular(self.factor, K)
 
@@ -245,7 +262,7 @@ class GaussianProcess:
     def centred(self) -> tuple[Array, Array]:
         """Return the constant mean, shape (t,), and L^-1 (standardised - constant), (n, t).
 
-        The constant is 1'K^-1 y / 1'K^-1 1 by target (generalised least squares).
+        The constant of each target y is 1'K^-1 y / 1'K^-1 1 (generalized least squares).
         """
         ones, standardised = self.whitened[:, 0], self.whitened[:, 1:]
         constant = np.zeros(len(self.scale))

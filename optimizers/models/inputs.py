@@ -1,7 +1,8 @@
 """The inputs of a Gaussian process over pipelines, and a kernel over them.
 
-The path is one-hot, or choices for the conditional kernel. Numbers and ordered values are on [0,
-1], and unordered categories are one-hot. Inactive inputs are at their defaults.
+The path is one-hot encoded, or for the conditional kernel encoded as the number of each choice.
+Numbers and ordered values are on [0, 1], and unordered categories are one-hot encoded. Inactive
+inputs have default values.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +28,8 @@ from prefect_tune.optimizers.space.space import Space
 from prefect_tune.optimizers.space.vectors import Array, Candidates, CandidateSpace, grid_of
 
 KernelKind = Literal["one_hot", "conditional"]
-"""One Matern kernel over all inputs, or a product over steps that compares equal choices only."""
+"""Kind of kernel: one Matern kernel over all inputs, or a product of one kernel per step, which
+compares the hyperparameters of equal choices only."""
 
 _MOST_LENGTHSCALES = 20
 """Number of hyperparameters above which each algorithm has a single lengthscale."""
@@ -35,14 +37,19 @@ _MOST_LENGTHSCALES = 20
 
 @dataclass(frozen=True, slots=True)
 class Priors:
-    """Priors of lengthscales, by name and number of lengthscales, and of similarities, by step."""
+    """Priors of the kernel's parameters.
+
+    Attributes:
+        lengthscale: Function from a name and the number of lengthscales to a lengthscale.
+        correlation: Function from a step to the similarity of the step's choices.
+    """
 
     lengthscale: Callable[[str, int], Parameter] = lengthscale_parameter
     correlation: Callable[[str], Parameter] = lambda step: CORRELATION  # noqa: ARG005
 
 
 MODELS = Parameter("logit rho of the models", -2.0, -5.0, 5.0, (-2.0, 1.0))
-"""Similarity of pipelines with different models, which have less in common than others."""
+"""Similarity of pipelines with different models, which is lower than for other steps."""
 
 
 def conditional_inputs(
@@ -50,20 +57,21 @@ def conditional_inputs(
     lengthscale: Callable[[str, int], Parameter],
     stationary: type[Stationary] = Matern52,
 ) -> "PipelineInputs":
-    """Return the inputs of a space that compare only the shared parts of two pipelines."""
+    """Return the inputs of a space, with a kernel that compares only what two pipelines share."""
     model = space.steps[-1].name
     priors = Priors(lengthscale, lambda step: MODELS if step == model else CORRELATION)
     return PipelineInputs(CandidateSpace(space), "conditional", priors, stationary)
 
 
 class PipelineInputs:
-    """The layout of the inputs of one space; stores no observations.
+    """The layout of the inputs of one space, and the kernel over the inputs.
 
     Attributes:
-        within, kernel: Kernel over the inputs without and with an amplitude.
-        width: Number of inputs; a fidelity follows them.
-        grids: Values of discrete hyperparameters, by column of the unit cube.
-        is_continuous: Columns without a grid, shape (d,).
+        within: Kernel over the inputs, without an amplitude.
+        kernel: Kernel over the inputs, with an amplitude.
+        width: Number of inputs, without a fidelity.
+        grids: Grid of each column of the unit cube; None for a continuous hyperparameter.
+        is_continuous: Whether a column has no grid, shape (d,).
     """
 
     def __init__(
@@ -124,19 +132,22 @@ class PipelineInputs:
         return np.hstack([*one_hot, positions])
 
     def at(self, candidates: Candidates, s: float | Array) -> Array:
-        """Return inputs followed by the fidelity s, one for all or (n,), shape (n, width + 1)."""
+        """Return the inputs of candidates and, as last column, s, shape (n, width + 1).
+
+        The fidelity s is a number for all candidates, or has shape (n,).
+        """
         return np.column_stack([self.of(candidates), np.broadcast_to(s, len(candidates))])
 
     def input_of(self, columns: Iterable[int]) -> NDArray[np.intp]:
-        """Return the inputs of continuous columns."""
+        """Return the input number of each continuous column in `columns`."""
         return self._n_choice_inputs + np.array([self._inside[c][0] for c in columns])
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
-        """Return configurations as candidates, inactive hyperparameters at their defaults."""
+        """Return configurations as candidates. Inactive hyperparameters have default values."""
         return self.candidates.encode(configurations)
 
     def snapped(self, candidates: Candidates) -> Candidates:
-        """Return candidates with discrete units moved onto their values."""
+        """Return candidates with discrete hyperparameters moved to the nearest value."""
         units = candidates.units.copy()
         for column, grid in enumerate(self.grids):
             if grid is not None:
@@ -156,7 +167,7 @@ class PipelineInputs:
         return np.hstack([np.zeros((len(units), 0)), *parts])
 
     def _tied_kernel(self, keys: Sequence[tuple[str, ...]], places: Sequence[int]) -> Kernel:
-        """Kernel over inputs that share a lengthscale if their keys are equal."""
+        """Return a kernel over inputs, in which inputs with equal keys have one lengthscale."""
         names = list(dict.fromkeys(keys))
         parameters = [
             self._priors.lengthscale(f"lengthscale {i}", len(names)) for i in range(len(names))

@@ -1,9 +1,9 @@
-"""Covariance functions that add, multiply and nest, with the gradients that fitting needs.
+"""Covariance functions that can be multiplied and nested, with the gradients needed for fitting.
 
-Parameters are one vector `theta` on an unbounded scale: logarithms of lengthscales and variances,
-logits of correlations. Gradients are pulled back: a kernel takes weights W of its entries and
-returns sum_ij W_ij dk_ij/dtheta, so that no (n, n, p) array is made. Stationary kernels depend on
-the scaled distance between inputs, conditional ones on choices.
+Parameters are a vector `theta` on an unbounded scale: logarithms of lengthscales and variances, and
+logits of correlations. A pullback maps weights W of a kernel matrix K to sum_ij W_ij dK_ij/dtheta,
+so that no array of shape (n, n, p) is needed. Stationary kernels depend on the scaled distance
+between inputs, and conditional kernels depend on choices.
 """
 
 from abc import ABC, abstractmethod
@@ -23,10 +23,14 @@ Pullback = Callable[[Array], Array]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One entry of theta, on the scale of its search.
+    """One entry of theta.
 
     Attributes:
-        prior: Mean and deviation of a normal prior.
+        name: Name of the parameter.
+        start: Start of a fit.
+        lower: Lower bound.
+        upper: Upper bound.
+        prior: Mean and standard deviation of the normal prior.
     """
 
     name: str
@@ -39,41 +43,49 @@ class Parameter:
     def of_log(
         cls, name: str, mean: float, deviation: float, lower: float, upper: float
     ) -> "Parameter":
-        """Return the ln of a number in [lower, upper], which starts at its prior mean."""
+        """Return the parameter ln x for x in [lower, upper].
+
+        `mean` and `deviation` are those of ln x. A fit starts at `mean`.
+        """
         return cls(name, mean, float(np.log(lower)), float(np.log(upper)), (mean, deviation))
 
     def draw(self, rng: Generator) -> float:
-        """Draw from the prior within the bounds."""
+        """Return a draw from the prior, clipped to the bounds."""
         return float(np.clip(rng.normal(*self.prior), self.lower, self.upper))
 
 
 class Kernel(ABC):
-    """k(a, b) over rows of inputs, shape (n, d)."""
+    """A kernel k(a, b) over rows of inputs, shape (n, d)."""
 
     parameters: tuple[Parameter, ...]
 
     @abstractmethod
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
-        """Return K, shape (n, m), between rows a (n, d) and b (m, d)."""
+        """Return k(a, b), shape (n, m), for rows a, shape (n, d), and b, shape (m, d)."""
 
     @abstractmethod
     def variance(self, theta: Array, inputs: Array) -> Array:
-        """Return k(a, a) of each row, shape (n,)."""
+        """Return k(a, a) for each row a of inputs, shape (n,)."""
 
     @abstractmethod
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
-        """Return K and a function of W, symmetric (n, n), to sum_ij W_ij dK_ij/dtheta."""
+        """Return K, shape (n, n), and the pullback of theta.
+
+        The pullback maps symmetric W, shape (n, n), to sum_ij W_ij dK_ij/dtheta, shape (p,).
+        """
 
     def input_pullback(self, theta: Array, a: Array, b: Array) -> tuple[Array, Pullback]:
-        """Return K and a function of W, (n, m) each, to sum_j W_ij dK_ij/da_i, shape (n, d).
+        """Return K = k(a, b), shape (n, m), and the pullback of inputs.
 
-        Only kernels of constant variance, which are searched by gradients, have it.
+        The pullback maps W, shape (n, m), to sum_j W_ij dK_ij/da_i, shape (n, d). Raises
+        NotImplementedError for kernels without a constant variance, which are searched without
+        gradients.
         """
         raise NotImplementedError
 
 
 class Constant(Kernel):
-    """The same covariance everywhere: a level, or the factor in front of another kernel."""
+    """A constant covariance, for example as a factor of another kernel."""
 
     def __init__(self, parameter: Parameter | None = None) -> None:
         self.parameters = (parameter or Parameter.of_log("variance", 0.0, 1.0, 0.05, 20.0),)
@@ -98,7 +110,7 @@ class Constant(Kernel):
 
 
 class Product(Kernel):
-    """k_1 k_2 ..., which is 1 without parts."""
+    """The product of kernels, k_1 k_2 ...; 1 for no kernels."""
 
     def __init__(self, parts: Sequence[Kernel]) -> None:
         self.parts = tuple(parts)
@@ -134,7 +146,7 @@ class Product(Kernel):
 def _multiplied(
     pairs: Sequence[tuple[Array, Pullback]], shape: tuple[int, int]
 ) -> tuple[Array, Callable[[Array], list[Array]]]:
-    """Return the product of factors, and a function of weights to the pull of each factor."""
+    """Return the product of factors, and a function from weights to each factor's pullback."""
     factors = [K for K, _ in pairs]
     # The product of all other factors, without a division.
     before = [np.ones(shape), *accumulate(factors, np.multiply)]
@@ -146,33 +158,39 @@ def _multiplied(
 
 
 NOISE = Parameter.of_log("noise variance", float(np.log(1e-2)), 2.0, 1e-6, 1.0)
-"""Ln of the noise variance as a share of a target's variance."""
+"""ln of the noise variance, as a share of the target's variance."""
 _OF_NONE = Parameter.of_log(
     "noise variance of the smallest subset", float(np.log(1e-2)), 2.0, 1e-6, 4.0
 )
 
 
 class Noise:
-    """sigma^2 of each row of inputs, (n, d), as a share of a target's variance.
+    """Noise with a constant variance sigma^2, as a share of the target's variance.
 
-    It is the same everywhere; `parameter` is its logarithm.
+    `parameter` is ln sigma^2.
     """
 
     def __init__(self, parameter: Parameter = NOISE) -> None:
         self.parameters: tuple[Parameter, ...] = (parameter,)
 
     def variance(self, theta: Array, inputs: Array) -> Array:
-        """Return sigma^2 of each row, shape (n,)."""
+        """Return sigma^2 for each row of inputs, shape (n,)."""
         return np.full(len(inputs), np.exp(theta[0]))
 
     def pullback(self, theta: Array, inputs: Array) -> tuple[Array, Pullback]:
-        """Return sigma^2 and a function of weights w, (n,), to sum_i w_i dsigma_i^2 / dtheta."""
+        """Return sigma^2, shape (n,), and the pullback of theta.
+
+        The pullback maps weights w, shape (n,), to sum_i w_i dsigma_i^2/dtheta, shape (q,).
+        """
         value = np.exp(theta[0])
         return self.variance(theta, inputs), lambda weights: np.array([value * weights.sum()])
 
 
 class FallingNoise(Noise):
-    """sigma_0^2 + sigma_1^2 (1 - s)^2, with s in `column`: small subsets scatter more."""
+    """Noise with variance sigma_0^2 + sigma_1^2 (1 - s)^2, which is larger on small subsets.
+
+    `column` of the inputs has s.
+    """
 
     def __init__(self, column: int) -> None:
         self.column = column
@@ -193,16 +211,21 @@ class FallingNoise(Noise):
 
 
 def lengthscale_parameter(name: str, n_lengthscales: int) -> Parameter:
-    """Return a lengthscale's prior: ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1), 0.03 to 20."""
+    """Return a lengthscale l in [0.03, 20] with ln l ~ N(ln 0.5 + max(0, ln(d/4)/2), 1).
+
+    `n_lengthscales` is d.
+    """
     mean = float(np.log(0.5) + max(0.0, 0.5 * np.log(n_lengthscales / 4)))
     return Parameter.of_log(name, mean, 1.0, 0.03, 20.0)
 
 
 class Stationary(Kernel):
-    """A function of r^2 = sum_j (a_j - b_j)^2 / l_j^2 over `columns`.
+    """A kernel that is a function of r^2 = sum_j (a_j - b_j)^2 / l_j^2.
 
-    `groups` has the lengthscale of each column, by default one each (ARD); `parameters` are their
-    logarithms.
+    Args:
+        columns: Columns j of the inputs.
+        groups: Number of the lengthscale of each column; None for one lengthscale each (ARD).
+        parameters: Logarithms of the lengthscales; None for `lengthscale_parameter`.
     """
 
     def __init__(
@@ -220,7 +243,7 @@ class Stationary(Kernel):
 
     @abstractmethod
     def profile(self, squared: Array) -> tuple[Array, Array]:
-        """Return the covariance and its derivative by r^2, at r^2."""
+        """Return the covariance at r^2 (`squared`), and the derivative by r^2."""
 
     def covariance(self, theta: Array, a: Array, b: Array) -> Array:
         """See `Kernel.covariance`."""
@@ -263,7 +286,7 @@ class Stationary(Kernel):
 
 
 class Matern52(Stationary):
-    """(1 + a + a^2/3) exp(-a) with a = sqrt(5) r."""
+    """The Matern kernel (1 + a + a^2/3) exp(-a) with a = sqrt(5) r."""
 
     def profile(self, squared: Array) -> tuple[Array, Array]:
         """See `Stationary.profile`."""
@@ -273,7 +296,7 @@ class Matern52(Stationary):
 
 
 class RBF(Stationary):
-    """exp(-r^2 / 2)."""
+    """The squared exponential kernel exp(-r^2 / 2)."""
 
     def profile(self, squared: Array) -> tuple[Array, Array]:
         """See `Stationary.profile`."""
@@ -287,15 +310,19 @@ def _squared(a: Array, b: Array) -> Array:
 
 
 CORRELATION = Parameter("logit rho", -0.5, -5.0, 5.0, (-0.5, 1.5))
-"""Similarity of the choices of a step."""
+"""Similarity of a step's choices."""
 
 
 class Conditional(Kernel):
-    """rho + (1 - rho) [same choice] k(a, b): one step of a pipeline and its hyperparameters.
+    """The kernel rho + (1 - rho) [same choice] k(a, b) for one step and its hyperparameters.
 
-    The product over the steps is the kernel of whole pipelines. Parts that are inactive in both
-    rows must be equal, so that they add no distance. `correlation` is logit rho, and `within` is k,
-    None if only the choice is compared.
+    The product over all steps is the kernel of whole pipelines. Inputs that are inactive in both
+    rows must be equal, so that they add no distance.
+
+    Args:
+        choice: Column with the choice of the step.
+        within: Kernel k over the hyperparameters; None to compare choices only.
+        correlation: logit rho.
     """
 
     def __init__(

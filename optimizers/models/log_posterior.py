@@ -1,4 +1,4 @@
-"""The posterior density of a Gaussian process's parameters, and the factors of its covariance."""
+"""The posterior density of a Gaussian process's parameters, and Cholesky factors."""
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dtrtrs
@@ -8,13 +8,16 @@ from prefect_tune.optimizers.space.vectors import Array
 
 _JITTERS = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 ROUNDING = 1e-12
-"""Share of a prior variance that may be mere rounding."""
+"""Share of a prior variance below which a variance may be a rounding error."""
 LEAST_VARIANCE = 1e-10
-"""Least variance of a prediction, and jitter of a covariance that may be singular."""
+"""Least variance of a prediction, and jitter for a covariance matrix that may be singular."""
 
 
 def cholesky(K: Array, diagonal: float | Array) -> Array:
-    """Return L of K + diagonal with the least jitter that works, or raise `ValueError`."""
+    """Return L with LL' = K + diagonal, with the least jitter for which L exists.
+
+    Raises ValueError if no jitter suffices.
+    """
     typical = float(np.mean(np.diag(K) + diagonal))
     for jitter in _JITTERS:
         shifted = np.array(K, order="F")
@@ -26,7 +29,7 @@ def cholesky(K: Array, diagonal: float | Array) -> Array:
 
 
 def solve_triangular(L: Array, sides: Array, *, transposed: bool = False) -> Array:
-    """Return L^-1 or L^-T times the sides, shape (n, m)."""
+    """Return L^-1 `sides`, or L^-T `sides` if `transposed`, shape (n, m)."""
     solution, _ = dtrtrs(L, sides, lower=1, trans=int(transposed))
     return solution
 
@@ -40,11 +43,19 @@ def log_posterior(
     noise: Noise,
     has_constant: bool = True,
 ) -> tuple[float, Array]:
-    """Return mean log marginal likelihood of the targets plus log priors, and its gradient.
+    """Return the log posterior of theta and its gradient, shape (p + q,).
 
-    Normal priors enter without their constants. The mean is 0 without `has_constant`; with it,
-    generalised least squares make its derivative vanish. theta has the p parameters of the kernel,
-    then the q of the noise. Inputs are (n, d), standardised targets (n, t).
+    The log posterior is the log marginal likelihood, averaged over targets, plus the log of the
+    normal priors without their constants.
+
+    Args:
+        kernel: Kernel with p parameters.
+        theta: Parameters of the kernel, followed by the q parameters of the noise.
+        inputs: Inputs, shape (n, d).
+        targets: Standardized targets, shape (n, t).
+        noise: Noise.
+        has_constant: Whether the mean is a constant by generalized least squares instead of 0. The
+            derivative of the likelihood by this constant is 0.
     """
     p = len(kernel.parameters)
     K, pull = kernel.pullback(theta[:p], inputs)
@@ -75,7 +86,10 @@ def log_posterior_value(
     noise: Noise,
     has_constant: bool = True,
 ) -> float:
-    """Return the value of `log_posterior` alone, at a third of its cost; -inf out of bounds."""
+    """Return the value of `log_posterior` without its gradient, at a third of the cost.
+
+    The value is -inf if a parameter is out of its bounds.
+    """
     parameters = (*kernel.parameters, *noise.parameters)
     if any(not p.lower <= x <= p.upper for p, x in zip(parameters, theta, strict=True)):
         return -np.inf
@@ -93,7 +107,7 @@ def log_posterior_value(
 
 
 def _log_prior(parameters: tuple[Parameter, ...], theta: Array) -> tuple[float, Array]:
-    """Normal priors' log density without its constant, and its gradient."""
+    """Return the log density of the normal priors without constants, and the gradient."""
     means, deviations = np.array([p.prior for p in parameters]).T
     steps = (theta - means) / deviations
     return -0.5 * float(steps @ steps), -steps / deviations

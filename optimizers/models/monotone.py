@@ -1,13 +1,13 @@
-"""Gaussian processes over learning curves that are known not to fall.
+"""Gaussian processes over learning curves whose scores never fall.
 
-Slopes by t at a few places, the sites, are known to be at least 0. Expectation propagation
-conditions on these signs and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to
-18). It works in Cholesky form, because the covariance of slopes is nearly singular.
+At a few inputs, slopes by t are known to be at least 0. Expectation propagation conditions on these
+signs and keeps the posterior Gaussian (Agrell 2019; Belakaria et al., eq. 9 to 18). The computation
+uses Cholesky factors, because the covariance of slopes is nearly singular.
 
-Each truth "entry i of a Gaussian vector is at least 0" becomes a site: a Gaussian factor of entry i
-alone, with precision tau_i and shift nu_i. For a single entry, this is exact. For many dependent
-entries, means are right to a tenth of a deviation, and the probability is too low (Minka 2001;
-Cunningham, Hennig and Lacoste-Julien 2011).
+The fact that entry i of a Gaussian vector is at least 0 is represented by a site: a Gaussian factor
+of entry i with precision tau_i and shift nu_i. For a single entry, the site is exact. For many
+dependent entries, means are accurate to a tenth of a standard deviation, and the estimated
+probability is too low (Minka 2001; Cunningham, Hennig and Lacoste-Julien 2011).
 """
 
 from dataclasses import dataclass, replace
@@ -25,14 +25,16 @@ from prefect_tune.optimizers.space.vectors import Array
 _MAX_SWEEPS = 30
 _TOLERANCE = 1e-4
 _SATISFIED = 8.0
-"""Deviations above 0 from which a truth is not informative."""
+"""Standard deviations above 0 from which a non-negative sign carries no information."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """Factors of known truths: exp(nu_i x_i - tau_i x_i^2 / 2).
+    """Sites exp(nu_i x_i - tau_i x_i^2 / 2) of s entries.
 
-    `precision` is tau >= 0, shape (s,), 0 if a truth is not informative, and `shift` is nu.
+    Attributes:
+        precision: tau, shape (s,); at least 0, and 0 for a site without information.
+        shift: nu, shape (s,).
     """
 
     precision: Array
@@ -40,22 +42,25 @@ class Sites:
 
     @classmethod
     def none(cls, n: int) -> "Sites":
-        """Return n uninformative sites."""
+        """Return n sites without information."""
         return cls(np.zeros(n), np.zeros(n))
 
     def joined(self, others: "Sites") -> "Sites":
-        """Return these and other sites."""
+        """Return these sites followed by other sites."""
         return Sites(
             np.append(self.precision, others.precision), np.append(self.shift, others.shift)
         )
 
     def factor(self, covariance: Array) -> Array:
-        """Return L with LL' = I + Q covariance Q and Q = diag(sqrt(tau)), shape (s, s)."""
+        """Return L, shape (s, s), with LL' = I + Q covariance Q and Q = diag(sqrt(tau))."""
         root = np.sqrt(self.precision)
         return cholesky(root[:, None] * covariance * root, 1.0)
 
     def pull(self, mean: Array, covariance: Array, factor: Array) -> Array:
-        """Return h, shape (s,): a variable with covariances b to the vector moves by b'h."""
+        """Return h, shape (s,). The sites change the mean of a variable by b'h.
+
+        b, shape (s,), is the variable's covariance with the vector. `factor` is from `factor`.
+        """
         root = np.sqrt(self.precision)
         gap = self.shift - self.precision * mean
         moved = solve_triangular(factor, root * (covariance @ gap))
@@ -63,10 +68,10 @@ class Sites:
 
 
 def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> Sites:
-    """Return the sites of N(mean, covariance) truncated to non-negative entries.
+    """Return the sites that approximate N(mean, covariance) truncated to non-negative entries.
 
-    The covariance, shape (s, s), may be nearly singular. Truths have 1e-6 of the mean diagonal as
-    variance. `start` may have the sites of a similar vector.
+    The covariance, shape (s, s), may be nearly singular. For stability, the truncation has a
+    variance of 1e-6 of the mean diagonal. `start` may have the sites of a similar vector.
     """
     s = len(mean)
     start = start or Sites.none(s)
@@ -82,10 +87,10 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
             S = covariance - half.T @ half
             mu = mean + S @ (nu - tau * mean)
         if not np.isfinite(mu).all():
-            # Sites of another vector may fit badly here.
+            # The sites in `start` may fit this vector badly.
             tau, nu = np.zeros(s), np.zeros(s)
             mu, S = mean.copy(), covariance.copy()
-        largest = 0.0  # step of a mean in deviations
+        largest = 0.0  # step of a mean in standard deviations
         for i in range(s):
             variance, old, old_shift = float(S[i, i]), float(tau[i]), float(nu[i])
             if variance <= ROUNDING or 1 - old * variance <= ROUNDING:
@@ -96,10 +101,10 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
             z = centre / sqrt(total)
             new = new_shift = 0.0
             if z <= _SATISFIED:
-                # The product with N(centre, of_cavity) has the moments of the truncation.
+                # The site times N(centre, of_cavity) has the moments of the truncated distribution.
                 ratio, left = truncation_ratio(z)
                 gain, kappa = ratio / sqrt(total), (1 - left) / total
-                # 1 - kappa variance, without the difference that cancels.
+                # 1 - kappa of_cavity, written without a difference that cancels.
                 left = max(left + (1 - left) * noise / total, ROUNDING)
                 new, new_shift = max(kappa / left, 0.0), (gain + kappa * centre) / left
             d, e = new - old, new_shift - old_shift
@@ -118,33 +123,36 @@ def propagate(mean: Array, covariance: Array, *, start: Sites | None = None) -> 
 
 
 def truncation_ratio(z: float) -> tuple[float, float]:
-    """Return r = phi(z) / Phi(z) and 1 - r (z + r), the variance left, also for very negative z."""
+    """Return r = phi(z) / Phi(z), and 1 - r (z + r), the share of variance left after truncation.
+
+    Both are accurate for very negative z, too.
+    """
     if z > -12.0:
         ratio = sqrt(2 / pi) / float(erfcx(-z / sqrt(2.0)))
         return ratio, 1.0 - ratio * (z + ratio)
-    # The difference cancels here; a series in 1 / z does not.
+    # For these z, the difference cancels. A series in 1 / z is accurate.
     u = -z
     return u + 1 / u - 2 / u**3 + 10 / u**5, 1 / u**2 - 6 / u**4 + 50 / u**6
 
 
 def site_times(t_max: int, n: int = 2) -> Array:
-    """Return n times of a curve's sites from 1 / t_max to 1, evenly spaced by logarithm."""
+    """Return the times t of a curve's sites: n times from 1 / t_max to 1, in geometric steps."""
     return np.geomspace(1 / t_max, 1.0, n)
 
 
 def at_times(inputs: Array, column: int, times: Array) -> Array:
-    """Return each row, shape (m, d), at each time, shape (m len(times), d)."""
+    """Return inputs, shape (m, d), with each time in `column`, shape (m len(times), d)."""
     rows: Array = np.repeat(np.asarray(inputs, dtype=np.float64), len(times), axis=0)
     rows[:, column] = np.tile(times, len(inputs))
     return rows
 
 
 def needed_sites(mean: Array, covariance: Array) -> tuple[NDArray[np.intp], Sites]:
-    """Return sites that leave no slope with a negative mean, and their beliefs.
+    """Return the numbers of the slopes that need a site, and their sites.
 
-    Sites are added one by one, where a slope is most likely negative, until none is expected to be.
-    Slopes that rise anyway get no site, because many near-certain sites push each other upwards.
-    Means have shape (s,), the covariance (s, s).
+    A site is added for the slope that is most likely negative, until no slope has a negative mean.
+    Other slopes get no site, because many nearly certain sites push each other upwards. `mean`,
+    shape (s,), and `covariance`, shape (s, s), are those of the slopes.
     """
     chosen: list[int] = []
     sites, mu, variance = Sites.none(0), mean, np.diag(covariance)
@@ -165,14 +173,17 @@ def needed_sites(mean: Array, covariance: Array) -> tuple[NDArray[np.intp], Site
 
 @dataclass(frozen=True, slots=True)
 class MonotoneProcess:
-    """A posterior given non-negative slopes, made by `of`. Without sites, it equals the process.
+    """A posterior given non-negative slopes, made by `of`. Without sites, it equals `process`.
 
     Attributes:
+        process: Process without the knowledge of the slopes.
+        sites: Inputs of the s sites, shape (s, d).
+        beliefs: Sites of expectation propagation.
         half_slopes: L^-1 Cov(observations, slopes at the sites), shape (n, s).
-        slope_mean, slope_covariance: Moments of the slopes at the sites before their signs are
-            known, shapes (s,) and (s, s); the covariance is B.
+        slope_mean: Means of the slopes by `process`, shape (s,).
+        slope_covariance: Covariance B of the slopes by `process`, shape (s, s).
         factor: L_E with L_E L_E' = I + Q B Q and Q = diag(sqrt(tau)), shape (s, s).
-        weights: h, shape (s,): means move by Cov(f, slopes) h.
+        weights: h, shape (s,). The sites change means by Cov(f, slopes) h.
     """
 
     process: GaussianProcess
@@ -188,11 +199,11 @@ class MonotoneProcess:
     def of(
         cls, process: GaussianProcess, sites: Array, *, only_falling: bool = True
     ) -> "MonotoneProcess":
-        """Condition a process on non-negative slopes at sites, which are rows with t, (s, d).
+        """Return a process conditioned on non-negative slopes at `sites`, inputs of shape (s, d).
 
-        The process has one target, a `CurveKernel` and a number or None as mean. `only_falling`
-        uses only sites at which the mean would fall (`needed_sites`), because using all sites
-        pushes flat curves up.
+        The process has one target, a `CurveKernel`, and a number or None as mean. `only_falling`
+        uses only the sites in `needed_sites`, because using all sites pushes flat curves upwards.
+        Raises TypeError for another kernel.
         """
         n, d = process.inputs.shape
         sites_and_slopes = np.zeros((0, d)), Sites.none(0), np.zeros((n, 0)), np.zeros(0)
@@ -200,7 +211,7 @@ class MonotoneProcess:
         return plain.with_sites(sites, only_falling=only_falling)
 
     def with_sites(self, more: Array, *, only_falling: bool = True) -> "MonotoneProcess":
-        """Return the process with further sites, leaving the present ones unchanged."""
+        """Return the process with further sites. The present sites stay unchanged."""
         more = np.asarray(more, dtype=np.float64)
         if not len(more):
             return self
@@ -210,7 +221,7 @@ class MonotoneProcess:
         mean = half.T @ self.process.centred()[1][:, 0]
         across = kernel.slope_slope_covariance(theta, more, self.sites) - half.T @ self.half_slopes
         within = kernel.slope_slope_covariance(theta, more, more) - half.T @ half
-        # The new sites are conditioned on the present ones.
+        # The new slopes are conditioned on the present sites.
         whitened = self._whitened(across)
         seen = mean + across @ self.weights, within - whitened.T @ whitened
         taken = np.arange(len(more))
@@ -238,18 +249,22 @@ class MonotoneProcess:
 
     @property
     def scale(self) -> float:
-        """Divisor of the targets."""
+        """Divisor of the process's targets."""
         return float(self.process.scale[0])
 
     def predict(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means and deviations of the function without noise, shape (m,) each."""
+        """Return means and standard deviations without noise, shape (m,) each."""
         mean, half = self.predict_half(inputs)
         prior = self.process.kernel.variance(self.process.kernel_theta, inputs)
         variance = np.maximum(prior - np.einsum("ij,ij->j", half, half), ROUNDING * prior)
         return mean, self.scale * np.sqrt(variance)
 
     def predict_half(self, inputs: Array) -> tuple[Array, Array]:
-        """Return means, (m,), and `half`, together at the price of one."""
+        """Return means, shape (m,), and H, shape (n + s, m).
+
+        H'H is subtracted from the prior covariance (see `GaussianProcess.half`). One computation
+        yields both.
+        """
         inputs = np.asarray(inputs, dtype=np.float64)
         kernel, theta = _kernel_of(self.process), self.process.kernel_theta
         half = self.process.half(inputs)
@@ -261,14 +276,14 @@ class MonotoneProcess:
         return mean, np.vstack([half, self._whitened(with_slopes)])
 
     def _whitened(self, across: Array) -> Array:
-        """L_E^-1 Q of covariances with the slopes at the sites, (m, s), shape (s, m)."""
+        """Return L_E^-1 Q C', shape (s, m), for covariances C with the slopes, shape (m, s)."""
         if not len(self.sites):
-            return across.T  # LAPACK refuses systems of no equations
+            return across.T  # LAPACK refuses systems without equations
         root = np.sqrt(self.beliefs.precision)
         return solve_triangular(self.factor, root[:, None] * across.T)
 
 
 def _kernel_of(process: GaussianProcess) -> CurveKernel:
     if not isinstance(process.kernel, CurveKernel):
-        raise TypeError(f"slopes by t need a CurveKernel; got {type(process.kernel)}")
+        raise TypeError(f"slopes need a CurveKernel; got {type(process.kernel).__name__}")
     return process.kernel

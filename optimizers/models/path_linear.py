@@ -1,14 +1,15 @@
-"""Linear models: ridge regression on one-hot paths, and Bayesian regression from sums.
+"""Linear models: ridge regression on one-hot paths, and Bayesian linear regression.
 
-`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). With P the paths (n, N) and
-alpha the ridge, the coefficients are the centred least squares with penalty alpha ||beta||^2 and a
-free intercept. A = (P'P + alpha I)^-1 is not centred, and the predictive variance of a path p is
-s2 (1 + p'A p), with s2 the variance of the residuals. The paper's eq. (1) has no intercept, which
-gives unseen algorithms a loss of 0: `has_intercept=False`, with alpha = n lambda.
+`PathLinear` is the model of FLASH (Zhang et al. 2016, section 3.3). Let P be the paths, shape
+(n, N), and alpha the ridge. The coefficients minimize the centered residuals' squares with penalty
+alpha ||beta||^2 and a free intercept. A = (P'P + alpha I)^-1 is not centered, and the predictive
+variance of a path p is s2 (1 + p'A p), where s2 is the variance of the residuals. The paper's eq.
+1, with alpha = n lambda, has no intercept (`has_intercept=False`), so that unseen algorithms have a
+loss of 0.
 
 In `LinearRegression`, weights and noise have a normal-inverse-gamma prior (Bishop 2006, "Pattern
-Recognition and Machine Learning", section 3.3 and exercise 3.12). Each new observation costs the
-same time, and the prior may change afterwards.
+Recognition and Machine Learning", section 3.3 and exercise 3.12). The cost of an observation does
+not grow with the number of observations, and the prior may be changed afterwards.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from prefect_tune.optimizers.models.log_posterior import LEAST_VARIANCE
 from prefect_tune.optimizers.space.vectors import Array
 
 _SMALLEST_SHARE = 1e-3
-"""Least deviation of the residuals, as a share of the range of the targets."""
+"""Least standard deviation of the residuals, as a share of the range of the targets."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,10 @@ class PathLinear:
     """A fitted model, made by `fit`.
 
     Attributes:
-        coefficients: beta, one per algorithm, shape (N,).
-        intercept: c, 0 without one.
+        coefficients: beta, one per column of the paths, shape (N,).
+        intercept: c; 0 for a model without intercept.
         inverse: A = (P'P + alpha I)^-1, shape (N, N).
-        residual_variance: s2, floored so that equal targets leave something to explore.
+        residual_variance: s2, with a lower bound that keeps exploration alive for equal targets.
     """
 
     coefficients: Array
@@ -49,9 +50,14 @@ class PathLinear:
         has_intercept: bool = True,
         weights: Array | None = None,
     ) -> Self:
-        """Fit to one-hot paths, shape (n, N), and their targets, shape (n,), with n at least 1.
+        """Return the model fitted to one-hot paths and their targets.
 
-        A row of weight w, in `weights`, shape (n,), counts like w equal rows.
+        Args:
+            paths: One-hot paths, shape (n, N), with n at least 1.
+            targets: Targets, shape (n,).
+            ridge: alpha.
+            has_intercept: Whether the model has a free intercept.
+            weights: Weights of the rows, shape (n,). A row of weight w counts like w equal rows.
         """
         weights = np.ones(len(targets)) if weights is None else weights
         root = np.sqrt(weights)[:, None]
@@ -72,22 +78,22 @@ class PathLinear:
         return cls(beta, intercept, inverse, max(variance, floor))
 
     def mean(self, paths: Array) -> Array:
-        """mu(p) = c + p'beta, shape (n,)."""
+        """Return the predicted means mu(p) = c + p'beta, shape (n,)."""
         return self.intercept + paths @ self.coefficients
 
     def leverage(self, paths: Array) -> Array:
-        """q(p) = p'A p, shape (n,): uncertainty of a path, which never rises with more runs."""
+        """Return q(p) = p'A p, shape (n,), the uncertainty of a path. More runs never raise q."""
         return np.einsum("ij,ij->i", paths @ self.inverse, paths)
 
     def deviation(self, paths: Array) -> Array:
-        """sigma(p) = sqrt(s2 (1 + q(p))), shape (n,)."""
+        """Return the standard deviations sigma(p) = sqrt(s2 (1 + q(p))), shape (n,)."""
         return np.sqrt(self.residual_variance * (1 + self.leverage(paths)))
 
     def imagining(self, path: Array) -> Self:
-        """Return the model as if `path`, shape (N,), had returned exactly its mean.
+        """Return the model as if `path`, shape (N,), had its predicted mean as target.
 
-        beta and c stay the same, so a rank-one update of A is exact. The residual variance is kept
-        while trials are pending.
+        beta and c stay the same, so a rank-one update of A is exact. The residual variance is not
+        updated.
         """
         direction = self.inverse @ path
         step = np.outer(direction, direction) / (1 + path @ direction)
@@ -95,7 +101,7 @@ class PathLinear:
 
 
 class LinearRegression:
-    """Sufficient statistics of n targets that are linear in d features, for any prior."""
+    """Sufficient statistics of a linear regression of n targets on d features, for any prior."""
 
     def __init__(self, d: int) -> None:
         self.n = 0
@@ -106,7 +112,7 @@ class LinearRegression:
         self._sum = 0.0
 
     def add(self, features: Array, target: float) -> None:
-        """Take one observation: features, shape (d,), and target."""
+        """Add one observation: its features, shape (d,), and its target."""
         self.n += 1
         self._squares += np.outer(features, features)
         self._products += features * target
@@ -115,21 +121,25 @@ class LinearRegression:
         self._sum += target
 
     def level(self, slopes: Array) -> float:
-        """Return the mean of the targets less the part explained by slopes, shape (d - 1,)."""
+        """Return the mean of the targets minus the part that `slopes`, shape (d - 1,), explain."""
         return (self._sum - float(self._sum_of_features[1:] @ slopes)) / self.n
 
     def posterior(
         self, mean: Array, deviation: Array, noise: float, weight: float
     ) -> "LinearPosterior":
-        """Return the posterior of the weights with a normal-inverse-gamma prior.
+        """Return the posterior of the weights under a normal-inverse-gamma prior.
 
-        With V the prior's covariance over the noise's variance, for observations X and y:
+        Let V be the prior covariance of the weights divided by the variance of the noise. For
+        observations X and y:
 
             A = V^-1 + X'X,    m = A^-1 (V^-1 m0 + X'y),    a = a0 + n/2,
             b = b0 + (y'y + m0'V^-1 m0 - m'A m) / 2
 
-        The weights have prior means and deviations of shape (d,). `noise` is the deviation of
-        targets around the line, worth `weight` observations.
+        Args:
+            mean: Prior means m0 of the weights, shape (d,).
+            deviation: Prior standard deviations of the weights, shape (d,).
+            noise: Prior standard deviation of the noise.
+            weight: Number of observations that the prior of the noise is worth.
         """
         inverse_scale = (noise / deviation) ** 2
         precision = np.diag(inverse_scale) + self._squares
@@ -143,13 +153,13 @@ class LinearRegression:
 
 @dataclass(frozen=True)
 class LinearPosterior:
-    """Weights of a linear regression: normal-inverse-gamma.
+    """The posterior of a linear regression, a normal-inverse-gamma distribution.
 
     Attributes:
         mean: Means of the weights, shape (d,).
-        covariance: Covariance of the weights over the noise's variance, shape (d, d).
-        shape, rate: Parameters of the inverse gamma distribution of the noise's variance; shape >
-            1.
+        covariance: Covariance of the weights divided by the variance of the noise, shape (d, d).
+        shape: Shape a of the inverse gamma distribution of the noise's variance, above 1.
+        rate: Rate b of the same distribution.
     """
 
     mean: Array
@@ -158,10 +168,10 @@ class LinearPosterior:
     rate: float
 
     def predict(self, features: Array) -> tuple[Array, Array]:
-        """Return means and deviations of new targets, shape (m,), at features (m, d).
+        """Return means and standard deviations of new targets, shape (m,) each.
 
-        New targets have Student's t distribution with 2a degrees of freedom and the squared scale
-        b/a (1 + x'A^-1 x).
+        `features` has shape (m, d). A new target has Student's t distribution with 2a degrees of
+        freedom and the squared scale b/a (1 + x'A^-1 x).
         """
         spread = np.einsum("ij,jk,ik->i", features, self.covariance, features)
         variance = self.rate / (self.shape - 1) * (1 + spread)

@@ -1,20 +1,21 @@
-"""Seconds of queries before they run: Bayesian linear regressions for each algorithm of a step.
+"""Predicted run times of queries, by Bayesian linear regressions for each algorithm of a step.
 
-Limits of trials, racing and improvement per second use this model. Its two targets for each
-algorithm, ln seconds of a fit on one fold and ln seconds for 1,000 held-out rows, are linear in
+Limits of trials, racing and improvement per second use these predictions. An algorithm has two
+targets: ln seconds of a fit on one fold, and ln seconds for 1,000 held-out rows. Both are linear in
 
-    1, ln((training rows + fixed) / 1,000), and its hyperparameters' positions on the unit interval,
+    1, ln((training rows + fixed) / 1,000), and the positions of hyperparameters in [0, 1],
 
-with conjugate normal-inverse-gamma priors. The prior weights of the rows are 1 +- 0.3 for a fit and
-0.1 +- 0.3 for held-out rows, unless the algorithm's `growth` declares others. It also declares the
-`fixed` rows, 500 by default. The prior weight of a hyperparameter is 0 +- 1, or its declared factor
-+- 0.3. The prior level comes from earlier studies in the same store, corrected by the declared
-growth with columns and classes. Without earlier studies, it is the mean level of the step's
-other algorithms. Its deviation is 1, or their spread. Another regression predicts overhead.
+with conjugate normal-inverse-gamma priors. An algorithm's `growth` can declare prior weights and
+the number of `fixed` rows, which is 500 by default. The prior weight of the rows is 1 +- 0.3 for a
+fit and 0.1 +- 0.3 for held-out rows. The prior weight of a hyperparameter is 0 +- 1, or its
+declared growth +- 0.3. The prior level comes from earlier studies in the same store, and is
+corrected by the declared growth with columns and classes; its standard deviation is 1. Without
+earlier studies, the prior level has the mean and the spread of the step's other algorithms. Another
+regression predicts the overhead.
 
-On many rows, an unseen algorithm first has a pilot. Its worker fits the pipeline on about 1,000
-rows in a fraction of a second and reports the seconds of each step, which later predictions use. A
-trial that would take too long is not started.
+On many rows, a pilot is run before the first trial of a new model. The worker fits the pipeline on
+about 1,000 rows in a fraction of a second, and reports the seconds of each step for later
+predictions. If the full trial would take too long, it is not started.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,32 +39,35 @@ from prefect_tune.optimizers.trials.trial import Trial
 _REST = "", ""
 """Key of the overhead of a trial."""
 _PER_ROWS, _PER_COLUMNS = 1000.0, 10
-"""Units of rows, and of columns in `portable`."""
+"""Number of rows, and of columns, for which levels are stored."""
 _LEAST_SECONDS = 1e-4
-"""Lower bound of seconds before the logarithm; differences of clocks may be negative."""
+"""Lower bound of measured seconds, which may be negative because clocks differ."""
 _SURE, _UNSURE = 0.3, 1.0
-"""Prior deviations of ln seconds: between equal fits and of declared weights, and of others."""
+"""Prior standard deviations in ln seconds: of equal fits and declared weights, and of others."""
 _NOISE_WEIGHT = 2.0
-"""Number of fits that the prior of the noise is worth."""
+"""Number of observations that the prior of the noise is worth."""
 _OF_REST = {"rows": 0.5, "columns": 0.0}
 """Growth of the overhead with the data; see `Algorithm.growth`."""
 _LEVEL, _LEVEL_DEVIATION = log(0.03), 2.0
-"""Prior ln seconds of a fit on 1,000 rows if no other algorithm of the step was measured."""
+"""Prior mean and standard deviation of ln seconds on 1,000 rows, before any algorithm of the step
+was measured."""
 LIKELY = 0.5
-"""Deviations above the median of predicted seconds; two of three trials end within them."""
+"""Standard deviations above the median predicted run time, within which two of three trials end."""
 _PARTIAL_SHARE, _LEAST_PARTIAL_SECONDS = 1 / 60, 1.5
-"""Largest share of all worker-seconds for a first run on part of the rows, so that a search has
-many of them; and the seconds that such a run may take in any case."""
+"""Largest share of all worker-seconds for a configuration's first trial on part of the rows, so
+that a search can start many configurations; and seconds that such a trial may take in any case."""
 _LEAST_SHARE_SECONDS = 5.0
 _CUT_TIMES = 2.0
-"""Assumed seconds of a fit cut off by a limit, as a multiple of the seconds it took."""
+"""Assumed run time of a fit that a time limit ended, as a multiple of its time so far."""
 
 
 class _Algorithm:
-    """Regressions of ln seconds of one algorithm: of a fit, and of 1,000 held-out rows.
+    """Two regressions of one algorithm's ln seconds: of a fit (0), and of 1,000 held-out rows (1).
 
-    `slopes` are the expected weights of the rows and of the hyperparameters, and `moved` is the
-    declared effect of columns and classes.
+    Attributes:
+        slopes: Prior weights of the rows and of the hyperparameters, for each regression.
+        regressions: Statistics of the two regressions.
+        moved: Declared effect of the data's columns and classes on the level.
     """
 
     def __init__(
@@ -85,11 +89,11 @@ class _Algorithm:
         self.regressions = [LinearRegression(2 + len(slopes)) for _ in self.slopes]
         n_classes = objective.n_classes or 0
         of_columns = growth["columns"] * log((objective.n_columns or _PER_COLUMNS) / _PER_COLUMNS)
-        # A model for each class, but a single one for two classes.
+        # An algorithm fits a model per class, but only one model for two classes.
         self.moved = of_columns + growth["classes"] * log(n_classes if n_classes > 2 else 1)
 
     def features(self, rows: float, choice: Choice | None = None) -> Array:
-        """Return features of a fit on so many rows; without a choice, at central values."""
+        """Return the features of a fit on `rows` rows. Without `choice`, values are central."""
         values = dict(choice.values) if choice else {}
         positions = [
             to_unit(h, values[h.name]) - 0.5 if h.name in values else 0.0
@@ -98,19 +102,19 @@ class _Algorithm:
         return np.array([1.0, log((rows + self._fixed) / _PER_ROWS), *positions])
 
     def add(self, k: int, features: Array, seconds: float) -> None:
-        """Record the seconds of a fit (k = 0), or of 1,000 held-out rows (k = 1)."""
+        """Add the seconds of a fit (k = 0), or of 1,000 held-out rows (k = 1)."""
         self.regressions[k].add(features, log(max(seconds, _LEAST_SECONDS)))
 
     def is_known(self, k: int = 0) -> bool:
-        """Return whether a fit, or held-out rows, were measured."""
+        """Return whether a fit (k = 0), or held-out rows (k = 1), were measured."""
         return self.regressions[k].n > 0
 
     def level(self, k: int) -> float:
-        """Return mean ln seconds on 1,000 rows at central values, by the expected slopes."""
+        """Return the mean ln seconds on 1,000 rows at central values, given the prior slopes."""
         return self.regressions[k].level(self.slopes[k])
 
     def posterior(self, k: int, level: float, deviation: float) -> LinearPosterior:
-        """Return the posterior of the weights, given the prior of the level."""
+        """Return the posterior of regression k, given the prior mean and deviation of the level."""
         mean = np.array([level, *self.slopes[k]])
         deviations = np.where(mean == 0, _UNSURE, _SURE)
         deviations[0] = deviation
@@ -118,7 +122,10 @@ class _Algorithm:
 
 
 def cheap_configuration(space: Space, configuration: Configuration) -> Configuration:
-    """Return a configuration for a pilot, with least values of what multiplies seconds."""
+    """Return a configuration for a pilot.
+
+    Hyperparameters that multiply the run time (by `Algorithm.growth`) have their least values.
+    """
     choices = []
     for step, choice in configuration.choices:
         algorithm = space.step(step).algorithm(choice.algorithm)
@@ -138,10 +145,11 @@ _Pair = tuple[str, str]
 
 
 class Costs:
-    """Predicts uncached seconds of queries from the trials told.
+    """Predicts the run times of queries without cache, from the trials told so far.
 
-    `models` are ids of the last step's algorithms; `seen` are models with a told trial that
-    started.
+    Attributes:
+        models: Ids of the last step's algorithms.
+        seen: Ids of the models of told trials that had started.
     """
 
     def __init__(self, space: Space, objective: Objective) -> None:
@@ -158,14 +166,14 @@ class Costs:
                     algorithm.hyperparameters.values(), algorithm.growth, objective
                 )
         self._earlier = {(step, name): levels for step, name, *levels in objective.earlier_seconds}
-        # Whether held-out rows are measured separately.
+        # Whether the seconds of held-out rows are measured separately from fits.
         self._is_apart = any(levels[1] is not None for levels in self._earlier.values())
         self._loads: list[float] = []
         self._posteriors: dict[tuple[_Pair, int], LinearPosterior] = {}
         self._lines: dict[_Pair, Array] = {}
 
     def tell(self, trial: Trial) -> None:
-        """Record a trial that has ended. Its cached steps are not measured."""
+        """Add the measurements of a trial that has ended. Cached steps have no measurement."""
         outcome, query = trial.evaluation or trial.failure, trial.query
         assert outcome is not None  # noqa: S101 - the caller's duty
         if trial.failure is None or not trial.failure.is_unstarted:
@@ -191,7 +199,7 @@ class Costs:
         self._lines.clear()
 
     def tell_pilot(self, configuration: Configuration, pilot: Pilot) -> None:
-        """Record the seconds of the steps of a cheap configuration on few rows."""
+        """Add the measurements of a pilot, which ran the `cheap_configuration` on few rows."""
         choices = self._choices(cheap_configuration(self._space, configuration))
         for cost in pilot.steps:
             if cost.step in choices:
@@ -200,15 +208,15 @@ class Costs:
         self._lines.clear()
 
     def model_of(self, configuration: Configuration) -> str:
-        """Return the id of a configuration's last algorithm."""
+        """Return the id of a configuration's model, the algorithm of the last step."""
         return self._choices(configuration)[self._last].algorithm
 
     def is_known(self, configuration: Configuration) -> bool:
-        """Return whether a configuration's last algorithm was ever measured."""
+        """Return whether a configuration's model was measured in this study."""
         return self._algorithms[self._last, self.model_of(configuration)].is_known()
 
     def has_unknown(self, configuration: Configuration) -> bool:
-        """Return whether its last algorithm, or another with declared growth, is unmeasured."""
+        """Return whether the model, or another algorithm with declared growth, is unmeasured."""
         return any(
             not self._algorithms[step, choice.algorithm].is_known()
             for step, choice in self._choices(configuration).items()
@@ -216,12 +224,12 @@ class Costs:
         )
 
     def is_expected(self, configuration: Configuration) -> bool:
-        """Return whether its last algorithm was measured, here or in earlier studies."""
+        """Return whether a configuration's model was measured in this or an earlier study."""
         pair = self._last, self.model_of(configuration)
         return self.is_known(configuration) or pair in self._earlier
 
     def portable(self) -> list[PortableSeconds]:
-        """Return the measurements, for `earlier_seconds` of later studies."""
+        """Return the measured levels, for the `earlier_seconds` of later studies."""
         found: list[PortableSeconds] = []
         for pair, known in self._algorithms.items():
             if known.is_known():
@@ -234,11 +242,16 @@ class Costs:
         return query.subset * self._rows
 
     def seconds(self, query: Query, deviations: float = 0.0, folds_done: int = 0) -> float:
-        """Return predicted seconds of a query: the median, plus some deviations of ln seconds.
+        """Return the predicted seconds of a query.
 
-        The parts have medians m_k, with sum M, and deviations s_k of ln seconds. By the delta
-        method, the deviation of the whole is sqrt(sum of (m_k s_k / M)^2). `folds_done` folds ran
-        before on the same rows and are only loaded.
+        The parts of a query have medians m_k with sum M, and standard deviations s_k of ln seconds.
+        By the delta method, the deviation of ln seconds of the query is sqrt(sum (m_k s_k / M)^2).
+
+        Args:
+            query: Query to predict.
+            deviations: Number of standard deviations of ln seconds to add to the median.
+            folds_done: Number of folds that were evaluated before on the same rows and take no
+                time.
         """
         medians, spreads = [], []
         chosen = self._choices(query.configuration).items()
@@ -254,7 +267,10 @@ class Costs:
         return n_folds * of_fold * exp(deviations * float(np.linalg.norm(spreads)) / of_fold)
 
     def held_out_seconds(self, configuration: Configuration, n_rows: int) -> float:
-        """Return median seconds of predicting rows after a fit on all rows; 0 if never measured."""
+        """Return the median seconds to predict `n_rows` rows after a fit on all rows.
+
+        Steps without separate measurements of held-out rows count as 0.
+        """
         seconds = 0.0
         for step, choice in self._choices(configuration).items():
             pair = step, choice.algorithm
@@ -264,10 +280,11 @@ class Costs:
         return seconds
 
     def lines(self, step: str, algorithm: str) -> Array:
-        """Return median ln seconds of an algorithm on all folds and rows as linear functions.
+        """Return median ln seconds of an algorithm, on all folds and rows, as two linear functions.
 
-        There are two lines, for the fit and for held-out rows. They have the level at central
-        values, -inf if it is not measured apart, and a slope for each hyperparameter's position.
+        The functions are for the fit and for held-out rows, shape (2, 1 + number of
+        hyperparameters). The first column is the level at central values, or -inf if the part is
+        not measured separately. The other columns are the slopes by hyperparameter position.
         """
         pair, known = (step, algorithm), self._algorithms[step, algorithm]
         if pair in self._lines:
@@ -284,24 +301,24 @@ class Costs:
 
     @property
     def overhead_seconds(self) -> float:
-        """Median seconds of a full evaluation outside the searched steps."""
+        """Median seconds of a full evaluation that are not spent in searched steps."""
         fixed = [s for s in self._space.steps if s.fixed and not s.algorithms[0].is_passthrough]
         pairs = [*((s.name, s.algorithms[0].id) for s in fixed), _REST]
         return sum(float(np.exp(self.lines(*pair)[:, 0]).sum()) for pair in pairs)
 
     @property
     def load_seconds(self) -> float:
-        """Mean seconds of loading a cached step on all folds; inf if none was ever loaded."""
+        """Mean seconds to load a cached step on all folds; inf before the first load."""
         n_folds = self._objective.n_folds or 1
         return n_folds * sum(self._loads) / len(self._loads) if self._loads else inf
 
     def share_seconds(self, configuration: Configuration, budget: Budget) -> float:
-        """Return the share of the remaining worker-seconds for a configuration's next trial.
+        """Return how many of the remaining worker-seconds a configuration's next trial may take.
 
-        The first trial of a model shares them equally with all unseen models; other trials have
-        all. Near the end, if the time does not suffice for all, a first trial has at least five
-        seconds, or half of the time left on a worker if that is less. With less, a pilot would
-        reject the trial and waste its seconds.
+        For the first trial of a model, the worker-seconds are divided equally among all models
+        without a trial. Near the end, such a trial may take at least five seconds, or half of the
+        time left on a worker if that is less; otherwise, a pilot would reject the trial and waste
+        time. Other trials may take all worker-seconds.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         if self.model_of(configuration) in self.seen:
@@ -310,11 +327,11 @@ class Costs:
         return max(left / len(self.models - self.seen), least)
 
     def allowed_seconds(self, query: Query, budget: Budget, *, is_first: bool = True) -> float:
-        """Return the longest that a query may be expected to take if it starts now.
+        """Return the longest predicted run time with which a query may start now.
 
-        It is the minimum of its share of the worker-seconds left, the user's limit and the time
-        left. For the first run on a part of the rows, it is also at most a sixtieth of all
-        worker-seconds, or 1.5 s.
+        This time is the least of `share_seconds`, the user's limit and the time left. If `is_first`
+        and the query is on part of the rows, the time is also at most 1/60 of all worker-seconds,
+        or 1.5 s if that is more.
         """
         left = inf if budget.seconds_left is None else max(budget.seconds_left, 0.0)
         share = self.share_seconds(query.configuration, budget)
@@ -332,7 +349,7 @@ class Costs:
             self._is_apart = True
 
     def _measured(self, pair: _Pair) -> tuple[int, ...]:
-        """Parts of a prediction; held-out rows are a part if they were measured separately."""
+        """Return the regressions to use, with held-out rows (1) only if measured separately."""
         known = self._algorithms[pair]
         is_apart = known.is_known(1) or (not known.is_known() and self._is_apart)
         return (0, 1) if pair != _REST and is_apart else (0,)
@@ -346,7 +363,10 @@ class Costs:
         }
 
     def _posterior(self, pair: _Pair, k: int) -> LinearPosterior:
-        """Posterior with a level from earlier studies, or else from the step's algorithms."""
+        """Return the posterior of regression k of an algorithm.
+
+        The prior level comes from earlier studies, or else from other algorithms of the step.
+        """
         if (pair, k) in self._posteriors:
             return self._posteriors[pair, k]
         algorithm = self._algorithms[pair]
@@ -364,5 +384,5 @@ class Costs:
 
 
 def _times(k: int, held_out_rows: float) -> float:
-    """Thousands of held-out rows for their part, with the fixed ones of each call."""
+    """Return the factor of a prediction: thousands of held-out and fixed rows if k = 1, or 1."""
     return (held_out_rows + GROWTH["fixed"]) / _PER_ROWS if k else 1.0

@@ -1,6 +1,6 @@
-"""Acquisition functions: the value of a candidate by a model's mean and deviation.
+"""Acquisition functions, which score a candidate by the prediction of a model, and their maximizer.
 
-`improvement` has four forms: plain, for log losses, with penalties and constraints, and jointly for
-several candidates. `entropy` measures the information gained about the minimiser. `maximise` finds
-the best candidates.
+`improvement` has expected improvement in four forms: plain, for log losses, with penalties and
+constraints, and jointly for several candidates. `entropy` has the information gained about the
+minimizer. `maximise` finds the best candidates.
 """

@@ -1,15 +1,16 @@
-"""The information that an evaluation at any fidelity s gives about the minimiser at s = 1 (full).
+"""The information that an evaluation at any fidelity s gives about the minimizer at s = 1 (full).
 
-The minimiser is sought among R representers, points that stand for the whole space. The gain is the
-mutual information of the outcome y and I, the minimiser's index among them: H[I] - E_y H[I|y] =
-H[y] - sum_i p_i H[y|I=i], by symmetry. The right side needs current draws but no imagined outcomes.
-If y|I=i is assumed normal, the gain is
+The minimizer is sought among R representers, points that represent the whole space. The gain is the
+mutual information of the outcome y and the minimizer's index I among the representers. By symmetry,
+H[I] - E_y H[I|y] = H[y] - sum_i p_i H[y|I=i]. The right side needs draws at the representers, but
+no simulated outcomes. If y|I=i is assumed to be normal, the gain is
 
     gain(x, s) = -1/2 sum_i p_i log(Var(y|I=i) / Var(y)).
 
 Entropy search (Hennig and Schuler 2012) and the code of Fabolas (Klein et al. 2017) estimate the
-same gain by expectation propagation. The normal form understates the gain. For two equal rivals, it
-is 1 % too low if the outcome has correlation 0.7 with their difference, and 17 % for 0.99.
+same gain by expectation propagation. The normal form understates the gain: for two equally good
+representers, by 1% if the outcome has correlation 0.7 with their difference, and by 17% for a
+correlation of 0.99.
 """
 
 from dataclasses import dataclass
@@ -31,10 +32,10 @@ from prefect_tune.optimizers.space.vectors import Array
 
 
 def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
-    """Draw U, shape (R, S) with S > R, whose rows have mean 0 and UU'/S = I exactly.
+    """Return random U, shape (R, S) with S > R, whose rows have mean 0 and for which UU'/S = I.
 
-    Exact moments remove nine tenths of the noise of the information gain. All hyperparameter
-    samples and rounds of an ask share U as common random numbers.
+    Exact moments remove nine tenths of the noise in the information gain. All hyperparameter
+    samples and rounds of an ask use the same U as common random numbers.
     """
     normals = rng.standard_normal((n_points, n_draws))
     normals -= normals.mean(axis=1, keepdims=True)
@@ -43,12 +44,15 @@ def whitened_normals(n_points: int, n_draws: int, rng: Generator) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Minimiser:
-    """Joint draws of R representers, and the minimiser of each draw.
+    """Joint draws of R representers' losses, and the minimizer of each draw.
 
     Attributes:
-        normals: U, whitened, shape (R, S); the draws are mean + L_V U.
-        winners: Minimiser of each draw, shape (S,).
-        probabilities: p_min, the share of draws that each representer wins, shape (R,).
+        mean: Means of the representers' losses, shape (R,).
+        factor: L_V with L_V L_V' the covariance of the losses, shape (R, R).
+        normals: Whitened normals U, shape (R, S). The S draws are mean + L_V U.
+        winners: Minimizer of each draw, shape (S,).
+        probabilities: p_min, the share of draws in which a representer is the minimizer, shape
+            (R,).
     """
 
     mean: Array
@@ -59,7 +63,7 @@ class Minimiser:
 
     @classmethod
     def of(cls, mean: Array, covariance: Array, normals: Array) -> Self:
-        """Draw representers' losses jointly, by mean (R,), covariance (R, R) and normals (R, S)."""
+        """Return joint draws, from mean (R,), covariance (R, R) and whitened normals (R, S)."""
         # Duplicate representers make the covariance singular.
         largest = float(np.diag(covariance).max())
         factor = cholesky(covariance, LEAST_VARIANCE * (largest if largest > 0 else 1.0))
@@ -69,7 +73,7 @@ class Minimiser:
 
     @property
     def entropy(self) -> float:
-        """Entropy in nats: ln R if nothing is known, 0 if the minimiser is known."""
+        """Entropy of p_min in nats, from 0 (the minimizer is known) to ln R."""
         p = self.probabilities[self.probabilities > 0]
         return float(-(p * np.log(p)).sum()) + 0.0
 
@@ -81,18 +85,23 @@ _THOMPSON_SHARE = 0.6
 def choose_representers(
     draws: Array, log_improvement: Array, n: int, rng: Generator
 ) -> NDArray[np.intp]:
-    """Return n distinct rows of a pool of P points, or all if the pool is smaller.
+    """Return n distinct rows of a pool of P points, or all rows of a smaller pool.
 
-    The first are minimisers of joint posterior draws (Thompson sampling), up to 0.6 n / K distinct
-    ones per hyperparameter sample. The rest are drawn without replacement, in proportion to the
-    expected improvement summed over the samples. All samples share the set. For K samples, T
-    `draws` at s = 1 have shape (K, T, P), and log improvements (K, P).
+    The first rows are minimizers of joint posterior draws (Thompson sampling), up to 0.6 n / K rows
+    per hyperparameter sample. The other rows are drawn without replacement, in proportion to the
+    expected improvement summed over the samples. All samples use the same representers.
+
+    Args:
+        draws: T draws at s = 1 for each of K hyperparameter samples, shape (K, T, P).
+        log_improvement: ln of the expected improvement, shape (K, P).
+        n: Number of representers.
+        rng: Generator.
     """
     most = max(1, int(_THOMPSON_SHARE * n / len(draws)))
     minima = draws.argmin(axis=2)
     distinct = (list(dict.fromkeys(row))[:most] for row in minima.tolist())
     chosen = list(dict.fromkeys(chain.from_iterable(distinct)))[:n]
-    # The largest log w_i + Gumbel noise are a w-weighted draw without replacement (Yellott 1977).
+    # The rows with the largest log w_i + Gumbel noise are drawn by weights w (Yellott 1977).
     keys = logsumexp(log_improvement, axis=0) + rng.gumbel(size=draws.shape[2])
     taken = np.zeros(draws.shape[2], dtype=np.bool_)
     taken[chosen] = True
@@ -101,19 +110,23 @@ def choose_representers(
     return np.concatenate([np.array(chosen, dtype=np.intp), fill])
 
 
-# Extra draws whose weight shrinks variances of winners with few draws to the pooled variance.
+# Number of additional draws, with the pooled variance, for the variance of each winner.
 _SHRINKAGE = 4.0
 
 
 def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise: Array) -> Array:
     """Return the gain of C candidates at M fidelities in nats, shape (C, M).
 
-    Apart from noise of the draws, the gain lies between 0 and log(Var(y) / noise) / 2. `basis` is
-    phi(s) of the fidelities, shape (M, r), and `noise` the positive sigma^2(s) of an evaluation,
-    shape (M,).
+    Apart from the noise of the draws, the gain lies between 0 and log(Var(y) / noise) / 2.
+
+    Args:
+        minimiser: Draws of the representers.
+        latents: Latents of the candidates.
+        basis: phi(s) of the fidelities, shape (M, r).
+        noise: Positive variance sigma^2(s) of an evaluation's noise, shape (M,).
     """
     n, r = latents.mean.shape
-    # P_a = L_V^-1 B_a, one column for each weight a of each candidate.
+    # P_a = L_V^-1 B_a, one column for each latent a of each candidate.
     sides = latents.cross.transpose(1, 0, 2).reshape(r * n, -1).T
     P = solve_triangular(minimiser.factor, sides)
     # phi'A phi of symmetric A is a sum over its upper triangle, where a != b counts twice.
@@ -122,7 +135,7 @@ def information_gain(minimiser: Minimiser, latents: Latents, basis: Array, noise
     each = P.reshape(-1, r, n)
     known = np.einsum("zpc,zpc->pc", each[:, a], each[:, b])
     variance = weights @ latents.covariance[:, a, b].T + noise[:, None]
-    # Even with all representers known, Var(y) is at least the noise, except for rounding.
+    # Even if all representers are known, Var(y) is at least the noise, except for rounding.
     rest = np.maximum(variance - weights @ known, noise[:, None])
     # Cov(E_a, E_b | I=i) of E = U'P, for a <= b and winners i.
     draws = len(minimiser.winners)

@@ -1,14 +1,14 @@
 """Expected improvement in log form, which still ranks candidates where the plain form is 0.0.
 
-One variant is for a positive loss whose logarithm is predicted. Another is for an augmented loss: f
-plus terms that a search adds, with constraint values g as further targets. Without constraints, the
-added term is known and the improvement is exact. With constraints, the augmented loss is assumed
-normal, with mean f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the deviation of f.
+One variant is for a positive loss whose logarithm is predicted. Another variant is for an augmented
+loss, which consists of f, a known penalty, and terms of constraint values g. Without constraints,
+the improvement is exact. With constraints, the augmented loss is assumed to be normal, with mean
+f + penalty + (rho_g / 2) sum_i E max(0, g_i + c_i)^2 and the standard deviation of f.
 
-The joint improvement values candidates chosen one after the other, before any is observed (Wilson
-et al. 2018). Given drawn outcomes of the earlier candidates, the improvement of the last one has a
-closed form. This replaces the fully sampled q-EI of BAPI (Belakaria et al. 2022, algorithm 4, line
-3).
+The joint improvement scores candidates that are chosen one after the other, before any outcome is
+observed (Wilson et al. 2018). Given drawn outcomes of the earlier candidates, the improvement of
+the last candidate has a closed form. This joint improvement replaces the fully sampled q-EI of BAPI
+(Belakaria et al. 2022, algorithm 4, line 3).
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ _LOG_ROOT_TAU = 0.5 * np.log(2 * np.pi)
 
 
 def log_standard_improvement(u: ArrayLike) -> Array:
-    """ln(phi(u) + u Phi(u)) for any u, after Ament et al. 2023 (eq. 9).
+    """Return ln(phi(u) + u Phi(u)) for any u, after Ament et al. 2023 (eq. 9).
 
-    The plain form is exactly 0 in float64 below u = -38.58. The absolute error here is at most 1e-7
-    for u from -9e4 to 5.
+    The absolute error is at most 1e-7 for u from -9e4 to 5. In float64, phi(u) + u Phi(u) is
+    exactly 0 below u = -38.58.
     """
     u = np.asarray(u, dtype=np.float64)
     # Each branch is evaluated only on arguments where it is defined.
@@ -43,12 +43,12 @@ def log_standard_improvement(u: ArrayLike) -> Array:
 
 
 def log_expected_improvement(mean: Array, deviation: Array, best: float, xi: float = 0.0) -> Array:
-    """Return ln of the expected improvement on `best` by more than `xi`, shape (n,)."""
+    """Return ln of the expected improvement on `best - xi`, shape (n,)."""
     return np.log(deviation) + log_standard_improvement((best - xi - mean) / deviation)
 
 
 def log_standard_improvement_slope(u: ArrayLike) -> Array:
-    """D ln(phi(u) + u Phi(u)) / du = Phi(u) / (phi(u) + u Phi(u)), positive for any u."""
+    """Return the derivative of ln(phi(u) + u Phi(u)), Phi(u) / (phi(u) + u Phi(u)), for any u."""
     u = np.asarray(u, dtype=np.float64)
     near, middle, far = np.maximum(u, -1.0), np.clip(u, -1e4, -1.0), np.minimum(u, -1e4)
     plain = ndtr(near) / (np.exp(-(near**2) / 2 - _LOG_ROOT_TAU) + near * ndtr(near))
@@ -62,15 +62,15 @@ def expected_improvement(mean: Array, deviation: Array, best: float) -> Array:
 
 
 def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -> Array:
-    """Return ln E[max(0, exp(best) - exp(Y))] of Y ~ N(mean, deviation^2), shape (n,).
+    """Return ln E[max(0, exp(best) - exp(Y))] for Y ~ N(mean, deviation^2), shape (n,).
 
     With v = (best - mean) / deviation, the value is (Hutter et al. 2009, "SPO and beyond", eq. 2)
 
         exp(best) Phi(v) - exp(mean + deviation^2 / 2) Phi(v - deviation)
         = exp(best) phi(v) (M(v) - M(v - deviation)),  M = Phi / phi,
 
-    The first form serves v > 1; for smaller v it cancels or underflows, and the second form serves.
-    Deviations are positive; `best` is the logarithm of the smallest loss observed.
+    The first form is used for v > 1. For smaller v, it cancels or underflows, so the second form is
+    used. Deviations are positive, and `best` is the logarithm of the least observed loss.
     """
     mean, deviation = np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)
     v = (best - mean) / deviation
@@ -84,7 +84,7 @@ def log_normal_improvement(mean: ArrayLike, deviation: ArrayLike, best: float) -
 
 
 def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array, Array]:
-    """E max(0, g)^2 for g ~ N(mean, deviation^2), and its derivatives by mean and deviation."""
+    """Return E max(0, g)^2 for g ~ N(mean, deviation^2), and derivatives by mean and deviation."""
     ratio = mean / deviation
     density, mass = np.exp(-(ratio**2) / 2) / np.sqrt(2 * np.pi), ndtr(ratio)
     value = (mean**2 + deviation**2) * mass + mean * deviation * density
@@ -93,10 +93,13 @@ def expected_squared_excess(mean: Array, deviation: Array) -> tuple[Array, Array
 
 @dataclass(frozen=True, slots=True)
 class AugmentedImprovement:
-    """Log expected improvement on the least augmented loss, `best`.
+    """Log expected improvement of the augmented loss.
 
-    The process has targets (n, 1 + M): the loss, then M constraint values. `rho_g` weights the
-    squared violations, g_i + c_i > 0, with `shifts` c_i, shape (M,).
+    Attributes:
+        process: Process with targets of shape (n, 1 + M): the loss and M constraint values g_i.
+        best: Least augmented loss observed.
+        rho_g: Weight of the squared violations max(0, g_i + c_i)^2.
+        shifts: Shifts c_i, shape (M,).
     """
 
     process: GaussianProcess
@@ -105,14 +108,14 @@ class AugmentedImprovement:
     shifts: Array
 
     def score(self, inputs: Array, penalties: Array) -> Array:
-        """Return the scores, shape (n,), of inputs (n, d) with penalties (n,)."""
+        """Return the scores of inputs, shape (n, d), with known penalties, shape (n,)."""
         mean, deviation = self.process.predict(inputs)
         excess, _, _ = expected_squared_excess(mean[:, 1:] + self.shifts, deviation[:, 1:])
         total = mean[:, 0] + penalties + 0.5 * self.rho_g * excess.sum(axis=1)
         return log_expected_improvement(total, deviation[:, 0], self.best)
 
     def score_with_gradient(self, inputs: Array, penalties: Array) -> tuple[Array, Array]:
-        """Return `score` and its gradient by the inputs, shape (n, d), penalties held fixed."""
+        """Return `score` and its gradient by inputs, shape (n, d), at constant penalties."""
         mean, deviation, by_mean, by_deviation = self.process.predict_with_gradient(inputs)
         excess, by_g, by_spread = expected_squared_excess(
             mean[:, 1:] + self.shifts, deviation[:, 1:]
@@ -135,15 +138,19 @@ _JITTER = 1e-8
 
 
 def sobol_normals(n: int, d: int, rng: Generator) -> Array:
-    """Return scrambled Sobol points of d normals, shape (n, d); n is a power of two."""
+    """Return n scrambled Sobol points of d normals, shape (n, d), for n a power of two."""
     return ndtri(np.clip(qmc.Sobol(d, rng=rng).random(n), 1e-9, 1 - 1e-9))
 
 
 class JointImprovement:
-    """The expected improvement of one more candidate's score, given those chosen so far.
+    """The expected improvement by one more candidate, given the candidates chosen so far.
 
-    `mean` and `variance` of the candidates have shape (m,). `covariance` maps a candidate's number
-    to its covariances with all, (m,). `normals` have shape (draws, k) for up to k choices.
+    Args:
+        mean: Mean scores of the candidates, shape (m,).
+        variance: Variances of the scores, shape (m,).
+        covariance: Function from a candidate's number to its covariances with all, shape (m,).
+        best: Score to improve on.
+        normals: Normals for the draws of up to k choices, shape (draws, k).
     """
 
     def __init__(
@@ -161,22 +168,22 @@ class JointImprovement:
         self._rows: list[Array] = []
 
     def gains(self) -> Array:
-        """Return the mean increment of each candidate, shape (m,)."""
+        """Return the mean improvement that each candidate adds to the choices, shape (m,)."""
         deviation = np.sqrt(np.maximum(self.variance, LEAST_VARIANCE))
-        n = len(self._normals) if self._rows else 1  # before the first choice all draws agree
+        n = len(self._normals) if self._rows else 1  # all draws agree before the first choice
         u = (self._mean + self._shift[:n] - self._best[:n, None]) / deviation
         density = np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi)
         return (deviation * (u * ndtr(u) + density)).mean(axis=0)
 
     def covariance(self, number: int) -> Array:
-        """Return a candidate's covariances with all, given the chosen ones, shape (m,)."""
+        """Return a candidate's covariances with all, given the choices so far, shape (m,)."""
         column = self._covariance(number).astype(np.float64)
         for row in self._rows:
             column = column - row * row[number]
         return column
 
     def choose(self, number: int) -> None:
-        """Choose a candidate; later gains count only what they add to its improvement."""
+        """Choose a candidate. Later gains include only what they add to this choice."""
         column = self.covariance(number)
         row = column / np.sqrt(max(column[number], 0.0) + _JITTER)
         z = self._normals[:, len(self._rows)]

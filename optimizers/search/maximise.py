@@ -1,9 +1,10 @@
-"""Search for the candidates of largest improvement, by gradients or from a pool.
+"""Search for the candidates with the largest improvement, by gradients or from a pool.
 
-Candidates start from Sobol points and from the best observed ones. L-BFGS-B optimises their
-numbers, with integers relaxed. Then neighbouring integers, categories and algorithms are tried. A
-pool needs no gradients. Half is new; half is near the best, by normal steps of many widths and
-switched choices. Entropy search draws representers from the pool (Hennig and Schuler 2012).
+`maximise` starts from Sobol points and the best observed candidates. L-BFGS-B optimizes the
+continuous hyperparameters. Then neighboring integers, other categories and other algorithms are
+tried. A pool needs no gradients: half of its candidates are drawn from the prior, and half are near
+the best candidates, by normal steps of many widths and by switched choices. Entropy search draws
+representers from the pool (Hennig and Schuler 2012).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,11 +31,14 @@ from prefect_tune.optimizers.space.vectors import (
 from prefect_tune.optimizers.trials.earlier import OlderTrials
 
 _SWITCHED = 0.25
-"""Share of the moves that switch to another algorithm or category."""
+"""Probability that a move switches to another algorithm, or a category to another category."""
 
 
 def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator) -> Candidates:
-    """Return `best` and n more candidates: half from the prior, half near the best (if any)."""
+    """Return `best` and n new candidates, half from the prior and half near `best`.
+
+    If `best` is empty, all new candidates are from the prior.
+    """
     if not len(best):
         return inputs.snapped(drawn_evenly(inputs, n, rng))
     widths = np.exp(rng.uniform(np.log(0.01), np.log(0.2), (n - n // 2, 1)))
@@ -44,7 +48,7 @@ def pool_around(inputs: PipelineInputs, best: Candidates, n: int, rng: Generator
 
 
 def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
-    """Return up to n candidates from the prior, evenly over the model algorithms."""
+    """Return up to n candidates from the prior, with equal numbers for all models."""
     drawn = inputs.candidates.sample(4 * n, rng)
     models = drawn.algorithms[:, -1]
     turn = np.zeros(len(drawn), dtype=np.intp)
@@ -55,7 +59,10 @@ def drawn_evenly(inputs: PipelineInputs, n: int, rng: Generator) -> Candidates:
 
 
 def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Generator) -> Candidates:
-    """Return a candidate near each of n origins; `widths`, (n, 1), scale steps of numbers."""
+    """Return candidates near n origins. `widths`, shape (n, 1), are the deviations of steps.
+
+    Candidates whose path cannot run are left out.
+    """
     space = inputs.candidates
     n, d = origins.units.shape
     units = reflected(origins.units + widths * rng.standard_normal((n, d)))
@@ -79,14 +86,14 @@ def moved(inputs: PipelineInputs, origins: Candidates, widths: Array, rng: Gener
 
 
 Penalty = Callable[[Candidates], Array]
-"""Function from candidates to a term added to their losses, shape (n,)."""
+"""Function from candidates to known terms that are added to the losses, shape (n,)."""
 Box = tuple[Array, Array]
 """Lower and upper units of continuous columns, shape (d,) each."""
 
 _SOBOL = 8
-"""Each ask starts from 2^8 Sobol points."""
+"""Binary logarithm of the number of Sobol points."""
 _N_STARTS = 5
-"""Number of the best observed points whose neighbourhood is searched."""
+"""Number of the best observed candidates whose neighborhood is searched."""
 _N_NEIGHBOURS = 24
 _N_POLISHED = 3
 _POLISH_ITERATIONS = 15
@@ -102,9 +109,15 @@ def maximise(
     penalty: Penalty | None = None,
     within: Box | None = None,
 ) -> Candidates:
-    """Return candidates by falling improvement; `observed` ones, the best first, are starts.
+    """Return candidates by falling improvement.
 
-    A `penalty` is added to the loss of candidates; `within` bounds continuous columns.
+    Args:
+        acquisition: Improvement to maximize.
+        inputs: Inputs of the acquisition's process.
+        observed: Observed candidates, the best first.
+        rng: Generator.
+        penalty: Term to add to the losses of candidates.
+        within: Bounds of the columns.
     """
     space, d = inputs.candidates, len(inputs.candidates.columns)
     added = penalty or (lambda candidates: np.zeros(len(candidates)))
@@ -122,7 +135,7 @@ def maximise(
     pool = inputs.snapped(Candidates(pool.algorithms, np.clip(pool.units, lower, upper)))
     scores = score(pool)
     best = pool[np.argsort(-scores, kind="stable")[:_N_POLISHED]]
-    # All of the best climb together in their active numbers; the sum of their scores is separable.
+    # All of the best are optimized together, because the sum of their scores is separable.
     rows, columns = np.nonzero(space.active(best) & inputs.is_continuous)
     if len(rows):
         places, seen, penalties = inputs.input_of(columns), inputs.of(best), added(best)
@@ -177,26 +190,31 @@ def _steps_around(leader: Candidates, inputs: PipelineInputs, rng: Generator) ->
 
 
 _MOST_FITTED_EACH_TIME = 64
-"""Number of observations up to which each ask refits the process."""
+"""Number of observations up to which parameters are fitted at each ask."""
 _FITTED_AFTER = 3
-"""New observations after which larger processes are refitted."""
+"""Number of new observations after which the parameters of larger processes are fitted."""
 
 
 def is_refitted(n: int, n_last: int) -> bool:
-    """Return whether a process of n observations is refitted, after a fit to `n_last`."""
+    """Return whether parameters are fitted to n observations, after a fit to `n_last`."""
     return n <= _MOST_FITTED_EACH_TIME or n - n_last >= _FITTED_AFTER
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Parameters of a process for the next ask, fitted to n observations (0 if unknown)."""
+    """Parameters of a process, kept for the next ask.
+
+    Attributes:
+        theta: Parameters.
+        n: Number of observations in the fit; 0 if unknown.
+    """
 
     theta: tuple[float, ...]
     n: int
 
 
 class GaussianSearch:
-    """Search of one space: its candidates and process inputs; stores no observations."""
+    """Candidates and process inputs of one space. No observations are stored."""
 
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -205,7 +223,10 @@ class GaussianSearch:
         self._older_mean = OlderMean(lambda known: self.inputs.of(self.inputs.encode(known)))
 
     def older_mean(self, older: OlderTrials) -> Penalty | None:
-        """Return the mean of the loss by older observations, all of this space; None if few."""
+        """Return the mean of the loss by observations of earlier runs; None if they are too few.
+
+        The observations must be in this space.
+        """
         if (mean := self._older_mean.given(older)) is None:
             return None
         return lambda candidates: mean(self.inputs.of(candidates))
@@ -220,9 +241,15 @@ class GaussianSearch:
     ) -> tuple[GaussianProcess, Fitted]:
         """Return the process of n observations, and its parameters for the next ask.
 
-        While observations are few, each call refits. Later, every third new observation does. The
-        fit starts from the `last` parameters or, without any, from a second random start. Targets
-        have shape (n, t). `pending` configurations are assumed to return their predicted mean.
+        With few observations, the parameters are fitted at each call, and later after every third
+        new observation.
+
+        Args:
+            observed: Observed candidates.
+            targets: Targets, shape (n, t).
+            rng: Generator that draws a second start of a fit without `last` parameters.
+            last: Parameters of the previous ask, from which a fit starts.
+            pending: Pending configurations, which are assumed to have their predicted mean.
         """
         kernel, inputs = self.inputs.kernel, self.inputs.of(observed)
         n, n_parameters = len(inputs), len(kernel.parameters) + 1

@@ -102,7 +102,7 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
 def test_what_is_not_finite_is_refused(bad: float) -> None:
     X, y = data(6, 2)
     for inputs, targets in ((X, np.where(y == y[3], bad, y)), (np.where(X[2] == X, bad, X), y)):
-        with pytest.raises(ValueError, match="not finite"):
+        with pytest.raises(ValueError, match="must be finite"):
             GaussianProcess.given(scaled_matern(2), np.zeros(4), inputs, targets)
 
 
