@@ -1,7 +1,7 @@
-"""The search space: steps of algorithms, and a choice among them as a value or a vector.
+"""The search space: steps, their algorithms, and configurations as values or vectors.
 
-A `space` has steps, and a step has one `algorithm` or more. Of all paths that make the same
-pipeline, one is canonical. A `configuration` is one choice, with its active hyperparameters and the
-fidelity of its query. `sampling` draws and lists configurations. `vectors` encodes them, many at
-once, with their neighbours.
+A `space` has steps, and a step has one or more algorithms (see `algorithm`). If several paths make
+the same pipeline, one of the paths is canonical. `configuration` has configurations and queries.
+`sampling` draws and lists configurations. `vectors` encodes many configurations at once, and finds
+their neighbors.
 """

@@ -1,7 +1,7 @@
-"""Steps, the stages of a pipeline, and the algorithms that can fill them.
+"""Steps, which are the stages of a pipeline, and the algorithms that can fill them.
 
-An algorithm is data. It names its estimator by dotted path and never imports it, so that this
-module depends on none of the libraries it describes.
+An algorithm names its estimator by a dotted path. The estimator is not imported here, so this
+module does not depend on the libraries of estimators.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,22 +16,23 @@ from prefect_tune.optimizers.documents import UnknownName, choices_of, value_doc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flags:
-    """Abilities and effects of an estimator.
+    """Abilities and requirements of an estimator.
 
     Attributes:
-        accepts_sparse: Whether it runs on sparse matrices.
-        densify_when: Hyperparameter and value that need dense data; sparse data is then made dense
-            just before the step.
-        needs_nonnegative: Whether it fails on negative numbers, always or with this value of a
-            hyperparameter; negative numbers are then set to 0 just before the step.
-        output: Layout of its output: like its input, always dense, or always sparse.
-        weights: How class weights reach it: constructor argument `class_weight`, argument
-            `sample_weight` of `fit`, or not at all.
-        stochastic: Whether it takes a `random_state`.
-        out_of_fold: Whether its output differs between training rows and equal new rows, as in
-            target encoding; training rows then come from `fit_transform`.
-        few_categories: Whether it takes a table with at most 255 categories per column; the rarest
-            further ones become gaps just before the step.
+        accepts_sparse: Whether the estimator accepts sparse matrices.
+        densify_when: Hyperparameter and value that require dense data. With this value, sparse data
+            are made dense just before the step.
+        needs_nonnegative: Whether the estimator fails on negative numbers, or the hyperparameter
+            and value with which it fails. If so, negative numbers are set to 0 just before the
+            step.
+        output: Layout of the output: like the input (`same`), always dense, or always sparse.
+        weights: How the estimator accepts class weights: by the constructor argument
+            `class_weight`, by the argument `sample_weight` of `fit`, or not at all.
+        stochastic: Whether the estimator has a parameter `random_state`.
+        out_of_fold: Whether the output differs between training rows and equal new rows, as in
+            target encoding. If so, training rows are transformed by `fit_transform`.
+        few_categories: Whether the estimator accepts at most 255 categories per column. If so, the
+            rarest categories beyond this number become missing values just before the step.
     """
 
     accepts_sparse: bool = True
@@ -45,49 +46,53 @@ class Flags:
 
 
 Kind = Literal["", "linear", "trees", "boosted_trees"]
-"""Kinds of models that may want different features; empty for all other models."""
+"""Model families that may need different features; empty for all other models."""
 GROWTH: Mapping[str, float] = {
     "rows": 1.0, "columns": 1.0, "classes": 0.0, "held_out": 0.1, "fixed": 500.0,
 }  # fmt: skip
-"""Default growth of an algorithm's seconds; see `Algorithm.growth`."""
+"""Default growth of an algorithm's run time; see `Algorithm.growth`."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Algorithm:
-    """One way to do a step.
+    """An algorithm that can fill a step.
 
-    `describe()` skips `memory`, `growth`, `threads` and `kind`, which affect no result, and
+    `describe()` leaves out `memory`, `growth`, `threads` and `kind`, which affect no result, and
     `depends_on`.
 
     Attributes:
         id: Name within the step.
-        estimator: A class with scikit-learn's interface, a function that makes one, or the dotted
-            import path of either; empty if the step passes its input on.
+        estimator: Class with scikit-learn's interface, function that returns an estimator, or the
+            dotted import path of a class or function; empty if the step passes its input on.
         hyperparameters: Hyperparameters with ranges, defaults and conditions. A name with a dot
             (`poly.degree`) sets the argument after the last dot, and has priority over a plain
             name.
-        fixed: Constructor arguments that are not searched (JSON values).
-        sparse_estimator: Estimator to use on sparse input, if the class itself cannot.
-        sparse_fixed: Additional constructor arguments on sparse input.
-        transforms: Rules, by hyperparameter, from its value and a summary of the data to the
-            effective value: a name (see `tasks.fitting.recipe`) or a function of both.
-        memory: Rule that estimates the bytes of a fit from the effective arguments and a summary of
-            the data: a name (see `tasks.fitting.recipe`) or a function of both. By
-            default, the rule for the estimator in that module applies, if any.
-        growth: Expected growth of seconds, until they are measured. A fit grows by exponents of
-            training `rows` and `columns` (default 1), of `classes` and of hyperparameters (default
-            0). A `held_out` row grows by an exponent of training rows (default 0.1). The `fixed`
-            part of a fit is worth a number of rows (default 500).
-        threads: Way to give a fit several threads, if its results are equal for any number of them:
-            the estimator's parameter (`n_jobs`), or `openmp`. By default a fit has one thread.
-        kind: Kind of a model; models of a kind want the same features.
+        fixed: Constructor arguments that are not searched, as JSON values.
+        sparse_estimator: Estimator for sparse input; empty to use `estimator`.
+        sparse_fixed: Additional constructor arguments for sparse input.
+        transforms: Rule for the effective value of a hyperparameter, by name of the hyperparameter.
+            A rule is a name (see `tasks.fitting.recipe`) or a function of the value and a summary
+            of the data.
+        memory: Rule for the estimated bytes of a fit: a name (see `tasks.fitting.recipe`) or a
+            function of the effective arguments and a summary of the data. By default, that module's
+            rule for the estimator applies, if it has one.
+        growth: Expected growth of the run time, before run times are measured. The run time of a
+            fit grows with powers of training `rows` and `columns` (default exponent 1), of
+            `classes` and of hyperparameters (default exponent 0). The run time per `held_out` row
+            grows with a power of the training rows (default exponent 0.1). `fixed` is the constant
+            part of a run time, in rows (default 500).
+        threads: Way to run a fit in several threads: the name of the estimator's parameter
+            (`n_jobs`), or `openmp`. Results must not depend on the number of threads. By default, a
+            fit has one thread.
+        kind: Model family. Models of a family need the same features.
         class_weights: `"balanced"` if later steps should weight classes by inverse frequency.
         order: Names of steps in running order, for a choice of `order_step`.
-        ignores: Names of earlier steps whose choice has no effect on it. These steps are idle if it
-            is chosen, so each needs an idle choice.
-        only_ignored: Whether it can be chosen only if a later algorithm ignores its step.
-        requires: Optional packages that it needs; keys include their versions.
-        depends_on: Paths of data files that decide its result; keys include the files' content.
+        ignores: Names of earlier steps whose choice does not affect this algorithm. If the
+            algorithm is chosen, these steps do nothing, so each needs a choice that does nothing.
+        only_ignored: Whether the algorithm can be chosen only if a later algorithm ignores its
+            step.
+        requires: Optional packages that the algorithm needs. Keys include their versions.
+        depends_on: Paths of data files that affect the result. Keys include the files' contents.
     """
 
     id: str
@@ -123,8 +128,8 @@ class Algorithm:
         for name, h in self.hyperparameters.items():
             if self.growth.get(name) and isinstance(h, NumericalHyperparameter) and h.lower <= 0:
                 raise ValueError(
-                    f"seconds of algorithm {self.id!r} are declared to grow with {name!r}, whose "
-                    f"range begins at {h.lower:g}; leave it out of `growth`, or begin above 0"
+                    f"the run time of algorithm {self.id!r} cannot grow with {name!r}, whose range "
+                    f"starts at {h.lower:g}; remove it from `growth`, or start above 0"
                 )
         name = getattr(self.estimator, "__qualname__", "")
         if not isinstance(self.estimator, str) and not name.isidentifier():
@@ -140,13 +145,13 @@ class Algorithm:
             except ValueError as error:
                 raise ValueError(
                     f"a value of {name!r} of algorithm {self.id!r} cannot be stored: {error}; use "
-                    "numbers, texts, tuples, lists, functions and classes of a module, or "
-                    "estimators, or search names and convert them with `transforms`"
+                    "numbers, strings, tuples, lists, functions and classes of a module, or "
+                    "estimators, or use strings and convert them with `transforms`"
                 ) from error
             if len(set(documents)) < len(documents):
                 raise ValueError(
-                    f"two choices of {name!r} of algorithm {self.id!r} are stored equally, as one "
-                    f"of {', '.join(map(str, documents))}; remove one of them"
+                    f"two choices of {name!r} of algorithm {self.id!r} are stored in the same form "
+                    f"({', '.join(map(str, documents))}); remove one of them"
                 )
 
     @property
@@ -162,7 +167,7 @@ class Algorithm:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the pipeline is the same without it."""
+        """Whether a pipeline is the same without this algorithm."""
         return self.is_passthrough and not self.class_weights and not self.order
 
     @property
@@ -171,7 +176,7 @@ class Algorithm:
         return sum(not isinstance(h, Constant) for h in self.hyperparameters.values())
 
     def describe(self) -> dict[str, Any]:
-        """Return all that defines it, as JSON values."""
+        """Return everything that defines the algorithm, as JSON values."""
         serialized = _with_documents(self.hyperparameters.to_serialized_dict())
         return {
             "id": self.id,
@@ -202,7 +207,7 @@ def _documents(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_documents(serialized: Any, name: str = "") -> Any:
-    """Return a space of ConfigSpace, as ConfigSpace serializes it, with values as JSON."""
+    """Return a document of ConfigSpace with all hyperparameter values as JSON."""
     if name in {"default_value", "value"}:
         return value_document(serialized)
     if name in {"choices", "sequence", "values"}:
@@ -214,13 +219,13 @@ def _with_documents(serialized: Any, name: str = "") -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One stage of a pipeline and the algorithms that can fill it.
+    """One stage of a pipeline, with the algorithms that can fill the stage.
 
     Attributes:
-        name: Name of the step and of its Prefect task, for instance `rescale`.
+        name: Name of the step and of its Prefect task, such as `rescale`.
         algorithms: The choices, in the order of their columns in a one-hot path.
-        fixed: Whether the step always runs and leaves no choice. It is then not part of a
-            configuration and not counted.
+        fixed: Whether the step always runs with its only algorithm. Fixed steps are not part of a
+            configuration, and are not counted.
     """
 
     name: str
@@ -233,31 +238,34 @@ class Step:
             raise ValueError(f"step {self.name!r} has no algorithm; give it at least one")
         doubled = {i for i in ids if ids.count(i) > 1}
         if doubled:
-            raise ValueError(f"step {self.name!r} has two algorithms called {min(doubled)!r}")
+            raise ValueError(f"step {self.name!r} has two algorithms named {min(doubled)!r}")
         if self.fixed and (len(ids) > 1 or self.algorithms[0].n_hyperparameters):
             raise ValueError(
-                f"step {self.name!r} is fixed, so it takes one algorithm without hyperparameters; "
-                f"it has {len(ids)} with {self.algorithms[0].n_hyperparameters} in the first"
+                f"step {self.name!r} is fixed and needs one algorithm without hyperparameters; it "
+                f"has {len(ids)}, the first with {self.algorithms[0].n_hyperparameters}"
             )
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """The steps whose order this one chooses; empty unless made by `order_step`."""
+        """The steps whose order this step chooses; empty unless made by `order_step`."""
         return self.algorithms[0].order
 
     @property
     def simplest(self) -> Algorithm:
-        """The algorithm that passes its input on, else the first; never an `only_ignored` one."""
+        """The first algorithm that does nothing, or else the first algorithm.
+
+        Algorithms that are `only_ignored` are left out, unless the step has no others.
+        """
         free = [a for a in self.algorithms if not a.only_ignored] or self.algorithms
         return next((a for a in free if a.is_idle), free[0])
 
     @property
     def idle(self) -> Algorithm | None:
-        """The first idle algorithm, if any."""
+        """The first algorithm that does nothing; None without such an algorithm."""
         return next((a for a in self.algorithms if a.is_idle), None)
 
     def algorithm(self, algorithm_id: str) -> Algorithm:
-        """Return the algorithm of that id, or raise `UnknownName`."""
+        """Return the algorithm with an id, or raise UnknownName."""
         for algorithm in self.algorithms:
             if algorithm.id == algorithm_id:
                 return algorithm

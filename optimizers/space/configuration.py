@@ -1,6 +1,6 @@
-"""Configurations, one algorithm per searched step with its values, and queries at a fidelity.
+"""Configurations (an algorithm with values for each searched step) and queries at a fidelity.
 
-The module also knows the active hyperparameters of an algorithm, and its forbidden values.
+The module also finds the active hyperparameters of an algorithm, and checks for forbidden values.
 """
 
 import json
@@ -24,13 +24,16 @@ from prefect_tune.optimizers.space.algorithm import Algorithm
 from prefect_tune.optimizers.space.space import Path, Space
 
 Value = Any
-"""A value of a hyperparameter: a number or text, or a choice as in `value_document`."""
+"""A value of a hyperparameter: a number, a string, or another value that `documents` supports."""
 
 
 def active_hyperparameters(
     hyperparameters: ConfigurationSpace, values: Mapping[str, Value]
 ) -> Iterator[Hyperparameter[Any, Any]]:
-    """Yield hyperparameters whose conditions hold, parents first; `values` may grow meanwhile."""
+    """Yield hyperparameters whose conditions hold, parents first.
+
+    The caller may add the value of a yielded hyperparameter to `values` before the next is yielded.
+    """
     for hyperparameter in hyperparameters.values():
         conditions = hyperparameters.parent_conditions_of[hyperparameter.name]
         parents = hyperparameters.parents_of[hyperparameter.name]
@@ -41,16 +44,21 @@ def active_hyperparameters(
 
 
 def are_allowed(algorithm: Algorithm, values: Mapping[str, Value]) -> bool:
-    """Return whether the values violate no forbidden clause of the algorithm."""
+    """Return whether no forbidden clause of an algorithm forbids the values."""
     clauses = algorithm.hyperparameters.forbidden_clauses
     return not any(clause.is_forbidden_value(dict(values)) for clause in clauses)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The algorithm of one step with the values of its active hyperparameters, sorted by name.
+    """The algorithm of one step with the values of its active hyperparameters.
 
-    Choices are equal if their `documents`, the values as JSON, are equal.
+    Choices are equal if algorithms and `documents` are equal.
+
+    Attributes:
+        algorithm: Id of the algorithm.
+        values: Values by hyperparameter, sorted by name.
+        documents: The values as JSON.
     """
 
     algorithm: str
@@ -67,7 +75,7 @@ class Choice:
 
     @classmethod
     def of(cls, algorithm: str, values: Mapping[str, Value]) -> Self:
-        """Return an algorithm with the values of its active hyperparameters, in any order."""
+        """Return the choice of an algorithm with values of its active hyperparameters."""
         return cls(algorithm, tuple(sorted(values.items(), key=itemgetter(0))))
 
 
@@ -79,39 +87,41 @@ class Configuration:
 
     @classmethod
     def of(cls, space: Space, path: Path, values: Iterable[Mapping[str, Value]]) -> Self:
-        """Return a path with the values of each of its algorithms."""
+        """Return the configuration of a path, given values for each of its algorithms."""
         given = zip(space.searched, path, values, strict=True)
         return cls(tuple((step.name, Choice.of(a, v)) for step, a, v in given))
 
     @property
     def path(self) -> Path:
-        """The ids of the algorithms, one per searched step."""
+        """Ids of the algorithms, one per searched step."""
         return tuple(choice.algorithm for _, choice in self.choices)
 
     def __getitem__(self, step: str) -> Choice:
         return dict(self.choices)[step]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the algorithm and its values by step, in the order of the steps."""
+        """Return each step's algorithm and values as JSON, in the order of the steps."""
         return {step: choice.to_json() for step, choice in self.choices}
 
     @property
     def canonical(self) -> str:
-        """Canonical JSON: equal text if and only if equal configuration."""
+        """Canonical JSON, which is equal for two configurations if and only if they are equal."""
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read and check a configuration against a space, in canonical form.
+        """Return the canonical configuration of a document, checked against a space.
 
-        Steps that a later algorithm ignores become idle, whatever the document has. A `ValueError`
-        names unknown steps, algorithms or hyperparameters, values out of range, or a path that
-        cannot run.
+        Steps that a later algorithm ignores get the choice that does nothing.
+
+        Raises:
+            ValueError: If a step, algorithm or hyperparameter is unknown or missing, a value is out
+                of range or forbidden, or the path cannot run.
         """
         expected = [s.name for s in space.searched]
         if set(document) != set(expected):
             raise ValueError(
-                f"a configuration of space {space.name!r} has the steps {', '.join(expected)}; "
+                f"a configuration of space {space.name!r} needs the steps {', '.join(expected)}; "
                 f"got {', '.join(document) or 'none'}"
             )
         choices = []
@@ -129,8 +139,8 @@ class Configuration:
             active = [h.name for h in active_hyperparameters(algorithm.hyperparameters, values)]
             if set(read) != set(active):
                 raise ValueError(
-                    f"algorithm {algorithm.id!r} of step {step.name!r} takes the values of "
-                    f"{', '.join(active) or 'nothing'}; got {', '.join(read) or 'nothing'}"
+                    f"algorithm {algorithm.id!r} of step {step.name!r} needs values of "
+                    f"{', '.join(active) or 'no hyperparameter'}; got {', '.join(read) or 'none'}"
                 )
             if not are_allowed(algorithm, values):
                 raise ValueError(f"{dict(read)} is forbidden for algorithm {algorithm.id!r}")
@@ -152,7 +162,7 @@ class Configuration:
 
 
 def default_choice(algorithm: Algorithm) -> Choice:
-    """Return an algorithm with every hyperparameter at its default."""
+    """Return the choice of an algorithm with default values."""
     values: dict[str, Value] = {}
     for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
         values[hyperparameter.name] = plain_value(hyperparameter.default_value)
@@ -160,13 +170,13 @@ def default_choice(algorithm: Algorithm) -> Choice:
 
 
 def default_configuration(space: Space, path: Path) -> Configuration:
-    """Return the path with every hyperparameter at its default."""
+    """Return the configuration of a path with default values."""
     chosen = zip(space.searched, space.algorithms(path), strict=True)
     return Configuration(tuple((step.name, default_choice(a)) for step, a in chosen))
 
 
 def is_allowed(space: Space, configuration: Configuration) -> bool:
-    """Return whether the values violate no forbidden clause of their algorithms."""
+    """Return whether no algorithm's forbidden clause forbids the values of a configuration."""
     return all(
         are_allowed(space.step(step).algorithm(choice.algorithm), dict(choice.values))
         for step, choice in configuration.choices
@@ -174,17 +184,22 @@ def is_allowed(space: Space, configuration: Configuration) -> bool:
 
 
 ROWS_PER_CLASS = 2
-"""Fewest rows of each class, or stratum of numbers, in a subset."""
+"""Minimum number of rows of each class, or stratum of a numeric target, in a subset."""
 
 
 def part_of(whole: int | None, asked: int | None, what: str) -> int | None:
-    """Return the number of folds or epochs as a query stores it: None for all of them.
+    """Return the number of folds or epochs as a query stores the number: None for all.
 
-    `whole` is the number in a full evaluation, None if unknown, and `what` names it in the message.
-    A `ValueError` is raised if `asked` exceeds it.
+    Args:
+        whole: Number in a full evaluation; None if unknown.
+        asked: Requested number.
+        what: Noun for the message, `folds` or `epochs`.
+
+    Raises:
+        ValueError: If `asked` exceeds `whole`.
     """
     if asked is not None and whole is not None and asked > whole:
-        raise ValueError(f"{asked} {what} where a full evaluation has {whole}")
+        raise ValueError(f"{asked} {what}, but a full evaluation has only {whole}")
     return None if asked == whole else asked
 
 
@@ -194,11 +209,10 @@ class Query:
 
     Attributes:
         subset: Share of the training rows, in (0, 1].
-        subset_draw: Number of the family of nested subsets; families are independent.
-        epochs: Target epoch of an iterative model, from the start of its training; None for the
-            end.
-        folds: Number of folds, from the first; None for all.
-        held_out: Share of each fold's held-out rows to judge on, in (0, 1].
+        subset_draw: Number of the independent draw of nested subsets.
+        epochs: Epoch up to which an iterative model is trained; None to train to the end.
+        folds: Number of folds, from the first; None for all folds.
+        held_out: Share of each fold's held-out rows that is scored, in (0, 1].
     """
 
     configuration: Configuration
@@ -214,19 +228,19 @@ class Query:
             if not 0 < share <= 1:
                 raise ValueError(f"{name} must be a share of the rows in (0, 1]; got {share}")
         if self.subset_draw < 0:
-            raise ValueError(f"subset_draw must be >= 0; got {self.subset_draw}")
+            raise ValueError(f"subset_draw must be at least 0; got {self.subset_draw}")
         for name, number in (("epochs", self.epochs), ("folds", self.folds)):
             if number is not None and number < 1:
-                raise ValueError(f"{name} must be >= 1, or None for all; got {number}")
+                raise ValueError(f"{name} must be at least 1, or None for all; got {number}")
 
     @property
     def is_full(self) -> bool:
-        """Whether it is the full evaluation: all rows, all folds, all epochs."""
+        """Whether the query is a full evaluation, on all rows, all folds and all epochs."""
         takes_all_rows = self.held_out == 1.0 and self.subset == 1.0
         return takes_all_rows and self.folds is None and self.epochs is None
 
     def to_json(self) -> dict[str, Any]:
-        """Return all fields as JSON values; `folds` and `held_out` only if not full."""
+        """Return all fields as JSON values. `folds` and `held_out` are left out if full."""
         document = to_document(self, configuration=self.configuration.to_json())
         if self.folds is None:
             del document["folds"]
@@ -236,6 +250,6 @@ class Query:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read a document of `to_json`, checked against a space."""
+        """Return the query of a document from `to_json`, checked against a space."""
         configuration = Configuration.from_json(document["configuration"], space)
         return from_document(cls, {**document, "configuration": configuration})

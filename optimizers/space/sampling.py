@@ -1,7 +1,7 @@
-"""Configurations drawn from the prior, uniform over paths and then over each range, or all of them.
+"""Drawing and listing of configurations.
 
-If algorithms ignore steps, algorithms of each step are drawn uniformly first. If paths were, a
-model that ignores many steps would be rare, because it has few paths.
+The prior is uniform over the algorithms of each step, and over the range of each hyperparameter.
+Draws whose path cannot run are repeated.
 """
 
 from collections.abc import Set as AbstractSet
@@ -27,7 +27,7 @@ from prefect_tune.optimizers.space.vectors import MOST_LISTED, from_unit
 def enumerate_configurations(
     space: Space, limit: int, path: Path | None = None
 ) -> list[Configuration] | None:
-    """Return all configurations of a finite space, or of one path; None if more than `limit`."""
+    """Return all configurations of a space, or of one path; None if more than `limit` exist."""
     found: list[Configuration] = []
     for listed in space.paths() if path is None else (path,):
         grids = [_grid(algorithm, limit) for algorithm in space.algorithms(listed)]
@@ -60,7 +60,7 @@ def _grid(algorithm: Algorithm, limit: int) -> list[dict[str, Value]] | None:
 
 
 def listed_paths(space: Space, seed: int) -> list[Path]:
-    """Return all runnable paths, or a sorted random sample if they are too many."""
+    """Return all runnable paths, or a sorted random sample if the space has too many to list."""
     paths = list(islice(space.paths(), MOST_LISTED + 1))
     if len(paths) <= MOST_LISTED:
         return paths
@@ -69,37 +69,43 @@ def listed_paths(space: Space, seed: int) -> list[Path]:
 
 
 _MOST_DRAWS = 1_000
-"""Number of draws after which a space is listed, or rejected as too constrained."""
+"""Number of draws in vain after which a space is listed, or rejected as too constrained."""
 
 
-class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search has seen everything
-    """Every configuration of the space has been proposed."""
+class SpaceExhausted(Exception):  # noqa: N818 - not an error: the search is complete
+    """The space has no configuration left to propose."""
 
 
 def sample_configuration(space: Space, rng: Generator, path: Path | None = None) -> Configuration:
-    """Return a draw from the prior; `ValueError` if a thousand draws violate constraints."""
+    """Return a configuration drawn from the prior, with a given path or a drawn path.
+
+    Raises ValueError if a thousand draws in a row are not valid.
+    """
     chosen = zip(space.searched, space.algorithms(path or _sample_path(space, rng)), strict=True)
     return Configuration(tuple((step.name, sample_choice(a, rng)) for step, a in chosen))
 
 
 def sample_choice(algorithm: Algorithm, rng: Generator) -> Choice:
-    """Return an algorithm with values drawn from the prior; `ValueError` if too constrained."""
+    """Return an algorithm with values drawn from the prior.
+
+    Raises ValueError if a thousand draws in a row are forbidden.
+    """
     for _ in range(_MOST_DRAWS):
         values: dict[str, Value] = {}
         for hyperparameter in active_hyperparameters(algorithm.hyperparameters, values):
             values[hyperparameter.name] = from_unit(hyperparameter, float(rng.random()))
         if are_allowed(algorithm, values):
             return Choice.of(algorithm.id, values)
-    raise ValueError(f"{_MOST_DRAWS} draws of algorithm {algorithm.id!r} found no legal values")
+    raise ValueError(f"{_MOST_DRAWS} draws of algorithm {algorithm.id!r} found no allowed values")
 
 
 def new_configuration(
     space: Space, asked: AbstractSet[Configuration], rng: Generator, path: Path | None = None
 ) -> Configuration:
-    """Return a configuration drawn from the prior that is not among those `asked`.
+    """Return a configuration drawn from the prior that is not in `asked`, optionally of one path.
 
-    A given `path` is kept. `SpaceExhausted` is raised if no configuration is new, or after a
-    thousand known draws in a row in a space too large to list.
+    Raises SpaceExhausted if no configuration is new. If the space is too large to list, raises it
+    after a thousand draws in a row that are not new.
     """
     for _ in range(_MOST_DRAWS):
         configuration = sample_configuration(space, rng, path)
@@ -109,8 +115,8 @@ def new_configuration(
     rest = [c for c in listed or () if c not in asked]
     if not rest:
         raise SpaceExhausted(
-            f"all configurations of space {space.name!r} that a thousand draws can find "
-            f"({len(asked)}) have been asked for"
+            f"a thousand draws from space {space.name!r} found no new configuration after "
+            f"{len(asked)} proposals"
         )
     return rest[int(rng.integers(len(rest)))]
 

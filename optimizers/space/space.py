@@ -1,8 +1,9 @@
-"""Search spaces: ordered steps; a pipeline takes one algorithm of each.
+"""Search spaces: ordered steps, from each of which a pipeline has one algorithm.
 
-The canonical path stands for all paths that make the same pipeline. Steps may choose the running
-order of the steps after them. Among orders that differ only in idle steps, the first is canonical.
-Algorithms may ignore earlier steps, which are then idle regardless of their choice.
+If several paths make the same pipeline, one of the paths is canonical. A step may choose the
+running order of the steps that follow. Among orders that differ only in steps that do nothing, the
+first is canonical. Algorithms may ignore earlier steps, which then do nothing, whatever their
+choice is.
 """
 
 import hashlib
@@ -18,29 +19,35 @@ from prefect_tune.optimizers.documents import UnknownName
 from prefect_tune.optimizers.space.algorithm import Algorithm, Step
 
 _MOST_ORDERED = 4
-"""Largest number of steps in an `order_step`: they have 24 orders."""
+"""Largest number of steps in an `order_step`. Four steps have 24 orders."""
 
 Pipeline = tuple[tuple[Step, Algorithm], ...]
-"""Steps with their algorithms."""
+"""Steps with their algorithms, in running order."""
 
 
 def order_step(*steps: str, name: str = "order") -> Step:
-    """Make a step that chooses the order of others (o_ik of Liu, Ram et al. 2020, appendix 6).
+    """Return a step that chooses the order of others (o_ik of Liu, Ram et al. 2020, appendix 6).
 
-    It precedes them directly in a space. Its algorithms are the permutations. Among orders that
-    differ only in idle steps, one can run. `steps` are two to four different names in their default
-    order; if not, a `ValueError` is raised.
+    In a space, the step must stand directly before the `steps` it orders. Its algorithms are the
+    permutations of these steps.
+
+    Args:
+        steps: Two to four different names of steps, in their default order.
+        name: Name of the new step.
+
+    Raises:
+        ValueError: If `steps` are too few, too many or not different.
     """
     if not 2 <= len(steps) <= _MOST_ORDERED or len(set(steps)) < len(steps):
         raise ValueError(
-            f"step {name!r} orders 2 to {_MOST_ORDERED} different steps; got {', '.join(steps)}"
+            f"step {name!r} must order 2 to {_MOST_ORDERED} different steps; got {', '.join(steps)}"
         )
     ids = {order: "_before_".join(order).replace(" ", "_") for order in permutations(steps)}
     return Step(name, tuple(Algorithm(id=i, order=order) for order, i in ids.items()))
 
 
 def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
-    """Return whether no earlier permutation has the same order of non-idle steps."""
+    """Return whether a pipeline has the first of all orders that differ only in no-op steps."""
     idle = {step.name for step, algorithm in pipeline if algorithm.is_idle}
     for ordering in (step for step in steps if step.orders):
         order = tuple(step.name for step, _ in pipeline if step.name in ordering.orders)
@@ -54,7 +61,7 @@ def is_first_of_equal_orders(pipeline: Pipeline, steps: Sequence[Step]) -> bool:
 def closed_under_passthrough(
     steps: Sequence[Step], kept: Mapping[str, Collection[str]]
 ) -> dict[str, set[str]]:
-    """Return the kept algorithms by step, and the idle ones of steps that any of them ignores."""
+    """Return the algorithms in `kept`, by step, and choices that do nothing for ignored steps."""
     closed = {step.name: set(kept[step.name]) for step in steps}
     for step in reversed(steps):
         for algorithm in step.algorithms:
@@ -70,13 +77,16 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Ordered steps; a pipeline takes one algorithm of each.
+    """Ordered steps, from each of which a pipeline has one algorithm.
 
     Attributes:
-        steps: All steps, fixed ones included, in the order they run.
-        forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps whose second may
-            not directly follow the first. Pairs that send sparse data to an algorithm for dense
-            data only are forbidden by flags and need not be listed.
+        name: Name of the space.
+        steps: All steps in running order, including fixed steps.
+        forbidden: Pairs `((step, algorithm), (step, algorithm))` of searched steps in which the
+            second algorithm may not directly follow the first. Pairs that send sparse data to an
+            algorithm for dense data are forbidden by flags and need not be listed.
+        data: Kind of data: a table, or patient events.
+        target: Kind of target: classes (classification) or numbers (regression).
     """
 
     name: str
@@ -89,9 +99,9 @@ class Space:
         names = [s.name for s in self.steps]
         doubled = {n for n in names if names.count(n) > 1}
         if doubled:
-            raise ValueError(f"space {self.name!r} has two steps called {min(doubled)!r}")
+            raise ValueError(f"space {self.name!r} has two steps named {min(doubled)!r}")
         if not self.searched:
-            raise ValueError(f"space {self.name!r} has no searched step, so nothing to tune")
+            raise ValueError(f"space {self.name!r} has fixed steps only, so nothing can be tuned")
         for first, second in self.forbidden:
             for step_name, algorithm_id in (first, second):
                 self.step(step_name).algorithm(algorithm_id)
@@ -100,34 +110,34 @@ class Space:
             ordered = [s.name for s in behind if not (s.fixed or s.orders or s is self.steps[-1])]
             if sorted(ordered) != sorted(step.orders):
                 raise ValueError(
-                    f"step {step.name!r} of space {self.name!r} orders "
-                    f"{', '.join(step.orders)}, which must directly follow it, be searched, "
-                    "order no others, and not be the last step"
+                    f"step {step.name!r} of space {self.name!r} orders the steps "
+                    f"{', '.join(step.orders)}; these steps must follow directly, be searched, "
+                    "order no other steps, and not be the last step"
                 )
             before = {s.name: s for s in self.steps[:position]}
             for algorithm in step.algorithms:
                 who = f"algorithm {algorithm.id!r} of step {step.name!r} of space {self.name!r}"
                 if algorithm.only_ignored and not algorithm.is_idle:
-                    raise ValueError(f"{who} is declared only_ignored but is not idle")
+                    raise ValueError(f"{who} is declared only_ignored but changes the pipeline")
                 for name in algorithm.ignores:
                     if name not in before:
                         raise UnknownName(f"step before {who}, which ignores", name, before)
                     ignored = before[name]
                     if ignored.fixed or ignored.orders or ignored.idle is None:
                         raise ValueError(
-                            f"{who} ignores step {name!r}, which always runs, orders others, or "
-                            'has no choice that does nothing; add Algorithm(id="none") to it'
+                            f"{who} ignores step {name!r}, which must be searched, order no steps "
+                            'and have a choice that does nothing, such as Algorithm(id="none")'
                         )
         if next(self.paths(), None) is None:
             raise ValueError(f"space {self.name!r} has no path that can run")
 
     @cached_property
     def searched(self) -> tuple[Step, ...]:
-        """The steps with a choice."""
+        """The steps that are not fixed."""
         return tuple(s for s in self.steps if not s.fixed)
 
     def step(self, name: str) -> Step:
-        """Return the step of that name, or raise `UnknownName`."""
+        """Return the step with a name, or raise UnknownName."""
         for step in self.steps:
             if step.name == name:
                 return step
@@ -135,8 +145,11 @@ class Space:
 
     @cached_property
     def n_paths(self) -> int:
-        """Size of the full product of algorithms, as in the papers; equal paths count once."""
-        ways = Counter({frozenset[str](): 1})  # of choosing the later steps, by ignored steps
+        """Size of the product of all steps' algorithms, as in the papers.
+
+        Paths that are equal because of ignored steps count once.
+        """
+        ways = Counter({frozenset[str](): 1})  # ways to choose the later steps, by ignored steps
         for step in reversed(self.searched):
             longer: Counter[frozenset[str]] = Counter()
             free = [a for a in step.algorithms if not a.only_ignored]
@@ -157,16 +170,16 @@ class Space:
         return sum(a.n_hyperparameters for s in self.searched for a in s.algorithms)
 
     def paths(self) -> Iterator[Path]:
-        """Yield every runnable path; the last step varies fastest."""
+        """Yield every runnable path. The last step varies fastest."""
         for path in product(*([a.id for a in s.algorithms] for s in self.searched)):
             if self.is_feasible(path):
                 yield path
 
     def is_feasible(self, path: Path) -> bool:
-        """Return whether the path can run.
+        """Return whether a path can run.
 
-        It cannot if it has a forbidden pair, sends sparse data to an algorithm that needs dense
-        data, or is not the canonical one of several equal paths.
+        A path cannot run if it has a forbidden pair, sends sparse data to an algorithm that needs
+        dense data, or is not the canonical path of its pipeline.
         """
         if self.has_ignored and self.canonical_path(path) != path:
             return False
@@ -183,9 +196,10 @@ class Space:
         return not self._has_orders or is_first_of_equal_orders(pipeline, self.steps)
 
     def pipeline(self, path: Path) -> tuple[tuple[Step, Algorithm], ...]:
-        """Return the steps that run, in order, with fixed steps and without steps of `order_step`.
+        """Return the steps of a path in running order, with their algorithms.
 
-        Raises `UnknownName` for an unknown algorithm, `ValueError` for a path of another length.
+        Fixed steps are included, and steps of `order_step` are not. Raises UnknownName for an
+        unknown algorithm, and ValueError for a path of the wrong length.
         """
         if len(path) != len(self.searched):
             raise ValueError(
@@ -208,15 +222,15 @@ class Space:
         return any(step.orders for step in self.steps)
 
     def canonical_path(self, path: Path, *, settle: bool = True) -> Path:
-        """Return the canonical path of the same pipeline, or raise `UnknownName`.
+        """Return the canonical path of the same pipeline, or raise UnknownName.
 
-        If `settle`, steps with an `only_ignored` choice that are not ignored get their simplest
-        algorithm, which makes another pipeline.
+        An `only_ignored` algorithm of a step that is not ignored cannot run. If `settle`, it is
+        replaced by the simplest algorithm of the step, which makes another pipeline.
         """
         if not self.has_ignored:
             return path
         chosen, ignored = list(self.algorithms(path)), set[str]()
-        for k in reversed(range(len(chosen))):  # an ignored step does not ignore others
+        for k in reversed(range(len(chosen))):  # steps that are ignored cannot ignore others
             step = self.searched[k]
             if step.name in ignored and step.idle is not None:
                 chosen[k] = step.idle
@@ -232,14 +246,14 @@ class Space:
         return any(a.ignores or a.only_ignored for a in algorithms)
 
     def algorithms(self, path: Path) -> tuple[Algorithm, ...]:
-        """Return the algorithm of each searched step, or raise `UnknownName`."""
+        """Return the algorithms of a path, one per searched step, or raise UnknownName."""
         return tuple(s.algorithm(a) for s, a in zip(self.searched, path, strict=True))
 
     def restricted_to(self, algorithms: Mapping[str, Collection[str]]) -> "Space":
-        """Return the part with some algorithms of each searched step, by name.
+        """Return the space with only the given algorithms of each searched step.
 
-        Steps that one of them ignores keep an idle choice. A `ValueError` is raised if a step keeps
-        no algorithm, or no path can run.
+        Steps that any of the algorithms ignores also keep a choice that does nothing. Raises
+        ValueError if a step keeps no algorithm, or no path can run.
         """
         algorithms = closed_under_passthrough(self.searched, algorithms)
         steps = tuple(
@@ -253,7 +267,7 @@ class Space:
         return replace(self, steps=steps, forbidden=forbidden)
 
     def describe(self) -> dict[str, Any]:
-        """Return all that defines it, as JSON values."""
+        """Return everything that defines the space, as JSON values."""
         return {
             "name": self.name,
             "data": self.data,
@@ -271,6 +285,6 @@ class Space:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of `describe()`: two spaces with the same digest are the same space."""
+        """SHA-256 hash of `describe()`. Spaces with the same digest are the same space."""
         text = json.dumps(self.describe(), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -1,11 +1,12 @@
-"""Configurations as vectors: one, or many at once for models that score thousands of them.
+"""Configurations as vectors, also many at once, for models that score thousands of configurations.
 
-A path is one-hot, and hyperparameters are columns of the unit cube, some of them active. Candidates
-are drawn, encoded, decoded, turned into features of a model, and moved to neighbours that differ in
-one thing. Only this module converts between users' values and models' vectors.
+A path is a one-hot vector. Hyperparameters are columns of the unit cube, and a configuration has
+only the active columns. Candidates can be drawn, encoded, decoded, converted to the features of a
+model, and moved to neighbors that differ in one choice or value. Only this module converts between
+users' values and models' vectors.
 
 Discrete values are points of a grid on the unit interval. The rounding cell of a point reaches
-halfway to its neighbours; a position on a border belongs to the upper cell (round half up).
+halfway to its neighbors. A position on a border belongs to the upper cell (round half up).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,13 +38,13 @@ from prefect_tune.optimizers.space.space import Path, Space
 
 Array = NDArray[np.floating[Any]]
 Column = tuple[str, str, str]
-"""Step, algorithm and hyperparameter of a column of the unit cube."""
+"""Name of a column of the unit cube: step, algorithm and hyperparameter."""
 MOST_LISTED = 20_000
-"""Largest number of paths, configurations, or values of an integer to list."""
+"""Largest number of paths, configurations or values of an integer that is listed."""
 
 
 def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
-    """Return the value at position `u` in [0, 1]; discrete values have equal shares."""
+    """Return the value at position `u` in [0, 1], in which discrete values have equal shares."""
     if (choices := choices_of(hyperparameter)) is not None:
         return plain_value(choices[min(int(u * len(choices)), len(choices) - 1)])
     if isinstance(hyperparameter, IntegerHyperparameter):
@@ -52,23 +53,23 @@ def from_unit(hyperparameter: Hyperparameter[Any, Any], u: float) -> Value:
 
 
 def to_unit(hyperparameter: Hyperparameter[Any, Any], value: Value) -> float:
-    """Return the position of `value` in [0, 1]; a discrete value is in the middle of its share."""
+    """Return the position of `value` in [0, 1]; of a discrete value, the middle of its share."""
     if (choices := choices_of(hyperparameter)) is None:
         if isinstance(hyperparameter, IntegerHyperparameter):
             return float(position_on_scale(hyperparameter, value))
         return float(hyperparameter.to_vector(value))
     try:
         place = choices.index(value)
-    except ValueError:  # an equal object of another process, or a value that is not equal to itself
+    except ValueError:  # an object of another process, or a value that does not equal itself
         place = [*map(value_document, choices)].index(value_document(value))
     return (place + 0.5) / len(choices)
 
 
 def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDArray[np.int64]:
-    """Return the integers at positions in [0, 1], of any shape.
+    """Return the integers at positions in [0, 1], in the shape of `units`.
 
-    The interval is the range plus half a step at both ends, so that the first and the last value
-    have the same share as the others.
+    The unit interval covers the range plus half a step at both ends, so that the first and last
+    values have the same share as the others.
     """
     lower, upper = _ends(hyperparameter)
     scaled = lower + np.asarray(units, dtype=np.float64) * (upper - lower)
@@ -77,7 +78,7 @@ def integers_at(hyperparameter: IntegerHyperparameter, units: ArrayLike) -> NDAr
 
 
 def position_on_scale(hyperparameter: IntegerHyperparameter, numbers: Any) -> Array:
-    """Return positions in [0, 1] of numbers within an integer's range, whole or not."""
+    """Return the positions in [0, 1] of numbers in an integer's range, which need not be whole."""
     lower, upper = _ends(hyperparameter)
     numbers = np.asarray(numbers, dtype=np.float64)
     return ((np.log(numbers) if hyperparameter.log else numbers) - lower) / (upper - lower)
@@ -89,7 +90,7 @@ def _ends(hyperparameter: IntegerHyperparameter) -> tuple[float, float]:
 
 
 _INSIDE = 1e-9
-"""Distance of cells from their upper borders, which belong to the next cell."""
+"""Distance of a cell's last position from the upper border, which belongs to the next cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,10 @@ class Grid:
     """The values of one discrete hyperparameter.
 
     Attributes:
-        units: Position of each value by `to_unit`, rising, shape (L,).
-        borders: Positions from which `from_unit` gives the next value, shape (L - 1,).
-        positions: Values on [0, 1], from first to last, shape (L,).
-        is_ordered: Whether neighbours are similar; false for three or more categories.
+        units: Positions of the L values by `to_unit`, rising, shape (L,).
+        borders: Positions from which `from_unit` returns the next value, shape (L - 1,).
+        positions: Positions of the values for models, from 0 to 1, shape (L,).
+        is_ordered: Whether neighboring values are similar; false for three or more categories.
     """
 
     units: Array
@@ -109,7 +110,7 @@ class Grid:
     is_ordered: bool = True
 
     def index(self, units: ArrayLike) -> NDArray[np.intp]:
-        """Return the index of each unit's value."""
+        """Return the index of the value at each unit."""
         return np.searchsorted(self.borders, np.asarray(units), side="right")
 
     def projected(self, position: float) -> int:
@@ -119,7 +120,7 @@ class Grid:
         return int(np.searchsorted(borders, inside, side="right"))
 
     def nearest_in_cells(self, target: float) -> Array:
-        """Return the point of each value's cell that is nearest to the target, shape (L,)."""
+        """Return the point nearest to the target in each value's rounding cell, shape (L,)."""
         borders = (self.positions[1:] + self.positions[:-1]) / 2
         lower = np.concatenate([[0.0], borders + _INSIDE])
         upper = np.concatenate([borders - _INSIDE, [1.0]])
@@ -127,7 +128,7 @@ class Grid:
 
 
 def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
-    """Return the grid of a hyperparameter; None if continuous, or with too many values to list."""
+    """Return the grid of a hyperparameter; None if it is continuous or has too many values."""
     if isinstance(hyperparameter, IntegerHyperparameter):
         if hyperparameter.upper - hyperparameter.lower >= MOST_LISTED:
             return None
@@ -144,11 +145,12 @@ def grid_of(hyperparameter: Hyperparameter[Any, Any]) -> Grid | None:
 
 
 class Encoding:
-    """Vectors for the configurations of one space.
+    """Encoder of the configurations of one space.
 
     Attributes:
+        space: The space.
         algorithms: (step, algorithm) of each of the N columns of a one-hot path.
-        columns: (step, algorithm, hyperparameter) of each of the d columns of the cube.
+        columns: (step, algorithm, hyperparameter) of each of the d columns of the unit cube.
     """
 
     def __init__(self, space: Space) -> None:
@@ -166,18 +168,21 @@ class Encoding:
         self._position = {column: i for i, column in enumerate(self.columns)}
 
     def hyperparameter(self, column: Column) -> Hyperparameter[Any, Any]:
-        """Return the hyperparameter of a column of the cube."""
+        """Return the hyperparameter of a column of the unit cube."""
         return self._hyperparameters[column]
 
     def one_hot(self, path: Path) -> Array:
-        """Return a vector, shape (N,), with exactly one 1 per searched step."""
+        """Return the one-hot vector of a path, shape (N,), with one 1 per searched step."""
         vector = np.zeros(len(self.algorithms))
         for step, algorithm in zip(self.space.searched, path, strict=True):
             vector[self._place[step.name, algorithm]] = 1.0
         return vector
 
     def to_cube(self, configuration: Configuration) -> tuple[Array, NDArray[np.bool_]]:
-        """Return positions in [0, 1], shape (d,), and which are active; the others are 0.5."""
+        """Return positions in [0, 1] and whether columns are active, shape (d,) each.
+
+        The position of an inactive column is 0.5.
+        """
         positions = np.full(len(self.columns), 0.5)
         active = np.zeros(len(self.columns), dtype=np.bool_)
         for step, choice in configuration.choices:
@@ -207,10 +212,11 @@ class Encoding:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """n candidates.
+    """The vectors of n candidates.
 
-    Algorithms are numbered within each searched step, shape (n, K). Units are positions in [0, 1]
-    of all hyperparameters, active or not, shape (n, d).
+    Attributes:
+        algorithms: Number of the algorithm in each of the K searched steps, shape (n, K).
+        units: Positions in [0, 1] of all hyperparameters, active or not, shape (n, d).
     """
 
     algorithms: NDArray[np.intp]
@@ -223,7 +229,7 @@ class Candidates:
         return Candidates(self.algorithms[rows], self.units[rows])
 
     def joined(self, *others: "Candidates") -> "Candidates":
-        """Return these and other candidates, in order."""
+        """Return these candidates followed by others."""
         parts = (self, *others)
         return Candidates(
             np.concatenate([p.algorithms for p in parts]), np.concatenate([p.units for p in parts])
@@ -231,15 +237,16 @@ class Candidates:
 
 
 class CandidateSpace(Encoding):
-    """Samples, encodes and decodes candidates of the `proposed` part of a space.
+    """Draws, encodes and decodes candidates of a space.
 
-    The columns cover the full space.
+    Candidates are drawn from the part `proposed` of the space. Columns cover the whole space.
 
     Attributes:
+        proposed: Part of the space from which candidates are drawn.
         allowed: Numbers of the algorithms that may be proposed, by step.
         step: Number of the searched step of each column, shape (d,).
-        sizes: Number of values of each column if it is listed, else 0, shape (d,).
-        default_units: Positions of the defaults, shape (d,).
+        sizes: Number of values of a categorical or ordinal column, 0 for others, shape (d,).
+        default_units: Positions of the default values, shape (d,).
     """
 
     def __init__(self, space: Space, proposed: Space | None = None) -> None:
@@ -271,25 +278,25 @@ class CandidateSpace(Encoding):
             {float(unit): plain_value(h.default_value)}
             for h, unit in zip(all_hyperparameters, self.default_units, strict=True)
         ]
-        """Known values by column and position, because conversion back may lose digits."""
+        """Known values by column and position, because a conversion from positions loses digits."""
         self._is_feasible = cache(lambda row: space.is_feasible(self._path(row)))
         self._canonical = cache(
             lambda row: self._indices(self.proposed.canonical_path(self._path(row)))
         )
         self._paths: NDArray[np.intp] | None = None
-        # Of more paths, rows are drawn, and dropped if they cannot run.
+        # If the space has more paths, paths are drawn, and dropped if they cannot run.
         if self.proposed.n_paths <= MOST_LISTED and not space.has_ignored:
             self._paths = np.array([self._indices(path) for path in self.proposed.paths()])
 
     def active(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Return which hyperparameters each candidate has, shape (n, d)."""
+        """Return whether a candidate has a hyperparameter, shape (n, d)."""
         active = candidates.algorithms[:, self.step] == self._algorithm
         for i, hyperparameters in self._conditional:  # parents precede their children
             step, algorithm, name = self.columns[i]
             rows = np.flatnonzero(active[:, i])
             if not len(rows):
                 continue
-            # ConfigSpace's conditions read a row per hyperparameter of the algorithm.
+            # ConfigSpace's conditions need a row for each hyperparameter of the algorithm.
             vectors = np.zeros((len(hyperparameters), len(rows)))
             for place, h in enumerate(hyperparameters.values()):
                 if (j := self._position.get((step, algorithm, h.name))) is None:
@@ -309,13 +316,17 @@ class CandidateSpace(Encoding):
         return active
 
     def snapped(self, units: Array) -> Array:
-        """Return units with categories in the middle of their shares, as in `to_cube`."""
+        """Return units with categories moved to the middle of their shares, as in `to_cube`."""
         with_size = np.maximum(self.sizes, 1)
         middle = (np.minimum(np.floor(units * with_size), with_size - 1) + 0.5) / with_size
         return np.where(self.sizes > 0, middle, units)
 
     def sample(self, n: int, rng: Generator) -> Candidates:
-        """Return up to n candidates, uniform over runnable paths, or by step if any is ignored."""
+        """Return up to n candidates drawn from the prior.
+
+        Paths are drawn uniformly. If algorithms ignore steps, or the space has too many paths, the
+        algorithm of each step is drawn uniformly instead.
+        """
         if self._paths is not None:
             algorithms = self._paths[rng.integers(len(self._paths), size=n)]
         else:
@@ -325,7 +336,7 @@ class CandidateSpace(Encoding):
         return Candidates(algorithms, rng.random((len(algorithms), len(self.columns))))
 
     def encode(self, configurations: Iterable[Configuration]) -> Candidates:
-        """Return configurations as candidates, inactive hyperparameters at their defaults."""
+        """Return configurations as candidates. Inactive hyperparameters have default values."""
         rows = []
         for configuration in configurations:
             if configuration not in self._rows:
@@ -344,7 +355,10 @@ class CandidateSpace(Encoding):
         return Candidates(algorithms.reshape(n, len(self._ids)), units.reshape(n, d))
 
     def decode(self, candidates: Candidates, row: int) -> Configuration | None:
-        """Return a row's configuration, exact to the last digit; None if values are forbidden."""
+        """Return the configuration of a row; None if the values are forbidden.
+
+        Configurations that were encoded before are recovered exactly.
+        """
         path = self._path(candidates.algorithms[row])
         configuration = self.from_cube(path, candidates.units[row])
         return configuration if is_allowed(self.space, configuration) else None
@@ -352,7 +366,7 @@ class CandidateSpace(Encoding):
     def new_configurations(
         self, ranked: Candidates, asked: AbstractSet[Configuration]
     ) -> Iterator[Configuration]:
-        """Yield the configurations that are allowed and new, in order."""
+        """Yield the configurations of candidates that are allowed and not in `asked`, in order."""
         decoded = (self.decode(ranked, row) for row in range(len(ranked)))
         return (c for c in decoded if c is not None and c not in asked)
 
@@ -363,7 +377,7 @@ class CandidateSpace(Encoding):
         return self._values[column].get(u, value)
 
     def features(self, candidates: Candidates) -> Array:
-        """Return one-hot paths and positions, inactive ones -1, shape (n, N + d)."""
+        """Return one-hot paths and positions, shape (n, N + d). Inactive positions are -1."""
         n = len(candidates)
         one_hot = np.zeros((n, self._offsets[-1]))
         one_hot[np.arange(n)[:, None], candidates.algorithms + self._offsets[:-1]] = 1.0
@@ -371,18 +385,18 @@ class CandidateSpace(Encoding):
         return np.hstack([one_hot, np.where(active, self.snapped(candidates.units), -1.0)])
 
     def may_be_proposed(self, candidates: Candidates) -> NDArray[np.bool_]:
-        """Return which rows use only algorithms that may be proposed, shape (n,)."""
+        """Return whether a candidate has only algorithms that may be proposed, shape (n,)."""
         columns = zip(candidates.algorithms.T, self.allowed, strict=True)
         return np.all([np.isin(column, allowed) for column, allowed in columns], axis=0)
 
     def canonical_paths(self, algorithms: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the canonical paths nearest to paths combined step by step, shape (n, K)."""
+        """Return the canonical paths of paths that were drawn step by step, shape (n, K)."""
         if not self.space.has_ignored or not len(algorithms):
             return algorithms
         return np.array([self._canonical(tuple(row)) for row in algorithms.tolist()], dtype=np.intp)
 
     def can_run(self, algorithms: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return which paths, shape (n, K), can run, shape (n,)."""
+        """Return whether paths, shape (n, K), can run, shape (n,)."""
         return np.array([self._is_feasible(tuple(row)) for row in algorithms.tolist()], np.bool_)
 
     def _path(self, row: Sequence[int]) -> Path:
@@ -395,11 +409,11 @@ class CandidateSpace(Encoding):
 def neighbours(
     space: CandidateSpace, candidates: Candidates, n: int, rng: Generator, deviation: float = 0.2
 ) -> tuple[Candidates, NDArray[np.intp]]:
-    """Return up to n neighbours of each candidate, and the row of each neighbour's origin.
+    """Return up to n neighbors of each candidate, and the row of the origin of each neighbor.
 
-    A neighbour differs in one thing, drawn uniformly from steps with a choice and active
-    hyperparameters: another algorithm, another category, or a normal step of a number. If
-    algorithms ignore steps, another algorithm may change ignored steps too.
+    A neighbor differs in one step or one active hyperparameter, drawn uniformly, by another
+    algorithm, another category, or a normal step of a number. If algorithms ignore steps, another
+    algorithm may also change the choices of ignored steps.
     """
     origin = np.repeat(np.arange(len(candidates)), n)
     algorithms, units = candidates.algorithms[origin], candidates.units[origin]
@@ -427,12 +441,12 @@ def neighbours(
     if space.space.has_ignored:
         algorithms = space.canonical_paths(algorithms)
         is_same = (algorithms == candidates.algorithms[origin]).all(axis=1)
-        is_same &= changed < len(has_choice)  # another choice of a step that is ignored
+        is_same &= changed < len(has_choice)  # only the choice of an ignored step has changed
         algorithms, units, origin = algorithms[~is_same], units[~is_same], origin[~is_same]
     kept = space.can_run(algorithms)
     return Candidates(algorithms[kept], units[kept]), origin[kept]
 
 
 def reflected(units: Array) -> Array:
-    """Return units within [0, 1], where steps beyond a border turn back."""
+    """Return units within [0, 1], with positions beyond a border reflected at the border."""
     return 1 - np.abs(1 - np.abs(units) % 2)

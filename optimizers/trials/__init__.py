@@ -1,6 +1,6 @@
 """Trials, and the data that models are fitted to.
 
-A `trial` has a state and ends in an `outcome`. `history` stores all trials, imputes losses of
-failed trials, and estimates how many more a budget affords. `earlier` has observations of earlier
-runs, with their weight. `objective` is the loss with its constraints and bootstraps.
+A `trial` has a state and ends with an `outcome`. `history` has all trials, imputes losses of failed
+trials, and estimates the number of trials that a budget affords. `earlier` has the observations of
+earlier runs and their weights. `objective` has the metric, the constraints and the bootstraps.
 """

@@ -1,8 +1,9 @@
 """Observations of earlier runs of a series, their weight, and the configurations to evaluate again.
 
-Older losses are mapped to this study by a robust line through the configurations evaluated in both
-(Theil 1950, Sen 1968). An older observation counts as w = v / (v + s^2) of a new one, with v the
-variance of all older losses after the map, and s^2 the variance of the pairs around the line.
+Older losses are mapped to the scale of this study by a robust line through the configurations that
+were evaluated in both (Theil 1950, Sen 1968). The weight of an older observation is w = v / (v +
+s^2) if new observations have weight 1. v is the variance of all older losses after the map, and s^2
+is the variance of the pairs around the line.
 """
 
 from collections import defaultdict
@@ -22,12 +23,12 @@ from prefect_tune.optimizers.trials.outcome import Evaluation
 from prefect_tune.optimizers.trials.trial import Trial
 
 N_START = 8
-"""Default number of configurations to repeat."""
+"""Default number of configurations to evaluate again."""
 AMPLE = 10
-"""Number of older configurations from which they replace a method's own start."""
+"""Number of older configurations that suffice to replace a method's own start."""
 EARLIER = "earlier run"
 _GOOD = 0.5
-"""Share of the older configurations that count as good."""
+"""Share of the older configurations that counts as good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,20 @@ class PriorTrial:
 
     def __post_init__(self) -> None:
         if self.runs_ago < 1:
-            raise ValueError(f"an earlier run is at least 1 run ago; got {self.runs_ago}")
+            raise ValueError(f"runs_ago must be at least 1; got {self.runs_ago}")
 
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """Older observations of a study."""
+    """Prior knowledge of a study: observations of earlier runs.
+
+    Attributes:
+        trials: Observations of earlier runs.
+        start: Configurations to evaluate again first.
+        name: Description of the earlier runs for users.
+        n_skipped: Number of observations outside the space.
+        losses: Newest loss of each configuration.
+    """
 
     trials: tuple[PriorTrial, ...] = ()
     start: tuple[Configuration, ...] = ()
@@ -60,7 +69,7 @@ class Prior:
 
     @property
     def newest(self) -> tuple[PriorTrial, ...]:
-        """The newest observation of each configuration, in their order."""
+        """The newest observation of each configuration."""
         newest: dict[Configuration, PriorTrial] = {}
         for trial in self.trials:
             known = newest.get(trial.configuration)
@@ -88,7 +97,11 @@ class Prior:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], space: Space) -> Self:
-        """Read a document of `to_json`; skip and count configurations outside the space."""
+        """Return the prior of a document from `to_json`.
+
+        Configurations outside the space are left out and counted. Raises TypeError if the name is
+        not a string, and ValueError if a configuration is empty.
+        """
         given = [
             (_inside(space, trial["configuration"]), trial) for trial in document.get("trials", ())
         ]
@@ -99,7 +112,7 @@ class Prior:
         )
         start = [_inside(space, repeated) for repeated in document.get("start", ())]
         if not isinstance(name := document.get("name", EARLIER), str):
-            raise TypeError(f"the name of an earlier run is a text; got {name!r}")
+            raise TypeError(f"the name of an earlier run must be a string; got {name!r}")
         return cls(
             trials,
             tuple(configuration for configuration in start if configuration is not None),
@@ -110,7 +123,7 @@ class Prior:
 
 def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
     if not document:
-        raise ValueError("a configuration of a prior is empty")
+        raise ValueError("a configuration of an earlier run is empty")
     try:
         return Configuration.from_json(document, space)
     except (UnknownName, ValueError):
@@ -118,10 +131,12 @@ def _inside(space: Space, document: Mapping[str, Any]) -> Configuration | None:
 
 
 def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Configuration, ...]:
-    """Return n configurations to evaluate again: the best, and in turn the most different good one.
+    """Return n configurations to evaluate again, which are good and diverse.
 
-    Good are the better half. Two configurations differ by the number of other algorithms, then by
-    the distance of their common numbers in the unit cube of ranks, since values may be logarithmic.
+    The best and the most different configurations are chosen in turn, from the better half. The
+    difference of two configurations is the number of steps with different algorithms, and then the
+    distance of their common hyperparameters. Numbers are compared by rank, because their scale may
+    be logarithmic.
     """
     newest = Prior(tuple(trials)).newest
     ranked = sorted(newest, key=lambda t: (t.loss, t.configuration.canonical))
@@ -142,7 +157,11 @@ def best_and_diverse(trials: Sequence[PriorTrial], n: int = N_START) -> tuple[Co
 def _distances(
     configurations: Iterable[Configuration],
 ) -> Callable[[Configuration, Configuration], tuple[int, float]]:
-    """Distance of two configurations of a set: other algorithms, then squared ranks of numbers."""
+    """Return a function for the distance of two of the configurations.
+
+    The distance is the number of steps with different algorithms, and the squared distance of
+    common hyperparameters, with numbers as ranks.
+    """
     values = {
         configuration: {
             (step, choice.algorithm, name): value
@@ -182,21 +201,29 @@ def _is_number(value: Document) -> TypeGuard[float]:
 
 
 LEAST_PAIRS = 4
-"""Number of pairs from which the discount is estimated. An unchanged scale, a slope of 1, is worth
-as many."""
+"""Number of pairs needed to estimate the weight. It is also the weight, in pairs, of the prior
+assumption that the slope is 1."""
 LEAST_CORRELATION = 0.3
 """Rank correlation below which the prior is dropped."""
 _CAUTIOUS = 0.3
-"""Weight before there are enough pairs."""
+"""Weight while the pairs are too few to estimate it."""
 _LARGEST = 0.95
 _STEEPEST = 3.0
 _MAD = 1.4826
-"""Standard deviation of a normal variable in median absolute deviations."""
+"""Ratio of standard deviation to median absolute deviation for a normal variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The map from older to new losses, and the weight of an older observation."""
+    """The linear map from older to new losses, and the weight of an older observation.
+
+    Attributes:
+        n_pairs: Number of configurations evaluated in both.
+        correlation: Rank correlation of the pairs; None for too few or constant pairs.
+        slope: Slope of the map.
+        intercept: Intercept of the map.
+        weight: Weight of an observation of the previous run; 0 if older observations are dropped.
+    """
 
     n_pairs: int = 0
     correlation: float | None = None  # None for too few or constant pairs
@@ -206,7 +233,7 @@ class Transfer:
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[float, float]], older: Array) -> Self:
-        """Return the transfer of pairs (older, new loss), given all older losses, shape (n,)."""
+        """Return the transfer for pairs of older and new loss, and all older losses, shape (n,)."""
         if not pairs:
             return cls()
         x, y = np.array(pairs, dtype=np.float64).T
@@ -227,7 +254,7 @@ class Transfer:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether the older observations no longer count."""
+        """Whether the older observations are no longer used."""
         return self.weight == 0
 
     def mapped(self, losses: Array) -> Array:
@@ -241,7 +268,14 @@ def _deviation(distances: Array) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OlderTrials:
-    """Older observations as models use them now; none if there is no prior or it was dropped."""
+    """Older observations for use in models; empty without a prior, or if the prior was dropped.
+
+    Attributes:
+        configurations: Configurations of the n observations.
+        raw: Losses as observed, shape (n,).
+        weights: Weights, where a new observation has weight 1, shape (n,).
+        transfer: Map from older to new losses.
+    """
 
     configurations: tuple[Configuration, ...]
     raw: Array
@@ -250,7 +284,7 @@ class OlderTrials:
 
     @classmethod
     def of(cls, prior: Prior | None, transfer: Transfer) -> Self:
-        """Return the newest observation of each configuration with its weight."""
+        """Return the newest observation of each configuration, with weights."""
         if prior is None or transfer.is_dropped:
             return cls((), np.empty(0), np.empty(0), transfer)
         trials = prior.newest
@@ -265,7 +299,7 @@ class OlderTrials:
         return len(self.configurations)
 
     def on(self, path: Path) -> "OlderTrials":
-        """Return the observations of a path."""
+        """Return the observations that have a path."""
         rows = [i for i, known in enumerate(self.configurations) if known.path == path]
         chosen = tuple(self.configurations[i] for i in rows)
         return OlderTrials(chosen, self.raw[rows], self.weights[rows], self.transfer)
@@ -276,8 +310,11 @@ class OlderTrials:
         return self.transfer.mapped(self.raw)
 
     def subsample(self, limits: dict[str, float] | None = None) -> list[Trial]:
-        """Return as many of the observations as their weights sum to, evenly over their losses."""
-        # For models without weights; unknown constrained quantities are at their `limits`.
+        """Return a sample of the observations as trials, for models without weights.
+
+        The size of the sample is the sum of the weights, and the sample is spread evenly over the
+        losses. The constrained quantities of the trials are set to `limits`.
+        """
         order = np.argsort(self.raw, kind="stable")
         reached = np.floor(np.cumsum(self.weights[order]) + 0.5)
         taken = order[np.diff(reached, prepend=0.0) > 0]

@@ -1,4 +1,4 @@
-"""The trials so far as models need them, and the number of trials a budget affords."""
+"""All trials of a study, in the form that models need, and the number of affordable trials."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
@@ -19,19 +19,21 @@ from prefect_tune.optimizers.trials.outcome import TrialState
 from prefect_tune.optimizers.trials.trial import Trial
 
 Rank = tuple[float, ...]
-"""Sort key of a trial, least first, ending with its number."""
+"""Sort key of a trial, which ends with the trial's number. The best trial has the least key."""
 
 
 class History:
-    """Trials by number; the only mutable state that optimizers share.
+    """All trials by number.
 
-    A trial enters when it is requested, and each later state of it replaces the earlier one.
+    A trial is recorded when it is proposed, and later states of the trial replace earlier states.
     Recording a state, and reading the incumbent or the known configurations, takes constant time.
-    Other queries read all trials of their kind.
+    Other properties take time in proportion to the number of trials.
 
     Attributes:
-        prior: Observations of earlier runs, if any; set before the first ask.
-        estimated: Numbers of trials whose loss is an estimate, which `transfer` ignores.
+        constraints: Constraints of the study.
+        prior: Observations of earlier runs, set before the first ask; None without earlier runs.
+        estimated: Numbers of trials whose loss is an estimate. These losses are not compared with
+            losses of earlier runs.
     """
 
     def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
@@ -59,11 +61,11 @@ class History:
         return self._trials[number]
 
     def get(self, number: int) -> Trial | None:
-        """Return the trial of that number, if it was requested."""
+        """Return a trial by number; None if no such trial was proposed."""
         return self._trials.get(number)
 
     def record(self, trial: Trial) -> None:
-        """Add a trial, or replace its earlier state."""
+        """Add a trial, or replace the earlier state of a trial."""
         self._older = None
         former = self._trials.get(trial.number)
         if former is None:
@@ -96,7 +98,7 @@ class History:
 
     @property
     def older(self) -> OlderTrials:
-        """The older observations that models should use now, if any."""
+        """The observations of earlier runs for models, with the weights that apply now."""
         if self.prior is None:
             return OlderTrials.of(None, Transfer())
         if self._older is None:
@@ -114,7 +116,7 @@ class History:
 
     @property
     def misled(self) -> AbstractSet[Configuration]:
-        """The configurations that a dropped prior chose to repeat."""
+        """The configurations that were evaluated again because of a prior that was dropped."""
         is_dropped = self.prior is not None and self.older.transfer.is_dropped
         return frozenset(self.prior.start) if self.prior and is_dropped else frozenset()
 
@@ -125,22 +127,22 @@ class History:
 
     @property
     def pending(self) -> tuple[Trial, ...]:
-        """Trials without a known outcome."""
+        """Trials that have not ended, by number."""
         return self._of(*(state for state in TrialState if not state.is_told))
 
     @property
     def complete(self) -> tuple[Trial, ...]:
-        """Trials of full queries with a loss."""
+        """Full evaluations with a loss, by number."""
         return self._of(TrialState.COMPLETE)
 
     @property
     def stopped(self) -> tuple[Trial, ...]:
-        """Trials of partial queries with a loss."""
+        """Partial evaluations with a loss, by number."""
         return self._of(TrialState.STOPPED)
 
     @property
     def failed(self) -> tuple[Trial, ...]:
-        """Trials that ended without a loss."""
+        """Trials that failed, by number."""
         return self._of(TrialState.FAILED)
 
     def count(self, *states: TrialState) -> int:
@@ -148,15 +150,18 @@ class History:
         return sum(len(self._by_state[state]) for state in states)
 
     def trials_of(self, configuration: Configuration) -> tuple[Trial, ...]:
-        """Return the trials of a configuration, in the order of asking."""
+        """Return the trials of a configuration, by number."""
         return tuple(self._trials[n] for n in self._asked.get(configuration, ()))
 
     def best(self, n: int) -> list[Trial]:
-        """Return the n best complete trials that meet all constraints, the best one first."""
+        """Return the n best complete trials that meet all constraints, the best first."""
         return [self._trials[int(rank[-1])] for rank in self._ranked[:n]]
 
     def abridged(self, n_best: int, n_last: int) -> "History":
-        """Return a history of the best feasible trials, the last told ones and all pending ones."""
+        """Return a history of the n_best best trials, the n_last newest, and all pending trials.
+
+        The best trials meet all constraints. Of the newest, complete and failed trials count.
+        """
         best = (trial.number for trial in self.best(n_best))
         told = (TrialState.COMPLETE, TrialState.FAILED)
         last = (t.number for t in reversed(self._trials.values()) if t.state in told)
@@ -175,15 +180,18 @@ class History:
 
     @property
     def incumbent(self) -> Trial | None:
-        """The best complete trial that meets the constraints; the earliest of equals."""
+        """The best complete trial that meets the constraints, the first of equal trials.
+
+        None before any complete trial meets the constraints.
+        """
         return next(iter(self.best(1)), None)
 
     @property
     def partial(self) -> list[Trial]:
         """Partial evaluations that meet the constraints, the best first.
 
-        The order is by share of the rows, folds, epochs, then loss. Configurations that failed in
-        another evaluation come last.
+        The order is by share of the rows, number of folds, number of epochs, and loss.
+        Configurations that failed in another evaluation come last.
         """
         failed = {
             t.query.configuration for t in self.failed if t.failure and not t.failure.is_unstarted
@@ -193,27 +201,27 @@ class History:
 
     @property
     def best_partial(self) -> Trial | None:
-        """The first of `partial`."""
+        """The best partial evaluation (see `partial`); None without partial evaluations."""
         return next(iter(self.partial), None)
 
     @property
     def nearest_infeasible(self) -> Trial | None:
-        """The complete trial, or else partial trial, that violates the constraints least."""
+        """The infeasible trial that violates the constraints least. Complete trials come first."""
         return self._trials[int(self._infeasible[0][-1])] if self._infeasible else None
 
     def violation(self, trial: Trial) -> float:
-        """Return by how much a trial with a loss violates the constraints; `<= 0` if feasible."""
+        """Return the violation of constraints by a trial with a loss; at most 0 if feasible."""
         return violation(self.constraints, trial.evaluation.constraints if trial.evaluation else {})
 
 
 _N_COLD = 2
-"""Number of first trials that predict later ones poorly: their workers were still importing."""
+"""Number of first trials whose run time is not used, because workers were still importing."""
 _LEAST_KNOWN = 3
-"""Number of later trials needed to convert seconds into trials."""
+"""Number of later trials needed to estimate the run time of a trial."""
 
 
 def trials_affordable(budget: Budget, history: History) -> float | None:
-    """Return the number of trials a budget affords in all; None if unlimited or unknown."""
+    """Return the total number of trials that a budget affords; None if unlimited or unknown."""
     limits = []
     if budget.trials_left is not None:
         limits.append(float(len(history) + budget.trials_left))
@@ -222,7 +230,7 @@ def trials_affordable(budget: Budget, history: History) -> float | None:
     if budget.seconds_left is not None and len(costs) >= _LEAST_KNOWN:
         each = sum(costs) / len(costs) + budget.ask_seconds / len(told)
         if each > 0:
-            n_paid = (len(told) + len(history)) / 2  # running trials are half paid, on average
+            n_paid = (len(told) + len(history)) / 2  # on average, running trials are half done
             limits.append(n_paid + max(budget.seconds_left, 0.0) / each)
     return min(limits, default=None)
 
@@ -230,9 +238,9 @@ def trials_affordable(budget: Budget, history: History) -> float | None:
 def imputed_losses(
     history: History, objective: Objective, rule: FailureCost
 ) -> tuple[list[Trial], Array]:
-    """Return complete and failed trials in the order of asking, and their losses, shape (n,).
+    """Return the n complete and failed trials by number, and their losses, shape (n,).
 
-    Without a bound, the worst finished loss counts.
+    Failed trials get a loss by `rule`. If the metric has no upper bound, this is the worst loss.
     """
     trials = [t for t in history if t.state in (TrialState.COMPLETE, TrialState.FAILED)]
     failed = float(max(history.losses, default=0.0))
@@ -242,7 +250,10 @@ def imputed_losses(
 
 
 def log_losses(losses: Array, objective: Objective) -> Array:
-    """Return ln of the distance from the least possible loss, offset by 1 % of the median."""
+    """Return ln(distance from the least possible loss + 1% of the median distance), shape (n,).
+
+    If the metric has no lower bound, losses are returned unchanged.
+    """
     if not np.isfinite(objective.lower) or not len(losses):
         return losses
     distance = np.maximum(losses - objective.lower, 0.0)
@@ -251,40 +262,47 @@ def log_losses(losses: Array, objective: Objective) -> Array:
 
 
 _ROUNDING = 1e-12
-"""Relative rounding of a sum over any number of rows."""
+"""Relative rounding error of a sum over any number of rows."""
 
 
 def is_least(losses: Array) -> NDArray[np.bool_]:
-    """Return which losses, (n,) or (n, N), are the least along the first axis, ties included."""
+    """Return whether losses are the least along the first axis, including ties.
+
+    Losses and result have shape (n,) or (n, N).
+    """
     return losses <= losses.min(axis=0) + rounding_of(losses)
 
 
 def rounding_of(losses: Array) -> Array:
-    """Return the tolerance, shape () or (N,), for equal losses of n models, (n,) or (n, N)."""
+    """Return the tolerance within which losses of n models count as equal.
+
+    For losses of shape (n,) or (n, N), the tolerance has shape () or (N,).
+    """
     return np.asarray(_ROUNDING * np.median(np.abs(losses), axis=0))
 
 
 def best_frequencies(risks: Array) -> NDArray[np.float64]:
-    """Return p_h*, shape (n,): the share of bootstraps in which each model has the least risk.
+    """Return p_h*, the share of bootstraps in which each model has the least risk, shape (n,).
 
-    It is the posterior probability that a model is the best (Lacoste et al. 2014, equation 5, with
-    bootstraps for the prior). Ties share a bootstrap equally. `risks` of n models in N bootstraps
-    are finite, shape (n, N).
+    p_h* is the posterior probability that a model is the best (Lacoste et al. 2014, equation 5,
+    with bootstraps for the prior). A bootstrap with ties is divided equally. `risks` are the finite
+    risks of n models in N bootstraps, shape (n, N).
     """
     is_best = is_least(risks)
     return (is_best / is_best.sum(axis=0)).mean(axis=1)
 
 
 def frequencies_of_few(risks: Array, most: int) -> NDArray[np.float64]:
-    """Return p_h* of an ensemble of at most `most` models, 0 for all others, shape (n,).
+    """Return p_h* among at most `most` chosen models, and 0 for all others, shape (n,).
 
-    Similar models share their bootstraps and so have small weights. The largest weights alone would
-    select models unlike any other. Members are therefore picked one by one. The first has the least
-    mean risk. Each next one is most often the best among all members and itself, as in the authors'
-    code (recursix/spearmint-salad, greedy.py). Weights are p_h* among the members.
+    Similar models divide their bootstraps among each other, so a choice by p_h* among all models
+    would favor unusual models. Members are therefore chosen one by one. The first member has the
+    least mean risk. Each further member is most often the best, compared with the members so far,
+    as in the authors' code (recursix/spearmint-salad, greedy.py). Raises ValueError if `most` is
+    less than 1.
     """
     if most < 1:
-        raise ValueError(f"an ensemble has at least 1 model; got {most}")
+        raise ValueError(f"an ensemble needs at least 1 model; got {most}")
     frequencies = best_frequencies(risks)
     if np.count_nonzero(frequencies) <= most:
         return frequencies

@@ -8,9 +8,12 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Bootstraps:
-    """Resamples of the held-out examples; `ValueError` if a number is out of range.
+    """Resamples of the held-out examples; raises ValueError if a number is out of range.
 
-    Each of `n` draws a `share` of the examples with replacement; share 0 has each example once.
+    Attributes:
+        n: Number of bootstraps.
+        share: Share of the examples that a bootstrap draws, with replacement. A bootstrap with
+            share 0 has each example once.
     """
 
     n: int
@@ -20,46 +23,51 @@ class Bootstraps:
         if self.n < 1:
             raise ValueError(f"the number of bootstraps must be at least 1; got {self.n}")
         if not 0 <= self.share <= 1:
-            raise ValueError(f"the share of a bootstrap must be in [0, 1]; got {self.share}")
+            raise ValueError(f"the share of bootstraps must be in [0, 1]; got {self.share}")
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A bound, `>= 0`, on a quantity that is measured with each evaluation."""
+    """An upper bound on a quantity that is measured with each evaluation.
+
+    Attributes:
+        name: Name of the quantity.
+        bound: Upper bound, at least 0.
+    """
 
     name: str
     bound: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.bound < inf:
-            raise ValueError(f"the bound of {self.name} must be >= 0; got {self.bound}")
+            raise ValueError(f"the bound of {self.name} must be at least 0; got {self.bound}")
 
     def excess(self, measured: Mapping[str, float]) -> float:
-        """Return by how much the bound is exceeded, in multiples of it; `<= 0` within.
+        """Return the excess over the bound, as a multiple of the bound; at most 0 if it is met.
 
-        For a bound of 0, the excess is absolute. A quantity that is missing, or not a number,
-        exceeds every bound infinitely.
+        For a bound of 0, the excess is the quantity itself. If the quantity is missing or not a
+        number, the excess is infinite.
         """
         value = measured.get(self.name)
         return inf if value is None or isnan(value) else (value - self.bound) / (self.bound or 1.0)
 
 
 def violation(constraints: Iterable[Constraint], measured: Mapping[str, float]) -> float:
-    """Return the largest excess of any constraint; `<= 0` if all are met."""
+    """Return the largest excess over all constraints; at most 0 if all constraints are met."""
     return max((constraint.excess(measured) for constraint in constraints), default=0.0)
 
 
 FailureCost = Literal["bound", "worst"]
-"""Loss of a failed trial: the metric's upper bound, or the worst finished loss."""
+"""Rule for the loss of a failed trial: the metric's upper bound, or the worst loss so far."""
 
 
 MANY_ROWS = 20_000
-"""Training rows above which a run on part of them comes first."""
+"""Number of training rows above which a race starts with evaluations on part of the rows."""
 
 
 PortableSeconds = tuple[str, str, float, float | None]
-"""A step, an algorithm, ln seconds of a fit on 1,000 rows of 10 columns in two classes, and of
-1,000 held-out rows, if these were measured separately."""
+"""Run times of an algorithm: step, algorithm, ln seconds of a fit on 1,000 rows of 10 columns in
+two classes, and ln seconds of 1,000 held-out rows (None if not measured separately)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,18 +75,21 @@ class Objective:
     """The metric, the constraints and the size of the data, as methods see them.
 
     Attributes:
-        unit: Unit of the loss, for instance "percent".
-        lower: Least possible loss; -inf if there is none.
-        upper: Largest possible loss; inf if there is none.
-        chance: Loss of guessing without features; None if unknown.
-        n_rows: Training rows of the smallest fold. This and the next attributes may be None.
-        n_held_out: Held-out rows of the smallest fold.
-        n_rarest: Training rows of the rarest class in the smallest fold.
-        n_folds: Folds of a full evaluation.
-        n_columns: Columns of a table, or different codes of events.
-        earlier_seconds: Seconds of algorithms in earlier studies, from `Costs.portable`.
-        epochs: Epochs of a full training (t_max); None if models are fitted at once.
-        iterative: Ids of the model algorithms that train in epochs.
+        metric: Name of the metric.
+        unit: Unit of the loss, such as "percent".
+        lower: Lower bound of the loss; -inf without a bound.
+        upper: Upper bound of the loss; inf without a bound.
+        chance: Loss of the baseline, which uses no features; None if unknown.
+        constraints: Constraints on measured quantities.
+        n_rows: Number of training rows in the smallest fold. All numbers are None if unknown.
+        n_held_out: Number of held-out rows in the smallest fold.
+        n_classes: Number of classes; None for regression.
+        n_rarest: Number of training rows of the rarest class in the smallest fold.
+        n_folds: Number of folds in a full evaluation.
+        n_columns: Number of columns of a table, or of different codes of events.
+        earlier_seconds: Run times of algorithms in earlier studies, from `Costs.portable`.
+        epochs: Number of epochs of a full training (t_max); None without training in epochs.
+        iterative: Ids of the models that train in epochs.
     """
 
     metric: str = "error"

@@ -1,6 +1,6 @@
-"""Outcomes of trials: an evaluation or a failure, with the seconds of each step.
+"""Outcomes of trials: an evaluation or a failure, with the run time of each step.
 
-Cheap to import, for readers of studies.
+The module is cheap to import, because every command that shows a study needs it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class TrialState(StrEnum):
 
     @property
     def is_told(self) -> bool:
-        """Whether the trial has ended, so that the optimizer is told."""
+        """Whether the trial has ended, so that the optimizer is told the outcome."""
         return self in (TrialState.COMPLETE, TrialState.STOPPED, TrialState.FAILED)
 
 
@@ -38,10 +38,13 @@ class StepCost:
     """The cost of one step of one fold.
 
     Attributes:
-        seconds: Seconds of computing the result; for a hit, the original seconds.
-        load_seconds: Seconds of reading its input or its cached result.
+        step: Name of the step.
+        fold: Number of the fold.
+        seconds: Time to compute the result. For a hit, the time when the result was computed.
+        load_seconds: Time to read the step's input or its cached result.
         hit: Whether the result came from the cache.
-        held_out_seconds: Part of `seconds` for the held-out rows; 0 if not measured.
+        key: Key of the result.
+        held_out_seconds: Part of `seconds` spent on held-out rows; 0 if not measured.
     """
 
     step: str
@@ -60,11 +63,15 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Pilot:
-    """A fit on few rows that predicts the cost of a trial before it starts.
+    """A fit on few rows, from which the run time of a trial is predicted before the trial starts.
 
     Attributes:
-        seconds: Predicted seconds within which the trial is likely to end.
-        own_seconds: Seconds of the pilot, which are part of the trial's cost.
+        rows: Number of training rows in the pilot.
+        held_out_rows: Number of held-out rows in the pilot.
+        steps: Cost of each step of the pilot.
+        seconds: Predicted time within which the trial is likely to end.
+        limit_seconds: Time that the trial may take.
+        own_seconds: Duration of the pilot, which is part of the trial's cost.
     """
 
     rows: int
@@ -84,27 +91,27 @@ class Pilot:
 class Evaluation:
     """The outcome of a query that ran to its end.
 
-    For an iterative model trained in epochs, the best epoch so far counts.
+    For a model that trains in epochs, the loss is that of the best epoch so far.
 
     Attributes:
-        loss: Mean of the folds' losses; smaller is better.
+        loss: Mean of the folds' losses. Smaller is better.
         fold_losses: Loss of each fold.
-        cost_seconds: Measured wall time of this trial, cache hits included.
-        cost_uncached_seconds: Seconds it would have taken with nothing cached.
-        load_seconds: Seconds of the worker to load the data and the libraries beforehand; not part
-            of the costs.
+        cost_seconds: Measured wall time of the trial, including reads from the cache.
+        cost_uncached_seconds: Time that the trial would have taken without the cache.
         steps: Cost of each step and fold.
         constraints: Measured quantities by name.
         curve: Mean of the folds' losses after each epoch from the first; empty without epochs.
         fold_curves: Loss of each fold after each epoch.
         best_epoch: Epoch, from 1, of the least loss in `curve`; None without epochs.
-        resumed_from: With a curve, the epochs trained in earlier trials; without one, the folds
-            served from the cache.
-        trouble: Reason why `curve` ended before the requested epochs; empty if it did not.
+        resumed_from: Number of epochs trained in earlier trials or, without a curve, number of
+            folds served from the cache.
         predictions: Key of the held-out predictions of each fold.
-        risks: Loss in each bootstrap of the held-out examples, if the method requests bootstraps
-            and the query is full.
-        pilot: Result of a fit on few rows before the trial; None without one.
+        trouble: Reason why `curve` ended before the requested epochs; empty if it did not.
+        risks: Loss in each bootstrap of the held-out examples; empty unless the method needs
+            bootstraps and the evaluation is full.
+        load_seconds: Time to load the worker's data and libraries before the trial, which is not
+            part of the costs.
+        pilot: Pilot before the trial; None without a pilot.
     """
 
     loss: float
@@ -129,11 +136,17 @@ class Failure:
     """The reason why a trial has no loss.
 
     Attributes:
-        kind: An error, the exceeded trial limit, or the death of the worker.
-        message: Message in one line, for people.
-        step, fold: Name of the step and number of the fold that failed, if known.
-        load_seconds: Seconds of the worker to load the data and the libraries, before the trial's
-            clock started; not part of `cost_seconds`.
+        kind: Kind of the failure: an error, an exceeded limit, or the death of the worker.
+        message: One line for users.
+        traceback: Traceback of the error; empty without one.
+        step: Name of the step that failed; None if unknown.
+        fold: Number of the fold that failed; None if unknown.
+        cost_seconds: Measured wall time of the trial.
+        steps: Cost of each completed step and fold.
+        output: Last output that the trial printed.
+        load_seconds: Time to load the worker's data and libraries before the trial, which is not
+            part of `cost_seconds`.
+        pilot: Pilot before the trial; None without a pilot.
     """
 
     kind: FailureKind
@@ -148,10 +161,10 @@ class Failure:
     pilot: Pilot | None = None
 
     def __post_init__(self) -> None:
-        # Callers of ask and tell may give a kind as a plain word.
+        # Users of ask and tell may give the kind as a string.
         object.__setattr__(self, "kind", FailureKind(self.kind))
 
     @property
     def is_unstarted(self) -> bool:
-        """Whether the trial was not started because its pilot predicted too many seconds."""
+        """Whether the trial was not started because its pilot predicted too long a run time."""
         return self.pilot is not None and self.pilot.is_over_limit

@@ -1,4 +1,4 @@
-"""Trials: numbered queries, each with an evaluation or the reason of its failure."""
+"""Trials: numbered queries, each with an evaluation or the reason for a failure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,8 +18,14 @@ class Trial:
     configuration may be resumed by another trial.
 
     Attributes:
-        number: Position in the order of asking, from 0.
-        deaths: Spontaneous deaths of its worker since it was requested or retried.
+        number: Number of the ask that proposed the trial, from 0.
+        query: Configuration and fidelity.
+        state: State of the trial.
+        evaluation: Outcome of a trial with a loss.
+        failure: Outcome of a failed trial.
+        attempts: Number of times that the trial was started.
+        deaths: Number of times that the worker died while the trial ran, since the trial was
+            proposed or retried.
     """
 
     number: int
@@ -39,33 +45,33 @@ class Trial:
             state = TrialState.RUNNING if self.state == TrialState.RUNNING else TrialState.WAITING
         if self.state != state or (self.evaluation and self.failure):
             raise ValueError(
-                f"trial {self.number} is {self.state}; by its query, evaluation and failure it is "
-                f"{state}"
+                f"trial {self.number} is {self.state}, but its query, evaluation and failure imply "
+                f"that it is {state}"
             )
 
     @property
     def is_told(self) -> bool:
-        """Whether it has ended."""
+        """Whether the trial has ended."""
         return self.state.is_told
 
     @property
     def loss(self) -> float | None:
-        """The loss, if it has one."""
+        """The loss; None for a trial without a loss."""
         return self.evaluation.loss if self.evaluation else None
 
     @property
     def cost_seconds(self) -> float:
-        """Wall time spent on it; 0 before it has ended."""
+        """Wall time of the trial; 0 before the trial has ended."""
         if self.evaluation:
             return self.evaluation.cost_seconds
         return self.failure.cost_seconds if self.failure else 0.0
 
     @property
     def refit_query(self) -> Query:
-        """The query of its final model: all rows and folds, and the best number of epochs.
+        """The query for fitting the trial's final model: all rows, and the best number of epochs.
 
-        A training that was best when it stopped is completed, unless quantities were measured,
-        which may grow with the epochs.
+        A training whose last epoch was its best is completed, except under constraints, because
+        measured quantities may grow with the epochs.
         """
         if self.evaluation is None:
             return Query(self.query.configuration)
@@ -74,28 +80,28 @@ class Trial:
         return Query(self.query.configuration, epochs=None if rises else epochs)
 
     def completed(self, evaluation: Evaluation) -> Self:
-        """Return the trial with its outcome: complete if its query is full, else stopped."""
+        """Return the trial with an evaluation: complete if the query is full, stopped if not."""
         state = TrialState.COMPLETE if self.query.is_full else TrialState.STOPPED
         return replace(self, state=state, evaluation=evaluation, failure=None)
 
     def failed(self, failure: Failure) -> Self:
-        """Return the trial with the reason of its failure."""
+        """Return the trial with a failure."""
         return replace(self, state=TrialState.FAILED, evaluation=None, failure=failure)
 
     def started(self) -> Self:
-        """Return the trial running, with one more attempt."""
+        """Return the trial in state running, with one more attempt."""
         return replace(self.waiting(), state=TrialState.RUNNING, attempts=self.attempts + 1)
 
     def waiting(self) -> Self:
-        """Return the trial waiting for another start."""
+        """Return the trial in state waiting, for another start."""
         return replace(self, state=TrialState.WAITING, evaluation=None, failure=None)
 
     def died(self) -> Self:
-        """Return the trial waiting again because its worker died spontaneously."""
+        """Return the trial in state waiting, after the death of its worker."""
         return replace(self.waiting(), deaths=self.deaths + 1)
 
     def retried(self) -> Self:
-        """Return a failed trial waiting again because a user asked for it."""
+        """Return a failed trial in state waiting, after a request to retry the trial."""
         return replace(self.waiting(), deaths=0)
 
     def to_json(self) -> dict[str, Any]:
@@ -106,6 +112,9 @@ class Trial:
     def from_json(
         cls, document: Mapping[str, Any], space: Space, query: Query | None = None
     ) -> Self:
-        """Read a document of `to_json`, checked against a space, or with a given `query`."""
+        """Return the trial of a document from `to_json`.
+
+        The query is read from the document and checked against `space`, unless `query` is given.
+        """
         query = query or Query.from_json(document["query"], space)
         return from_document(cls, {**document, "query": query})
