@@ -1,4 +1,4 @@
-"""What is kept as JSON comes back equal, and is a copy."""
+"""Documents stored as JSON are read back equal, as copies."""
 
 import json
 from dataclasses import MISSING, fields, replace
@@ -98,14 +98,14 @@ def read(kind: Any, document: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_it_comes_back_equal_and_of_plain_values(name: str) -> None:
+def test_document_round_trips_through_json(name: str) -> None:
     kept = DOCUMENTS[name]
     document = written(kept)
     assert read(type(kept), json.loads(json.dumps(document))) == kept
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_a_value_of_another_type_is_refused_and_so_is_none_where_one_is_needed(name: str) -> None:
+def test_missing_or_mistyped_value_is_refused(name: str) -> None:
     kept = DOCUMENTS[name]
     document = json.loads(json.dumps(written(kept)))
     known = fields(kept.trial if isinstance(kept, Told) else kept)
@@ -118,14 +118,14 @@ def test_a_value_of_another_type_is_refused_and_so_is_none_where_one_is_needed(n
                 read(type(kept), {k: v for k, v in document.items() if k != key})
 
 
-def test_a_damaged_document_is_told_with_the_place_of_the_damage() -> None:
+def test_damaged_document_is_reported_with_the_place_of_the_damage() -> None:
     document = to_document(FULL)
     document["steps"][0]["seconds"] = "long"
     with pytest.raises(ValueError, match=r"Evaluation: .*steps\[0\]"):
         from_document(Evaluation, document)
 
 
-def test_values_of_numpy_and_read_only_mappings_are_written_as_plain_ones() -> None:
+def test_numpy_values_and_read_only_mappings_are_written_as_plain_values() -> None:
     measured = MappingProxyType({"size": np.float64(2.0)})
     document = to_document(
         Evaluation(np.float64(1.5), constraints=measured, trouble=np.str_("no epoch 3"))
@@ -136,7 +136,7 @@ def test_values_of_numpy_and_read_only_mappings_are_written_as_plain_ones() -> N
         to_document(Evaluation(object()))  # type: ignore[arg-type]
 
 
-def test_an_ask_is_written_without_its_memo_and_a_query_without_what_it_does_not_limit() -> None:
+def test_ask_is_written_without_its_memo_and_query_without_unused_limits() -> None:
     document = event_document(Asked(0, QUERY, BUDGET, {"phase": 1}))
     assert document.keys() == {"number", "query", "budget"}
     always = {"configuration", "subset", "subset_draw", "epochs"}
@@ -144,14 +144,14 @@ def test_an_ask_is_written_without_its_memo_and_a_query_without_what_it_does_not
     assert PART.to_json().keys() == always | {"folds", "held_out"}
 
 
-def test_names_that_many_steps_share_are_kept_once() -> None:
+def test_names_shared_by_many_steps_are_stored_once() -> None:
     document = json.dumps(to_document(FULL))
     one, another = (from_document(Evaluation, json.loads(document)).steps[0] for _ in range(2))
     assert one.key is another.key
     assert one.step is another.step
 
 
-def test_a_memo_does_not_change_after_it_was_handed_out() -> None:
+def test_memo_is_unchanged_after_it_was_handed_out() -> None:
     memo, state = FlashMemo(design=[0], notes=["before"]), AdmmState()
     before = [json.dumps(written(kept)) for kept in (memo, state)]
     handed_out = [written(kept) for kept in (memo, state)]

@@ -1,4 +1,4 @@
-"""Importance of choices that are known to matter, and reasons for having none."""
+"""Importance of choices with known effects, and reasons for reporting none."""
 
 import numpy as np
 from ConfigSpace import Float
@@ -37,7 +37,7 @@ def by_name(found: Importance) -> dict[str | None, float]:
 
 
 def test_choices_with_an_effect_come_first() -> None:
-    """The loss is u where `y` is chosen, else 0."""
+    """The loss is u if `y` is chosen, else 0."""
     configurations = drawn(400)
     found = learned(configurations, [u(c) for c in configurations])
     assert found.r2 > 0.9
@@ -46,7 +46,7 @@ def test_choices_with_an_effect_come_first() -> None:
     assert abs(by_name(found)["idle"]) < 0.02
 
 
-def test_of_few_trials_or_noise_it_says_nothing_and_why() -> None:
+def test_few_trials_or_noise_give_no_effects_and_a_reason() -> None:
     noise = np.random.default_rng(1).normal(size=200)
     for losses in (np.arange(LEAST_TRIALS - 1), np.ones(50), noise):
         unclear = learned(drawn(len(losses)), losses)
@@ -55,8 +55,8 @@ def test_of_few_trials_or_noise_it_says_nothing_and_why() -> None:
     assert unclear.r2 < 0.2
 
 
-def test_useless_corners_do_not_hide_the_rest() -> None:
-    """A fiftieth of the space is a thousand times worse, which says nothing of u elsewhere."""
+def test_bad_corners_do_not_hide_other_effects() -> None:
+    """A fiftieth of the space is a thousand times worse, regardless of u elsewhere."""
     configurations = drawn(600)
     is_corner = [dict(c["model"].values).get("idle", 0) > 0.96 for c in configurations]
     losses = np.where(is_corner, 1000.0, [u(c) for c in configurations])

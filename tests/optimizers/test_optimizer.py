@@ -34,7 +34,7 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 
 
 class Draw(Optimizer):
-    """Draws a configuration, and counts the trials that it was told of."""
+    """Draws a configuration, and counts the trials reported to it."""
 
     method: ClassVar[Method] = Method(
         name="draw",
@@ -54,7 +54,7 @@ def make(seed: int = 0) -> Draw:
     return Draw(counted_space((2, 2)), seed)
 
 
-def test_trials_are_numbered_and_each_ask_draws_from_the_seed_and_its_number() -> None:
+def test_trials_are_numbered_and_each_proposal_depends_on_seed_and_number() -> None:
     unbroken, told_of = make(), make()
     assert (told_of.incumbent, dict(told_of.weights), told_of.reason) == (None, {}, None)
     queries = [unbroken.ask(Budget()) for _ in range(4)]
@@ -70,7 +70,7 @@ def test_trials_are_numbered_and_each_ask_draws_from_the_seed_and_its_number() -
 
 
 class First(Draw):
-    """Asks for the first two folds and five epochs of the default configuration."""
+    """Proposes the first two folds and five epochs of the default configuration."""
 
     def _propose(self, budget, rng) -> Query:
         return replace(super()._propose(budget, rng), folds=2, epochs=5)
@@ -80,7 +80,7 @@ class First(Draw):
     ("objective", "folds", "epochs"),
     [(Objective(n_folds=3, epochs=9), 2, 5), (Objective(n_folds=2, epochs=5), None, None)],
 )
-def test_all_folds_and_epochs_are_none_in_what_is_asked_for(objective, folds, epochs) -> None:
+def test_all_folds_and_epochs_are_written_as_none_in_queries(objective, folds, epochs) -> None:
     optimizer = First(counted_space((2, 2)), 0, objective)
     query = optimizer.ask(Budget())
     assert (query.folds, query.epochs) == (folds, epochs)
@@ -99,7 +99,7 @@ def test_all_folds_and_epochs_are_none_in_what_is_asked_for(objective, folds, ep
         (lambda _, other: told(0, other, 1.0), "another query"),
     ],
 )
-def test_what_cannot_have_happened_is_not_told(ended, message) -> None:
+def test_impossible_results_are_refused(ended, message) -> None:
     optimizer = make()
     queries = [optimizer.ask(Budget()) for _ in range(2)]
     with pytest.raises(ValueError, match=message):
@@ -108,7 +108,7 @@ def test_what_cannot_have_happened_is_not_told(ended, message) -> None:
     assert len(optimizer.history.pending) == 2
 
 
-def test_a_trial_is_told_once_for_each_time_it_is_run() -> None:
+def test_trial_is_told_once_per_run() -> None:
     optimizer = make()
     query = optimizer.ask(Budget())
     with pytest.raises(ValueError, match="not failed"):
@@ -126,13 +126,13 @@ def test_a_trial_is_told_once_for_each_time_it_is_run() -> None:
 
 
 class Waits(Draw):
-    """Waits without end."""
+    """Never proposes anything."""
 
     def _propose(self, budget, rng) -> Query:  # noqa: ARG002
         raise NotYet
 
 
-def test_a_method_never_waits_with_nothing_pending() -> None:
+def test_method_never_waits_with_nothing_pending() -> None:
     with pytest.raises(RuntimeError, match="'draw' waits"):
         Waits(mixed_space(), 0).ask(Budget())
 
@@ -141,7 +141,7 @@ SPACE = mixed_space()
 QUERY = Query(sample_configuration(SPACE, np.random.default_rng(0)))
 
 
-def test_replay_takes_each_kind_of_event_by_its_word_in_the_ledger() -> None:
+def test_replay_applies_each_kind_of_event() -> None:
     outcome = Evaluation(3.0, constraints={"size": 2.0})
     complete = Trial(0, QUERY).started().completed(outcome)
     events = [Asked(0, QUERY, Budget()), Told(told(0, QUERY, None)), Retried(0), Told(complete)]
@@ -156,7 +156,7 @@ def test_replay_takes_each_kind_of_event_by_its_word_in_the_ledger() -> None:
 
 
 @pytest.mark.parametrize("method", ["random", "flash"])
-def test_known_configurations_are_proposed_first_and_the_method_continues_from_them(method) -> None:
+def test_known_configurations_are_proposed_first_and_learned_from(method) -> None:
     rng, optimizer = np.random.default_rng(7), make_optimizer(method, SPACE, 0, OBJECTIVE)
     known = [sample_configuration(SPACE, rng) for _ in range(4)]
     optimizer.begin_with([*known, known[0]])
@@ -173,7 +173,7 @@ def test_known_configurations_are_proposed_first_and_the_method_continues_from_t
             late.begin_with(known)
 
 
-def test_a_method_is_found_by_its_name_which_is_given_once() -> None:
+def test_method_is_found_by_its_unique_name() -> None:
     for method in METHODS.values():
         assert loaded(method.implementation).method is method
     with pytest.raises(UnknownName, match="'flash'"):
@@ -184,7 +184,7 @@ def test_a_method_is_found_by_its_name_which_is_given_once() -> None:
 
 
 @pytest.mark.slow
-def test_knowing_the_methods_imports_nothing_heavy() -> None:
+def test_listing_the_methods_imports_nothing_heavy() -> None:
     program = (
         "import sys; from prefect_tune.optimizers import METHODS\n"
         "for m in METHODS.values(): m.options(), m.render_decisions({})\n"

@@ -1,4 +1,4 @@
-"""Designs of paths, linear models of them, their prefixes and what they cost."""
+"""Designs of paths, linear models of paths, shared first steps, and costs."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ SEEN = [5, 0, 1, 2]
 LOSSES = np.array([30.0, 22.0, 18.0, 26.0])
 
 
-def test_the_worked_example_of_the_ridge_with_intercept() -> None:
+def test_ridge_with_intercept_matches_the_worked_example() -> None:
     model = PathLinear.fit(PATHS[SEEN], LOSSES)
     assert model.coefficients * 11 == pytest.approx([-18, 18, -3, -25, 28])
     assert model.intercept == pytest.approx(266 / 11)
@@ -54,7 +54,7 @@ def test_the_worked_example_of_the_ridge_with_intercept() -> None:
     st.floats(0.01, 10),
     st.integers(0, 1455),
 )
-def test_it_agrees_with_scikit_learn_a_direct_inverse_and_a_refit(runs, ridge, new) -> None:
+def test_ridge_agrees_with_scikit_learn_a_direct_inverse_and_a_refit(runs, ridge, new) -> None:
     table = one_hot_paths(BENCHMARK)
     paths, targets = table[[i for i, _ in runs]], np.array([m for _, m in runs])
     model = PathLinear.fit(paths, targets, ridge)
@@ -75,14 +75,14 @@ def test_equal_losses_leave_a_positive_deviation() -> None:
     assert (model.deviation(PATHS) > 0).all()
 
 
-def test_the_worked_graphs_give_their_picks() -> None:
+def test_design_order_matches_the_worked_examples() -> None:
     order = design_order(one_hot_paths(TOY), 8, start=[5])
     assert order == [5, 0, 1, 2, 3, 4, 0, 1]
     order = design_order(one_hot_paths(BENCHMARK), 36, start=[0])
     assert order == [*FIRST_THIRTY, 329, 55, 1420, 660, 261, 346]
 
 
-def test_any_start_and_any_ties_reach_the_full_rank_with_the_same_determinant() -> None:
+def test_any_start_reaches_full_rank_with_the_same_determinant() -> None:
     paths = one_hot_paths(BENCHMARK)
     order = design_order(paths, 30, np.random.default_rng(0))
     assert np.linalg.matrix_rank(paths[order]) == 30
@@ -94,7 +94,7 @@ LOAD = 0.01
 
 
 def predicted(space: Space, history: History, paths, *, is_cached: bool = True) -> np.ndarray:
-    """Seconds of paths with default values, after a history."""
+    """Return predicted seconds of paths with default values, given a history."""
     costs, candidates = Costs(space, Objective(n_folds=1)), CandidateSpace(space)
     for trial in history:
         costs.tell(trial)
@@ -106,7 +106,7 @@ def predicted(space: Space, history: History, paths, *, is_cached: bool = True) 
 SECONDS = {"step0.a0": 10.0, "step0.a1": 8.0, "step1.a0": 1.0, "step1.a1": 2.0}
 
 
-def test_cached_steps_count_at_their_load_time_and_models_are_always_made() -> None:
+def test_cached_steps_cost_their_load_time_and_models_are_always_fitted() -> None:
     space = counted_space((2, 2))
     paths = list(space.paths())
     history = run_steps(defaults_of(space, 0, 1, 3), SECONDS)
@@ -119,7 +119,7 @@ def test_cached_steps_count_at_their_load_time_and_models_are_always_made() -> N
     assert predicted(space, history, paths) == pytest.approx(whole, rel=0.15)
 
 
-def test_where_the_order_is_a_choice_what_is_cached_is_what_ran_first() -> None:
+def test_cached_steps_depend_on_the_chosen_order() -> None:
     space, seconds = ordered_space(2), {"a": 8.0, "b": 6.0, "model": 1.0}
     ran = ("b_before_a", "scale", "power", "tree")
     query = Query(default_configuration(space, ran))
@@ -145,8 +145,8 @@ def test_where_the_order_is_a_choice_what_is_cached_is_what_ran_first() -> None:
     assert found == pytest.approx([*expected.values()], rel=0.15)
 
 
-def test_seconds_are_predicted_with_the_values_of_candidates() -> None:
-    """As `Costs` predicts the whole evaluation, without anything cached."""
+def test_path_costs_equal_the_predictions_of_costs() -> None:
+    """`Costs` predicts the whole evaluation without anything cached."""
     space, rng = mixed_space(), np.random.default_rng(0)
     costs = Costs(space, Objective(n_rows=64_000, n_held_out=20_000, n_folds=3))
     for number in range(20):

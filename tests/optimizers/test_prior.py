@@ -1,4 +1,4 @@
-"""Observations of earlier runs: what they count for, and what every method does with them."""
+"""Observations of earlier runs: their weights, and their use by every method."""
 
 import json
 from dataclasses import replace
@@ -30,7 +30,7 @@ SPACE = mixed_space()
 
 
 def earlier_run(space: Space, n_start: int = 4) -> Prior:
-    """The prior of a random search of this space."""
+    """Return the prior from a random search of this space."""
     drawn = RandomSearch(space, 99)
     configurations = [drawn.ask(Budget()).configuration for _ in range(30)]
     losses = [loss_of(Query(configuration)) for configuration in configurations]
@@ -60,7 +60,7 @@ def asked_by(optimizer: Optimizer, n: int) -> list[Configuration]:
 
 
 @each(ALL)
-def test_the_earlier_run_comes_first_and_a_replayed_study_asks_the_same(case: Case) -> None:
+def test_earlier_run_comes_first_and_replay_proposes_the_same(case: Case) -> None:
     unbroken, resumed = case.make(SPACE), case.make(SPACE)
     unbroken.begin_after(PRIOR)
     events = [PriorGiven(PRIOR), *run(unbroken, 7, leaves=1)]
@@ -75,7 +75,7 @@ LEARNING = ("smac", "tpe", "flash", "admm", "bohb", "jopt", "esmbo", "ei", "fabo
 
 @each({name: ALL[name] for name in LEARNING})
 def test_models_learn_from_older_trials(case: Case) -> None:
-    """Otherwise they would ask the same with configurations to repeat alone."""
+    """A method that ignores them would repeat the start and then propose the same."""
     space = counted_space((2, 3))
     learns, repeats = case.make(space), case.make(space)
     many = earlier_run(space, 14)
@@ -84,7 +84,7 @@ def test_models_learn_from_older_trials(case: Case) -> None:
     assert asked_by(learns, 30)[14:] != asked_by(repeats, 30)[14:]
 
 
-def test_weights_of_pairs_on_a_line_follow_from_their_spread() -> None:
+def test_weight_of_pairs_on_a_line_follows_from_their_spread() -> None:
     x = np.array([0.0, 10.0, 20.0, 30.0, 40.0])
     y = x + np.array([3.0, -3.0, 0.0, -3.0, 3.0])
     transfer = Transfer.of(list(zip(x, y, strict=True)), x)
@@ -100,7 +100,7 @@ def test_weights_of_pairs_on_a_line_follow_from_their_spread() -> None:
 @pytest.mark.parametrize(
     ("new", "is_dropped"), [((1, 2, 3, 4), False), ((4, 3, 2, 1), True), ((2, 4, 1, 3), True)]
 )
-def test_a_prior_of_another_order_is_dropped(new: tuple[int, ...], is_dropped: bool) -> None:
+def test_prior_with_another_ranking_is_dropped(new: tuple[int, ...], is_dropped: bool) -> None:
     older = np.array([1.0, 2.0, 3.0, 4.0])
     transfer = Transfer.of(list(zip(older, new, strict=True)), older)
     assert transfer.is_dropped == is_dropped
@@ -108,7 +108,7 @@ def test_a_prior_of_another_order_is_dropped(new: tuple[int, ...], is_dropped: b
     assert bool(len(OlderTrials.of(prior, transfer))) != is_dropped
 
 
-def test_older_runs_count_less_the_newest_loss_counts_and_a_share_is_spread_evenly() -> None:
+def test_older_runs_count_less_and_the_newest_loss_of_a_configuration_counts() -> None:
     trials = (PriorTrial(tree(1), 9.0, 3), PriorTrial(tree(1), 4.0, 2), PriorTrial(tree(2), 5.0))
     older = OlderTrials.of(Prior(trials), Transfer(weight=0.5))
     assert older.raw.tolist() == [4.0, 5.0]
@@ -118,7 +118,7 @@ def test_older_runs_count_less_the_newest_loss_counts_and_a_share_is_spread_even
     assert [trial.loss for trial in share] == [2.0, 6.0, 10.0, 14.0, 18.0]
 
 
-def test_repeated_are_the_best_and_in_turn_the_most_different_good_ones() -> None:
+def test_repeated_configurations_are_alternately_the_best_and_the_most_different() -> None:
     trials = [PriorTrial(tree(depth), float(depth)) for depth in range(1, 9)]
     trials += [PriorTrial(bayes("unit"), 4.5), PriorTrial(bayes("none"), 50.0)]
     trials += [PriorTrial(tree(1), 60.0, runs_ago=2)]
@@ -128,7 +128,7 @@ def test_repeated_are_the_best_and_in_turn_the_most_different_good_ones() -> Non
     assert best_and_diverse([]) == ()
 
 
-def test_a_prior_comes_back_from_json_without_what_is_outside_the_space() -> None:
+def test_prior_survives_json_and_skips_trials_outside_the_space() -> None:
     document = json.loads(json.dumps(PRIOR.to_json()))
     assert Prior.from_json(document, SPACE) == PRIOR
     document["trials"][0]["configuration"]["model"] = {"algorithm": "gone"}
@@ -139,7 +139,7 @@ def test_a_prior_comes_back_from_json_without_what_is_outside_the_space() -> Non
     assert inside.n_skipped == 2
 
 
-def test_its_use_is_a_line_of_every_method_and_one_that_misleads_is_dropped() -> None:
+def test_every_method_reports_its_prior_and_drops_a_misleading_one() -> None:
     for prior, is_dropped in ((PRIOR, False), (reversed_losses(PRIOR), True)):
         optimizer = ALL["random"].make(SPACE)
         optimizer.begin_after(prior)
@@ -152,7 +152,7 @@ def test_its_use_is_a_line_of_every_method_and_one_that_misleads_is_dropped() ->
         assert ("dropped" in line) == is_dropped
 
 
-def test_estimates_of_a_race_are_not_pairs_and_what_is_repeated_is_evaluated_in_full() -> None:
+def test_race_estimates_are_not_pairs_and_repeats_are_evaluated_in_full() -> None:
     optimizer = Racing(ALL["random"].make(finite_space()))
     drawn = ALL["random"].make(finite_space())
     everything = [drawn.ask(Budget()).configuration for _ in range(5)]
@@ -170,7 +170,7 @@ def test_estimates_of_a_race_are_not_pairs_and_what_is_repeated_is_evaluated_in_
     assert optimizer.decisions["prior"]["pairs"] == 5 - stopped
 
 
-def test_a_misleading_prior_is_left_for_the_portfolio() -> None:
+def test_misleading_prior_yields_to_the_portfolio() -> None:
     misled, known = ALL["flash"].make(SPACE), [bayes("unit"), tree(7), tree(9)]
     prior = reversed_losses(earlier_run(SPACE, 8))
     misled.begin_with(known)
@@ -179,7 +179,7 @@ def test_a_misleading_prior_is_left_for_the_portfolio() -> None:
     assert misled.decisions["prior"]["weight"] == 0
 
 
-def test_an_ample_prior_replaces_the_portfolio_and_a_small_one_does_not() -> None:
+def test_ample_prior_replaces_the_portfolio_and_a_small_one_does_not() -> None:
     for trials, replaces in ((PRIOR.trials, True), (PRIOR.trials[:5], False)):
         optimizer, known = ALL["flash"].make(SPACE), [bayes("unit"), tree(7)]
         optimizer.begin_with(known)

@@ -1,4 +1,4 @@
-"""A race of configurations, on many rows after looks at parts: what it asks and tells inside."""
+"""A race of configurations, with partial evaluations on many rows."""
 
 from dataclasses import replace
 from math import inf
@@ -56,7 +56,7 @@ def begin(optimizer: Racing, *losses: float, **about: float) -> Trial:
 
 
 def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
-    """Ask for the first configuration, or for the rest of what keeps up, and tell it."""
+    """Ask for the first configuration, or for the other folds of a survivor, and tell it."""
     assert ask(optimizer).is_full
     return tell(optimizer, *losses, **about)
 
@@ -64,7 +64,7 @@ def whole(optimizer: Racing, *losses: float, **about: float) -> Trial:
 def tell(
     optimizer: Racing, *losses: float, seconds: float = 1.0, model_size_bytes: float = 1.0
 ) -> Trial:
-    """Tell the outcome of the last ask."""
+    """Tell the outcome of the last query."""
     last = optimizer.history[len(optimizer.history) - 1]
     step = StepCost(optimizer.space.steps[-1].name, 0, seconds, 0.0, hit=False, key="")
     mean, measured = sum(losses) / len(losses), {"model_size_bytes": model_size_bytes}
@@ -75,14 +75,14 @@ def tell(
 
 
 def with_incumbent(objective: Objective = FOLDS, **about: float) -> Racing:
-    """One whose first configuration has losses 16, 20 and 24."""
+    """Return a race whose first configuration has losses 16, 20 and 24."""
     optimizer = raced(objective)
     whole(optimizer, 16.0, 20.0, 24.0, **about)
     return optimizer
 
 
-def test_the_first_configuration_runs_whole_and_others_one_fold_at_first() -> None:
-    """There is nothing that it could be behind of."""
+def test_first_configuration_runs_all_folds_and_others_start_with_one() -> None:
+    """Nothing can be behind before the first result."""
     optimizer = raced()
     assert ask(optimizer).is_full
     assert ask(optimizer).folds == 1
@@ -94,7 +94,7 @@ def test_the_first_configuration_runs_whole_and_others_one_fold_at_first() -> No
     assert ask(optimizer).configuration != first.configuration
 
 
-def test_who_is_clearly_behind_stays_stopped_and_of_who_keeps_up_the_method_is_told_once() -> None:
+def test_clearly_worse_configurations_stop_and_survivors_are_told_once() -> None:
     optimizer = with_incumbent()
     begin(optimizer, 40.0, seconds=1.5)
     told = optimizer.inner.history[1]
@@ -111,15 +111,15 @@ def test_who_is_clearly_behind_stays_stopped_and_of_who_keeps_up_the_method_is_t
 
 
 @pytest.mark.parametrize(("loss", "leads"), [(16.5, False), (15.5, True)])
-def test_a_first_fold_that_is_better_than_any_of_the_best_trial_leads(loss, leads) -> None:
-    """The best has 16, 20 and 24, and no other one has run all folds."""
+def test_first_fold_better_than_every_fold_of_the_best_leads(loss, leads) -> None:
+    """The best trial has 16, 20 and 24; no other trial has run all folds."""
     optimizer = with_incumbent()
     full = optimizer.incumbent
     first = begin(optimizer, loss)
     assert optimizer.incumbent == (first if leads else full)
 
 
-def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fold() -> None:
+def test_only_feasible_trials_stop_others() -> None:
     optimizer = with_incumbent(LIMITED, model_size_bytes=9.0)
     begin(optimizer, 90.0, model_size_bytes=1.0)
     assert ask(optimizer).is_full
@@ -130,7 +130,7 @@ def test_only_what_meets_the_constraints_stops_others_and_they_are_told_of_a_fol
 
 
 @pytest.mark.parametrize(("method", "n_folds"), [("hyperband", 3), ("random", 1)])
-def test_a_method_with_fidelities_of_its_own_and_one_fold_are_no_race(method, n_folds) -> None:
+def test_race_is_refused_for_methods_with_own_fidelities_and_for_one_fold(method, n_folds) -> None:
     objective = replace(FOLDS, n_folds=n_folds, n_rows=9_000)
     with pytest.raises(ValueError, match="rac"):
         Racing(make_optimizer(method, mixed_space(), 0, objective))
@@ -141,7 +141,7 @@ ANY = Query(default_configuration(finite_space(), ("one",)))
 
 
 def history_of(*losses: tuple[float, ...]) -> History:
-    """The incumbent, and others that ran all folds."""
+    """Return the incumbent, and others that ran all folds."""
     history = History()
     evaluations = [INCUMBENT, *(Evaluation(sum(x) / len(x), x) for x in losses)]
     for number, evaluation in enumerate(evaluations):
@@ -157,7 +157,7 @@ def first(loss: float) -> Evaluation:
     return Evaluation(loss, (loss,))
 
 
-def test_the_margin_is_the_deviation_of_a_difference_seen_on_one_fold() -> None:
+def test_margin_is_the_deviation_of_a_difference_on_one_fold() -> None:
     spread = ((1 + 0 + 4) / 3) ** 0.5
     assert margin(INCUMBENT, THREE) == pytest.approx(spread * (2 / 3) ** 0.5)
     assert margin(INCUMBENT, THREE) == pytest.approx(1.054, abs=1e-3)
@@ -172,8 +172,8 @@ def test_the_margin_is_the_deviation_of_a_difference_seen_on_one_fold() -> None:
     assert is_behind(first(24.1), INCUMBENT, history)
 
 
-def test_on_a_part_the_margin_is_how_far_looks_were_off() -> None:
-    """Three that looked 1 worse and were 3, 3 and 3: they do not spread, and were 2 off."""
+def test_margin_on_a_subset_is_the_error_of_earlier_subsets() -> None:
+    """Three configurations lost 1 on the subset and 3 on all rows, so the error is 2."""
     known = [(1.0, 3.0)] * 3
     assert not is_behind_on_part(2.0, INCUMBENT, known)
     assert is_behind_on_part(2.1, INCUMBENT, known)
@@ -185,7 +185,7 @@ def test_on_a_part_the_margin_is_how_far_looks_were_off() -> None:
     assert is_behind_on_part(80.0, alone, [(1.0, 1.0)] * 3)
 
 
-def test_the_estimate_is_paired_on_the_first_fold_and_within_the_bounds() -> None:
+def test_estimate_is_paired_on_the_first_fold_and_stays_in_bounds() -> None:
     first = Evaluation(27.0, (27.0,), 1.5, 1.5, constraints={"latency_us": 7.0})
     told = estimated(first, INCUMBENT, Objective(), 11.0)
     assert told.loss == pytest.approx(20.0 + (27.0 - 16.0))  # and not the 27 that were seen
@@ -212,12 +212,12 @@ FOLD, WHOLE = Rung(folds=1), Rung()
         (1_300_000, [1 / 128, 1 / 32, 1 / 8]),
     ],
 )
-def test_on_many_rows_that_fold_on_parts_of_10_000_or_more_comes_first(n_rows, shares) -> None:
+def test_large_data_gets_first_rungs_of_at_least_10_000_rows(n_rows, shares) -> None:
     parts = rungs_of(Objective(n_rows=n_rows, n_folds=3))
     assert parts == (*(Rung(share, 1) for share in shares), FOLD, WHOLE)
 
 
-def test_looks_have_enough_rows_of_the_rarest_class_and_are_judged_on_more_and_more() -> None:
+def test_rungs_keep_rows_of_the_rarest_class_and_use_growing_held_out_parts() -> None:
     parts = rungs_of(Objective(n_rows=200_000, n_held_out=80_000, n_folds=1))
     assert parts == (Rung(1 / 16, inf, 1 / 8), Rung(1 / 4, inf, 1 / 2), WHOLE)
     objective = Objective(n_rows=80_000, n_folds=3, n_classes=2, n_rarest=400)
@@ -234,7 +234,7 @@ LOOK, GATHERED = 1 / 8, 8
 
 
 def gathered(optimizer: Racing, *looks: float) -> Racing:
-    """Eight configurations with these losses on a part of the rows."""
+    """Return eight configurations with these losses on a subset of the rows."""
     for loss in looks:
         query = ask(optimizer)
         assert (query.subset, query.folds) == (LOOK, 1)
@@ -243,7 +243,7 @@ def gathered(optimizer: Racing, *looks: float) -> Racing:
 
 
 def with_look_of_incumbent(*others: float, seconds: float = 1.0) -> Racing:
-    """The first one looks best, with 20, and has losses 10, 12 and 14; all others are stopped."""
+    """Return a race whose first configuration leads with 20 and has losses 10, 12 and 14."""
     optimizer = gathered(raced(MANY), 20.0, *[*others, *[90.0] * (GATHERED - 1)][: GATHERED - 1])
     best = optimizer.history[0].query.configuration
     for losses in ((10.0,), (10.0, 12.0, 14.0)):
@@ -252,7 +252,7 @@ def with_look_of_incumbent(*others: float, seconds: float = 1.0) -> Racing:
     return optimizer
 
 
-def test_the_best_of_the_first_looks_is_promoted_to_one_fold_and_then_to_all() -> None:
+def test_best_on_the_subset_is_promoted_to_one_fold_and_then_to_all() -> None:
     looks = 30.0, 20.0, 25.0, 40.0, 50.0, 60.0, 70.0, 80.0
     optimizer = gathered(raced(MANY), *looks)
     best = optimizer.history[1]
@@ -269,8 +269,8 @@ def test_the_best_of_the_first_looks_is_promoted_to_one_fold_and_then_to_all() -
 TIMED = Budget(seconds_spent=40.0, seconds_left=60.0)
 
 
-def test_the_best_waits_while_all_rows_would_take_longer_than_is_left() -> None:
-    """Half a second on an eighth of the rows becomes some four, of what is left by each worker."""
+def test_best_configuration_waits_if_all_rows_would_exceed_the_time_left() -> None:
+    """Half a second on an eighth of the rows becomes about four seconds per worker."""
     optimizer = gathered(raced(MANY), 30.0, 40.0, *[90.0] * (GATHERED - 2))
     best, second = (optimizer.history[n].query.configuration for n in range(2))
     short = replace(TIMED, seconds_left=2.0, n_workers=2)
@@ -280,7 +280,7 @@ def test_the_best_waits_while_all_rows_would_take_longer_than_is_left() -> None:
     assert last.ask(replace(short, trials_left=0)).folds == 1
 
 
-def test_a_look_that_would_not_end_has_fewer_rows_and_says_why() -> None:
+def test_evaluation_that_would_not_end_gets_fewer_rows_with_a_reason() -> None:
     optimizer = raced(MANY, one_algorithm(DEPTH))
     for _ in range(GATHERED - 1):
         assert ask(optimizer).subset == LOOK
@@ -294,7 +294,7 @@ def test_a_look_that_would_not_end_has_fewer_rows_and_says_why() -> None:
 
 
 def unstarted(optimizer: Racing, limit_seconds: float) -> Trial:
-    """The outcome of the last ask, where a pilot on 1,000 rows took three seconds."""
+    """Report the last query as not started, after a 3-second pilot on 1,000 rows."""
     pilot = Pilot(
         1_000, 1_000, (StepCost("model", 0, 3.0, 0.0, hit=False, key=""),), 99.0, limit_seconds
     )
@@ -304,7 +304,7 @@ def unstarted(optimizer: Racing, limit_seconds: float) -> Trial:
     return trial
 
 
-def test_what_was_not_started_is_looked_at_on_fewer_rows() -> None:
+def test_unstarted_trial_is_repeated_on_fewer_rows() -> None:
     optimizer = raced(MANY)
     first = ask(optimizer)
     failed = unstarted(optimizer, limit_seconds=20.0)
@@ -326,8 +326,8 @@ def test_what_was_not_started_is_looked_at_on_fewer_rows() -> None:
     assert failed.number in {t.number for t in optimizer.inner.history.pending}
 
 
-def test_after_a_smaller_look_the_usual_one_may_take_longer_than_a_first_one() -> None:
-    """Of 1,200 worker-seconds a first look may take 20; this took 15 on a part of its rows."""
+def test_usual_subset_may_take_longer_after_a_smaller_one() -> None:
+    """A first evaluation may take 20 of 1,200 worker-seconds; this one took 15 on fewer rows."""
     optimizer, budget = raced(MANY), replace(TIMED, seconds_left=1160.0)
     look = optimizer.ask(budget)
     unstarted(optimizer, limit_seconds=20.0)
@@ -339,7 +339,7 @@ def test_after_a_smaller_look_the_usual_one_may_take_longer_than_a_first_one() -
 
 
 @pytest.mark.parametrize(("smaller", "leads"), [(30.0, True), (37.0, False)])
-def test_while_no_trial_is_full_a_smaller_look_leads_if_it_is_far_better(smaller, leads) -> None:
+def test_smaller_subset_leads_only_if_far_better_while_no_trial_is_full(smaller, leads) -> None:
     optimizer = raced(MANY)
     ask(optimizer)
     first = tell(optimizer, 40.0)
@@ -351,7 +351,7 @@ def test_while_no_trial_is_full_a_smaller_look_leads_if_it_is_far_better(smaller
     assert optimizer.incumbent == (look if leads else first)
 
 
-def test_under_constraints_no_look_at_few_rows_leads() -> None:
+def test_small_subset_never_leads_under_constraints() -> None:
     optimizer = ran_further(Constraint("model_size_bytes", 1e6))
     full = optimizer.incumbent
     assert optimizer.ask(Budget(seconds_spent=1e3, seconds_left=3.0)).subset == FIRST
@@ -359,7 +359,7 @@ def test_under_constraints_no_look_at_few_rows_leads() -> None:
     assert optimizer.incumbent == full
 
 
-def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
+def test_subset_evaluations_fill_the_first_fifth_of_the_budget() -> None:
     optimizer = gathered(raced(MANY), 30.0, 20.0)
     best = optimizer.history[1].query.configuration
     assert optimizer.ask(Budget(seconds_spent=19.0, seconds_left=81.0)).subset == LOOK
@@ -369,7 +369,7 @@ def test_looks_are_gathered_in_the_first_fifth_of_the_budget() -> None:
     assert none_may_begin == Query(best, folds=1)
 
 
-def test_before_any_runs_on_all_rows_the_method_is_told_looks_as_they_are() -> None:
+def test_method_is_told_subset_losses_until_a_trial_uses_all_rows() -> None:
     optimizer = gathered(raced(MANY), 30.0, 20.0, 22.0, *[90.0] * (GATHERED - 3))
     inner = optimizer.inner.history
     assert [t.loss for t in inner] == [30.0, 20.0, 22.0, *[90.0] * (GATHERED - 3)]
@@ -384,13 +384,13 @@ def test_before_any_runs_on_all_rows_the_method_is_told_looks_as_they_are() -> N
 
 
 def goes_on(optimizer: Racing, loss: float) -> bool:
-    """Whether a configuration of that loss on a part is asked for on all rows next."""
+    """Return whether a configuration with that loss on a subset is promoted to all rows next."""
     ask(optimizer)
     tell(optimizer, loss)
     return ask(optimizer).subset == 1
 
 
-def test_the_spread_of_folds_and_then_how_far_looks_were_off_is_the_margin() -> None:
+def test_margin_is_the_fold_spread_and_later_the_error_of_subsets() -> None:
     optimizer = with_look_of_incumbent()
     assert not goes_on(optimizer, 24.1)
     tell(optimizer, 90.0)
@@ -411,7 +411,7 @@ FIRST, SECOND = 1 / 16, 1 / 4
 
 
 def looked_at(*losses: float, objective: Objective = RUNGS) -> Racing:
-    """Configurations with these losses in their first looks, of two."""
+    """Return configurations with these losses on the first of two rungs."""
     optimizer = raced(objective)
     for loss in losses:
         assert ask(optimizer).subset == FIRST
@@ -419,8 +419,8 @@ def looked_at(*losses: float, objective: Objective = RUNGS) -> Racing:
     return optimizer
 
 
-def test_while_none_has_run_on_all_rows_only_what_is_near_the_best_has_more_rows() -> None:
-    """Three go on beside the best; they show that what looks 70 worse is so on more rows."""
+def test_only_configurations_near_the_best_get_more_rows_before_a_full_trial() -> None:
+    """Three are promoted beside the best, and a gap of 70 persists on more rows."""
     optimizer = looked_at(20.0, *[90.0] * (GATHERED - 1))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
     asked = []
@@ -433,7 +433,7 @@ def test_while_none_has_run_on_all_rows_only_what_is_near_the_best_has_more_rows
     assert asked.count(SECOND) == 4
 
 
-def test_half_of_the_seconds_are_for_first_looks_however_many_keep_up() -> None:
+def test_half_of_the_seconds_go_to_first_rungs() -> None:
     optimizer, spent = looked_at(*[20.0] * GATHERED), {True: 0.0, False: 0.0}
     for _ in range(60):
         query = optimizer.ask(Budget(seconds_spent=1e3, seconds_left=1e4))
@@ -446,7 +446,7 @@ def test_half_of_the_seconds_are_for_first_looks_however_many_keep_up() -> None:
 
 
 def ran_further(*constraints: Constraint) -> Racing:
-    """Four of eight ran on four times the rows, and the best of them on all."""
+    """Promote four of eight configurations to four times the rows, and the best to all."""
     losses = [20.0, *[30.0] * 3, *[90.0] * (GATHERED - 4)]
     optimizer = looked_at(*losses, objective=replace(RUNGS, constraints=constraints))
     short = Budget(seconds_spent=1000.0, seconds_left=12.0)
@@ -459,8 +459,8 @@ def ran_further(*constraints: Constraint) -> Racing:
     return optimizer
 
 
-def test_where_few_ran_on_all_rows_those_on_most_rows_say_who_is_behind() -> None:
-    """Three that look 10 worse are so on four times the rows; then 70 is behind."""
+def test_larger_subsets_decide_elimination_if_few_full_trials_exist() -> None:
+    """Three that lost 10 more lose 10 more on four times the rows, so 70 is behind."""
     optimizer = ran_further()
     assert optimizer.decisions["race"]["stopped"] == len(optimizer.inner.history) - 4
     assert [t.loss for t in optimizer.inner.history][:5] == [10.0, 20.0, 20.0, 20.0, 80.0]

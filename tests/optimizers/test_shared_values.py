@@ -1,4 +1,4 @@
-"""Values that paths have in common: which they are, how they are told apart, and what is best."""
+"""Values shared by many paths: definition, comparison, and the best ones."""
 
 from itertools import count
 
@@ -33,7 +33,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def windows() -> Algorithm:
-    """Another construction: its share matters with some windows only, and one pair is forbidden."""
+    """Return a second construction, with a conditional share and one forbidden pair."""
     space = ConfigurationSpace(
         space=[
             Categorical("window", ["all", "year", "week"], default="all"),
@@ -50,7 +50,7 @@ def windows() -> Algorithm:
 
 
 def configured(model: str, made: str = "aggregate", **values: str | float) -> Configuration:
-    """The default of a plain path of `SPACE`, with other values in the first step."""
+    """Return the default of a plain path of `SPACE`, with other values in the first step."""
     document = default_configuration(SPACE, (made, "none", "none", model)).to_json()
     document["construct"]["hyperparameters"] |= values
     return Configuration.from_json(document, SPACE)
@@ -71,12 +71,12 @@ SHARED = SharedValues(SPACE)
         (events_space(windows(), algorithm("third")), set()),
     ],
 )
-def test_shared_are_the_values_of_steps_that_every_path_passes(space: Space, names: set[str]):
+def test_shared_values_belong_to_steps_on_every_path(space: Space, names: set[str]):
     assert {h for *_, h in SharedValues(space).names} == names
 
 
-def test_the_best_values_differ_by_kind_of_model() -> None:
-    """Averages lower the loss with trees; sums lower it a little with both other kinds."""
+def test_best_values_differ_by_model_family() -> None:
+    """Averages lower the loss of trees; sums slightly lower the loss of both other families."""
     space = events_space()
     shared, table = SharedValues(space), PathTable(space, 0, SharedValues(space))
     configurations, losses = [], []
@@ -101,7 +101,7 @@ def test_the_best_values_differ_by_kind_of_model() -> None:
     assert (features == table.candidates.features(expected)).all()
 
 
-def test_of_equal_values_the_default_is_best_and_forbidden_ones_never() -> None:
+def test_default_wins_among_equal_values_and_forbidden_values_never_win() -> None:
     def best(low: np.ndarray, made: str = "windows") -> dict[str, object]:
         return dict(SHARED.best(low)["linear", "construct", made].values)
 
@@ -117,14 +117,14 @@ def test_of_equal_values_the_default_is_best_and_forbidden_ones_never() -> None:
 
 
 def models_varied(space: Space, **seconds: float) -> list[tuple[str, str]]:
-    """Constructions and models of the configurations whose values are varied."""
+    """Return constructions and models of the configurations whose values are varied."""
     earlier = tuple(("fit model", model, level, None) for model, level in seconds.items())
     costs = Costs(space, Objective(earlier_seconds=earlier))
     bases = SharedValues(space).bases(space.paths(), costs)
     return [(base.path[0], base.path[-1]) for base in bases]
 
 
-def test_values_are_varied_on_the_cheapest_models_of_two_kinds() -> None:
+def test_values_are_varied_on_the_cheapest_models_of_two_families() -> None:
     of_events = SPACES["modern_healthcare"]
     assert [model for _, model in models_varied(of_events)] == ["logistic_regression", "lightgbm"]
     known = models_varied(
@@ -146,7 +146,7 @@ def test_values_are_varied_on_the_cheapest_models_of_two_kinds() -> None:
 
 
 def tried(space: Space, known: list[Configuration], **options: bool) -> list[Configuration]:
-    """What is asked for until each value was tried, after these."""
+    """Return the proposals after these, until each value was tried."""
     shared, history = SharedValues(space, **options), History()
     bases = shared.bases(space.paths(), Costs(space, Objective()))
     for number in count():
@@ -158,7 +158,7 @@ def tried(space: Space, known: list[Configuration], **options: bool) -> list[Con
     return list(history.asked)[len(known) :]
 
 
-def test_each_value_is_tried_with_each_kind_in_few_trials_and_no_known_one_again() -> None:
+def test_each_value_is_tried_with_each_family_in_few_new_trials() -> None:
     asked = tried(events_space(), [])
     assert [c.path[-1] for c in asked] == ["ridge", "boosting"] * 4
     assert asked[0] == configured("ridge")
@@ -174,7 +174,7 @@ def test_each_value_is_tried_with_each_kind_in_few_trials_and_no_known_one_again
     assert {c.path[-1] for c in tried(events_space(), known)} == {"boosting"}
 
 
-def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:
+def test_model_family_that_only_fails_is_not_varied() -> None:
     base, rng = configured("ridge"), np.random.default_rng(0)
     fails = [(Query(base), None), (Query(configured("ridge", aggregation="average")), None)]
     works = (Query(configured("ridge", aggregation="sum")), 10.0)
@@ -183,7 +183,7 @@ def test_a_kind_of_model_that_only_fails_is_varied_no_more() -> None:
         assert (found is not None) == is_varied
 
 
-def test_choices_that_are_none_or_lists_are_varied_as_others() -> None:
+def test_none_and_lists_are_varied_like_other_choices() -> None:
     listed = Categorical("h", ["all", None, [1, 2]])
     steps = Step("s", (algorithm("only", listed),)), Step("m", (algorithm("a"), algorithm("b")))
     asked = tried(Space("shared", steps), [], numbers=False)

@@ -41,14 +41,14 @@ def query(seed: int, **fidelity) -> Query:
     return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
 
 
-def test_deaths_are_counted_by_themselves_until_a_user_tries_again() -> None:
+def test_deaths_are_counted_separately_and_reset_by_a_retry() -> None:
     trial = Trial(0, query(0)).started().waiting().started().died()
     assert (trial.attempts, trial.deaths, trial.state) == (2, 1, TrialState.WAITING)
     failed = trial.started().died().failed(Failure(FailureKind.CRASHED, "it died"))
     assert (failed.deaths, failed.retried().deaths) == (2, 0)
 
 
-def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> None:
+def test_refit_uses_all_rows_and_the_best_number_of_epochs() -> None:
     outcome = replace(evaluation(1.0), curve=(3.0, 1.0, 2.0), best_epoch=2)
     assert Trial(0, query(0)).completed(outcome).refit_query == query(0, epochs=2)
     assert Trial(0, query(0)).completed(evaluation(1.0)).refit_query == query(0)
@@ -61,7 +61,7 @@ def test_the_final_model_is_of_all_rows_and_of_the_epochs_that_were_best() -> No
     assert part.completed(measured).refit_query == query(0, epochs=3)
 
 
-def test_the_incumbent_meets_the_constraints_and_what_is_nearest_to_them_is_known() -> None:
+def test_incumbent_is_feasible_and_the_nearest_infeasible_trial_is_known() -> None:
     history = History([Constraint("latency_us", 10.0)])
     for number, (loss, latency) in enumerate([(1.0, 30.0), (5.0, 9.0), (2.0, 11.0), (4.0, 10.0)]):
         outcome = Evaluation(loss, constraints={"latency_us": latency})
@@ -92,7 +92,7 @@ def changed(number: int, state: str, loss: float) -> Trial:
 
 @settings(max_examples=40)
 @given(st.lists(CHANGES, max_size=40), st.integers(0, 3), st.integers(0, 6))
-def test_whatever_happened_it_says_what_looking_at_all_trials_says(happened, best, last) -> None:
+def test_history_equals_a_scan_of_all_trials_after_any_changes(happened, best, last) -> None:
     history, trials = History([LIMIT]), dict[int, Trial]()
     for change in happened:
         trial = changed(*change)
@@ -123,9 +123,7 @@ def test_whatever_happened_it_says_what_looking_at_all_trials_says(happened, bes
     [(10, {"size": 5}, -0.5), (10, {"size": 25}, 1.5), (0, {"size": 0}, 0), (0, {"size": 3}, 3),
      (10, {"size": nan}, inf), (10, {}, inf)],
 )  # fmt: skip
-def test_an_excess_is_in_multiples_of_the_bound_and_the_largest_counts(
-    bound, measured, excess
-) -> None:
+def test_excess_is_relative_to_the_bound_and_the_largest_counts(bound, measured, excess) -> None:
     assert Constraint("size", bound).excess(measured) == excess
     constraints = (Constraint("size", bound), Constraint("time", 2))
     assert violation(constraints, {**measured, "time": 1.9}) == pytest.approx(max(excess, -0.05))
@@ -143,14 +141,14 @@ BAYES = Query(default_configuration(SPACE, ("unit", "bayes")))
         ("worst", Objective(), 30.0),
     ],
 )
-def test_a_failed_trial_has_the_loss_that_the_rule_says(rule, objective, expected) -> None:
+def test_failed_trial_gets_the_loss_of_the_rule(rule, objective, expected) -> None:
     history = told_history((QUERY, loss) for loss in (20.0, None, 30.0))
     trials, losses = imputed_losses(history, objective, rule)
     assert [t.number for t in trials] == [0, 1, 2]
     assert losses.tolist() == [20.0, expected, 30.0]
 
 
-def test_logarithms_are_of_the_distance_from_the_least_loss_if_there_is_one() -> None:
+def test_logarithms_are_of_the_distance_from_the_lower_bound_of_the_loss() -> None:
     losses = np.array([-3.0, 4.0])
     assert log_losses(losses, Objective(lower=float("-inf"))) is losses
     losses = np.array([10.0, 12.0, 60.0])
@@ -158,7 +156,7 @@ def test_logarithms_are_of_the_distance_from_the_least_loss_if_there_is_one() ->
 
 
 def history_of(*seconds: float) -> History:
-    """Trials that took so long."""
+    """Return trials that took these seconds."""
     trials = (Trial(n, BAYES).completed(evaluation(1.0, cost)) for n, cost in enumerate(seconds))
     return recorded(*trials)
 
@@ -176,7 +174,7 @@ def history_of(*seconds: float) -> History:
         (Budget(trials_left=2, seconds_left=10.0), (2.0,) * 5, 7),
     ],
 )
-def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) -> None:
+def test_affordable_trials_follow_the_tightest_limit(budget, seconds, expected) -> None:
     assert trials_affordable(budget, history_of(*seconds)) == expected
 
 
@@ -191,7 +189,7 @@ def test_what_ends_first_counts_once_trials_are_warm(budget, seconds, expected) 
         (Budget(seconds_spent=10.0, seconds_left=-2.0), 0.0),
     ],
 )
-def test_the_share_left_follows_the_limit_that_ends_it_first(budget, share) -> None:
+def test_share_left_follows_the_limit_that_ends_first(budget, share) -> None:
     assert budget.share_left == pytest.approx(share)
 
 
@@ -201,7 +199,7 @@ SHAPES = st.tuples(st.integers(1, 6), st.integers(1, 8))
 RISKS = arrays(np.float64, SHAPES, elements=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 
 
-def test_the_worked_example_shares_ties() -> None:
+def test_best_frequencies_share_ties_as_in_the_worked_example() -> None:
     weights = np.array([[2, 1, 1, 0], [0, 1, 2, 1], [1, 1, 1, 1]]) / 4
     risks = (weights @ LOSSES).T
     assert risks == pytest.approx(np.array([[0.25, 0.5, 0.5], [0.5, 0, 0.25], [0.25, 0.75, 0.5]]))
@@ -209,18 +207,18 @@ def test_the_worked_example_shares_ties() -> None:
     assert best_frequencies(np.array([[0.3], [0.1 + 0.2]])).tolist() == [0.5, 0.5]  # rounding
 
 
-def test_over_all_resamples_it_is_the_exact_posterior() -> None:
+def test_all_resamples_give_the_exact_posterior() -> None:
     drawn = [np.bincount(d, minlength=4) / 4 for d in product(range(4), repeat=4)]
     expected = [0.191406, 0.617188, 0.191406]
     assert best_frequencies((np.array(drawn) @ LOSSES).T) == pytest.approx(expected, abs=1e-6)
 
 
 @given(RISKS, st.sampled_from([1e-15, 0.1, 100.0, 1e12]))
-def test_the_unit_of_losses_changes_nothing(risks: np.ndarray, slope: float) -> None:
+def test_unit_of_losses_does_not_change_frequencies(risks: np.ndarray, slope: float) -> None:
     assert best_frequencies(slope * risks) == pytest.approx(best_frequencies(risks))
 
 
-def test_the_first_member_has_the_least_mean_risk_and_others_are_picked_by_their_own_share():
+def test_first_member_has_the_least_risk_and_others_are_added_by_their_share():
     risks = np.array([[0.3, 0.3, 0.3, 0.3], [0.0, 0.9, 0.9, 0.9], [0.9, 0.2, 0.2, 0.9]])
     assert frequencies_of_few(risks, 1) == pytest.approx([1, 0, 0])
     assert frequencies_of_few(risks, 2) == pytest.approx([0.5, 0, 0.5])

@@ -1,4 +1,4 @@
-"""BOHB: the rung that is learned from, and the densities of good and bad configurations."""
+"""BOHB: the rung used for modeling, and the densities of good and bad configurations."""
 
 from dataclasses import replace
 
@@ -27,12 +27,12 @@ OBJECTIVE = Objective(epochs=9, iterative=frozenset({"a0"}))
 
 
 def make(objective: Objective = OBJECTIVE) -> Bohb:
-    """Of one algorithm with two numbers: a rung has a model from 5 results on."""
+    """Return BOHB on one algorithm with two numbers; a rung has a model from 5 results on."""
     return Bohb(counted_space((1,), 2), 0, objective)
 
 
 def seen(optimizer: Bohb, losses: list[float | None], *, epochs: int | None, seed: int = 0) -> None:
-    """Enter runs of random configurations as if they had been asked for and told."""
+    """Record runs of random configurations as if they had been proposed and evaluated."""
     rng = np.random.default_rng(seed)
     for loss in losses:
         number = len(optimizer.history)
@@ -45,7 +45,7 @@ def numbers(trials: list[Trial]) -> list[int]:
     return [t.number for t in trials]
 
 
-def test_the_model_sees_the_highest_rung_with_enough_results_if_any() -> None:
+def test_model_uses_the_highest_rung_with_enough_results() -> None:
     optimizer = make()
     seen(optimizer, [float(i) for i in range(8)], epochs=1)
     seen(optimizer, [float(i) for i in range(4)], epochs=3, seed=1)
@@ -59,7 +59,7 @@ def test_the_model_sees_the_highest_rung_with_enough_results_if_any() -> None:
     assert optimizer.modelled is None
 
 
-def test_failed_runs_and_violations_are_bad_and_of_many_a_share_is_good() -> None:
+def test_failures_and_violations_are_bad_and_a_share_of_many_results_is_good() -> None:
     optimizer = make()
     seen(optimizer, [None, None, 1.0, 2.0, 3.0, 4.0], epochs=1)
     assert optimizer.modelled is None
@@ -80,7 +80,7 @@ def test_failed_runs_and_violations_are_bad_and_of_many_a_share_is_good() -> Non
 
 
 def first_numbers(values: list[float], losses: list[float], random_share: float) -> np.ndarray:
-    """First numbers of 30 new configurations after results of these first numbers."""
+    """Return first numbers of 30 new configurations, given results at these first numbers."""
     optimizer = make()
     rng = np.random.default_rng(3)
     for number, (value, loss) in enumerate(zip(values, losses, strict=True)):
@@ -96,7 +96,7 @@ def first_numbers(values: list[float], losses: list[float], random_share: float)
     return np.array([dict(c["step0"].values)["h0"] for c in new[:30]], dtype=float)
 
 
-def test_new_configurations_resemble_the_good_ones_but_for_a_random_share() -> None:
+def test_new_configurations_resemble_the_good_ones_except_for_a_random_share() -> None:
     values = list(np.random.default_rng(0).random(40))
     losses = [10 * (1 - value) for value in values]
     modelled, mixed, random = (first_numbers(values, losses, s) for s in (0.0, 1 / 3, 1.0))
@@ -105,7 +105,7 @@ def test_new_configurations_resemble_the_good_ones_but_for_a_random_share() -> N
     assert np.mean(random < 0.6) > 0.4
 
 
-def test_of_two_places_that_are_as_good_the_one_with_fewer_bad_ones_is_taken() -> None:
+def test_place_with_fewer_bad_results_wins_among_equally_good_places() -> None:
     near = list(np.linspace(0.18, 0.22, 20))
     values = [*near[:3], 0.78, 0.8, 0.82, *near[3:], *np.linspace(0.02, 0.18, 17)]
     taken = first_numbers(values, [1.0] * 6 + [5.0] * 34, 0.0)
@@ -121,7 +121,7 @@ def at(*units: float) -> Candidates:
     return Candidates(np.zeros((len(units), 1), dtype=np.intp), np.array(units)[:, None])
 
 
-def test_one_number_has_truncated_normal_kernels_and_the_prior() -> None:
+def test_density_of_one_number_has_truncated_normal_kernels_and_the_prior() -> None:
     space, points = one_number(0.1, 0.3, 0.8)
     density = KernelDensity.fit(space, points, 1)
     width = 3 ** (-1 / 5) * np.std([0.1, 0.3, 0.8])
@@ -131,7 +131,7 @@ def test_one_number_has_truncated_normal_kernels_and_the_prior() -> None:
     assert np.exp(density.log_density(at(*x))) == pytest.approx(expected)
 
 
-def test_what_a_configuration_does_not_have_does_not_count() -> None:
+def test_inactive_hyperparameters_do_not_change_the_density() -> None:
     space = CandidateSpace(mixed_space())
     rng = np.random.default_rng(1)
     points = space.encode(sample_configuration(mixed_space(), rng) for _ in range(12))
@@ -142,7 +142,7 @@ def test_what_a_configuration_does_not_have_does_not_count() -> None:
     assert density.log_density(moved) == pytest.approx(density.log_density(drawn))
 
 
-def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
+def test_unseen_algorithm_keeps_the_share_of_one_extra_observation() -> None:
     space = CandidateSpace(counted_space((2,), 0))
     points = Candidates(np.zeros((3, 1), dtype=np.intp), np.empty((3, 0)))
     density = KernelDensity.fit(space, points, 1)
@@ -151,7 +151,7 @@ def test_an_algorithm_that_none_has_keeps_the_share_of_one_more() -> None:
     assert np.exp(density.log_density(other)) == pytest.approx((3 * leaving + 1) / 4)
 
 
-def test_widening_draws_further_away_and_leaves_more_often() -> None:
+def test_widening_draws_further_away_and_changes_algorithms_more_often() -> None:
     space, points = one_number(0.45, 0.5, 0.55)
     density = KernelDensity.fit(space, points, 1)
     near, far = (

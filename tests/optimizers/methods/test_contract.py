@@ -1,4 +1,4 @@
-"""Every method keeps the contract of all methods."""
+"""Contract tests of every method."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ class TestBrief(BriefContract):
 
 
 class Raced(Case):
-    """A method whose configurations race."""
+    """A method with a race of its configurations."""
 
     def make(self, space: Space, seed: int = 0) -> Optimizer:
         return Racing(super().make(space, seed))
@@ -34,18 +34,18 @@ class Raced(Case):
 
 @each({"random": Raced("random")})
 class TestRace(OptimizerContract):
-    def test_queries_lie_in_the_space_and_the_fidelities(self, case: Case) -> None:
+    def test_raced_queries_lie_in_the_space_and_the_fidelities(self, case: Case) -> None:
         events = run(case.make(mixed_space()), 24)
         queries = [event.query for event in events if isinstance(event, Asked)]
         assert {(query.subset, query.folds) for query in queries} == {(1, 1), (1, None)}
 
 
-def test_every_method_keeps_it() -> None:
+def test_every_method_has_contract_tests() -> None:
     assert ALL.keys() == METHODS.keys()
 
 
 def asked_by_all() -> dict[str, object]:
-    """What each method of the default tier asks for first."""
+    """Return the first proposals of each method in the default tier."""
     return {
         name: [event_document(event) for event in run(case.make(mixed_space()), 10)]
         for name, case in ALL.items()
@@ -54,7 +54,7 @@ def asked_by_all() -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_another_process_with_another_hash_seed_asks_the_same() -> None:
+def test_proposals_are_the_same_in_another_process_with_another_hash_seed() -> None:
     program = (
         f"import json, sys; sys.path[:0] = {[str(TESTS), str(Path(__file__).parent)]!r}\n"
         "from test_contract import asked_by_all; print(json.dumps(asked_by_all()))"

@@ -1,4 +1,4 @@
-"""ESMBO: the histories of bootstraps in turn, one process for all, and the ensemble of them."""
+"""ESMBO: turns of bootstrap histories, one process for all of them, and their ensemble."""
 
 import json
 from dataclasses import replace
@@ -34,7 +34,7 @@ def depth_of(query: Query) -> float:
 
 
 def risks_of(query: Query) -> Risks:
-    """Each history has its best elsewhere."""
+    """Return risks such that each history has another optimum."""
     return tuple(20.0 + 40 * (depth_of(query) - (j + 0.5) / N) ** 2 for j in range(N))
 
 
@@ -49,14 +49,14 @@ def with_risks(number: int, query: Query, risks: Risks, **measured: float) -> Tr
 
 
 def tell(optimizer: Esmbo, risks: Risks | None = None, **measured: float) -> Query:
-    """Ask, and tell these risks, or those of the query."""
+    """Ask, and tell these risks, or else those of the query."""
     query, number = optimizer.ask(Budget()), len(optimizer.history) - 1
     optimizer.tell(with_risks(number, query, risks or risks_of(query), **measured))
     return query
 
 
 @pytest.mark.slow
-def test_with_one_history_of_all_examples_it_is_plain_search_trial_by_trial() -> None:
+def test_one_history_of_all_examples_equals_plain_search() -> None:
     one, plain = esmbo(n_histories=1), Jopt(mixed_space(), 0, n_startup=5)
     for number in range(25):
         query = one.ask(Budget())
@@ -90,7 +90,7 @@ def test_histories_take_turns_and_each_improves_on_its_own_best(monkeypatch) -> 
         assert abs(depth_of(query) - (number + 0.5) / N) < 0.3
 
 
-def test_weights_count_the_histories_in_which_a_trial_is_the_best_and_may_be() -> None:
+def test_weights_count_the_histories_won_by_each_feasible_trial() -> None:
     optimizer = esmbo()
     for risks in ((1.0, 5.0, 5.0, 2.0), (4.0, 1.0, 5.0, 2.0), (2.0, 2.0, 4.5, 3.0), (9.0,) * 4):
         tell(optimizer, risks)
@@ -103,7 +103,7 @@ def test_weights_count_the_histories_in_which_a_trial_is_the_best_and_may_be() -
     assert optimizer.weights == {1: 1.0}
 
 
-def test_failed_trials_are_as_bad_as_any_and_those_without_risks_as_their_loss() -> None:
+def test_failed_trials_get_the_worst_risks_and_missing_risks_the_loss() -> None:
     optimizer = esmbo()
     query = optimizer.ask(Budget())
     trials = [
@@ -125,7 +125,7 @@ def number_of(query: Query) -> float:
     return float(query.configuration["step0"].values[0][1])
 
 
-def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_study_does() -> None:
+def test_replay_with_pending_trials_refits_when_the_unbroken_study_does() -> None:
     space, rng = counted_space((2, 2)), np.random.default_rng(0)
     events: list[Event] = []
     for number in range(62):
@@ -149,7 +149,7 @@ def test_with_many_observations_and_two_workers_replay_fits_when_the_unbroken_st
     assert resumed.ask(Budget()) == unbroken.ask(Budget())
 
 
-def test_where_a_query_is_under_way_no_other_is_asked_for() -> None:
+def test_pending_query_is_not_proposed_again() -> None:
     apart = []
     for seed in range(6):
         optimizer = Jopt(counted_space((1,), 1), seed, Objective(), n_startup=6)

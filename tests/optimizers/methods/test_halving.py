@@ -1,4 +1,4 @@
-"""Successive halving and Hyperband: rungs, fidelities, brackets and answers."""
+"""Successive halving and Hyperband: rungs, fidelities, brackets and incumbents."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ def tell(optimizer: Halving, number: int, loss: float, latency: float = 40.0) ->
 
 
 @pytest.mark.parametrize(("latency", "answer"), [(40.0, 5), (60.0, 0)])
-def test_a_decided_rung_comes_first_and_the_answer_is_the_best_feasible_one_of_the_highest(
+def test_complete_rung_is_promoted_first_and_the_incumbent_is_feasible(
     latency: float, answer: int
 ) -> None:
     bounded = replace(OBJECTIVE, constraints=(Constraint("latency_us", 50.0),))
@@ -82,7 +82,7 @@ def test_workers_wait_only_at_the_end_of_the_trials() -> None:
     ("total", "levels"),
     [(81, (1, 3, 9, 27, 81)), (50, (2, 6, 17, 50)), (3, (1, 3)), (2, (1, 2)), (10, (1, 3, 10))],
 )
-def test_levels_equal_the_table(total: int, levels: tuple[int, ...]) -> None:
+def test_levels_match_the_table(total: int, levels: tuple[int, ...]) -> None:
     assert counted_levels(total, 3) == levels
     assert len(counted_levels(3**29, 3)) == 30
 
@@ -99,8 +99,8 @@ def test_levels_equal_the_table(total: int, levels: tuple[int, ...]) -> None:
         ({"epochs": None, "n_classes": 0, "n_rarest": 1}, "subset", (1 / 27, 1 / 9, 1 / 3, 1.0)),
     ],
 )
-def test_the_default_is_the_best_that_the_study_can_have(facts, fidelity, levels) -> None:
-    """Subsets have enough rows and two of each class; folds are better than two subsets."""
+def test_default_fidelity_is_the_best_available(facts, fidelity, levels) -> None:
+    """Subsets need enough rows and two of each class; folds are better than two subsets."""
     rungs, _ = choose_rungs(mixed_space(), replace(OBJECTIVE, **facts), BracketOptions())
     assert (rungs.fidelity, rungs.levels) == (fidelity, levels)
     queries = [rungs.query(configurations(1)[0], k) for k in range(len(rungs))]
@@ -120,7 +120,7 @@ def test_the_default_is_the_best_that_the_study_can_have(facts, fidelity, levels
         ({"epochs": None, "n_folds": 1, "n_rows": 80}, {}, "evaluates in full"),
     ],
 )
-def test_a_fidelity_that_the_study_cannot_have_is_refused_with_those_it_can(
+def test_unavailable_fidelity_is_refused_with_the_available_ones(
     facts: dict[str, Any], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -135,7 +135,7 @@ def configurations(n: int) -> list[Configuration]:
 
 
 class Study:
-    """Brackets of two rungs with eta 3, and a history in which things are asked for and told."""
+    """Brackets of two rungs with eta 3, and a history to ask and tell."""
 
     def __init__(self, *plans: tuple[int, int]) -> None:
         self.history = History()
@@ -157,7 +157,7 @@ class Study:
             self.tell(**{f"t{self.ask(configuration)}": loss})
 
     def promoted(self) -> list[int]:
-        """Ask for all that may be promoted; the numbers of the runs that they come from."""
+        """Ask for all promotions, and return the numbers of the promoted runs."""
         numbers = []
         while (run := self.brackets.promotion(self.history)) is not None:
             numbers.append(run.number)
@@ -165,7 +165,7 @@ class Study:
         return numbers
 
 
-def test_a_round_of_hyperband_is_the_table() -> None:
+def test_round_of_hyperband_matches_the_table() -> None:
     levels = counted_levels(81, 3)
     brackets = []
     for index in range(len(levels)):
@@ -182,13 +182,13 @@ def test_a_round_of_hyperband_is_the_table() -> None:
 
 
 @pytest.mark.parametrize(("n", "kept"), [(1, 1), (2, 1), (5, 1), (6, 2), (8, 2), (9, 3), (11, 3)])
-def test_one_in_eta_is_promoted_rounded_down_and_at_least_one(n: int, kept: int) -> None:
+def test_one_in_eta_is_promoted_rounded_down_with_at_least_one(n: int, kept: int) -> None:
     study = Study((n, 0))
     study.begin([float(i) for i in range(n)])
     assert study.promoted() == list(range(kept))
 
 
-def test_a_rung_is_decided_when_all_its_runs_are_told_and_those_that_are_tried_again() -> None:
+def test_rung_is_complete_once_all_runs_and_retries_are_told() -> None:
     study = Study((3, 0))
     for configuration in configurations(3):
         study.ask(configuration)
@@ -201,7 +201,7 @@ def test_a_rung_is_decided_when_all_its_runs_are_told_and_those_that_are_tried_a
     assert study.promoted() == [2]
 
 
-def test_a_bracket_that_is_not_full_is_decided_only_when_no_more_may_be_begun() -> None:
+def test_incomplete_bracket_is_decided_only_when_no_more_runs_can_start() -> None:
     study = Study((9, 0), (9, 0))
     study.begin([3.0, 1.0, 2.0])
     assert study.brackets.promotion(study.history) is None
@@ -214,7 +214,7 @@ def test_a_bracket_that_is_not_full_is_decided_only_when_no_more_may_be_begun() 
     assert first is not second
 
 
-def test_the_next_bracket_begins_at_its_planned_rung_and_the_oldest_is_promoted_first() -> None:
+def test_next_bracket_starts_at_its_planned_rung_and_the_oldest_is_promoted_first() -> None:
     study, rungs = Study((2, 0), (1, 1), (1, 2)), []
     for configuration in configurations(4):
         rungs.append(study.brackets.next_of(configuration)[1])
@@ -227,7 +227,7 @@ def test_the_next_bracket_begins_at_its_planned_rung_and_the_oldest_is_promoted_
     assert study.promoted() == [0, 3]
 
 
-def test_what_violates_a_constraint_comes_after_all_that_does_not() -> None:
+def test_infeasible_runs_rank_after_all_feasible_ones() -> None:
     history = History((Constraint("latency_us", 50.0),))
     measured = [(1.0, 200.0), (2.0, 60.0), (9.0, 40.0), (8.0, 50.0), (0.0, None)]
     trials = []
@@ -237,7 +237,7 @@ def test_what_violates_a_constraint_comes_after_all_that_does_not() -> None:
     assert [t.number for t in ranked(trials, history)] == [3, 2, 1, 0, 4]
 
 
-def test_a_round_costs_the_epochs_of_the_table_and_each_is_trained_once() -> None:
+def test_round_costs_the_epochs_of_the_table_and_each_is_trained_once() -> None:
     objective = Objective(epochs=50, iterative=frozenset({"tree"}))
     optimizer = Hyperband(mixed_space(), 0, objective)
     epochs = 0.0

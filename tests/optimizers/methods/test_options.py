@@ -1,4 +1,4 @@
-"""What every option of every method promises."""
+"""Options of every method: bounds, words and unknown names."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def refuses(name: str, option: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "option"), NUMBERS)
-def test_a_number_is_taken_on_its_bounds_and_refused_just_outside(name: str, option: str) -> None:
+def test_number_is_accepted_at_its_bounds_and_refused_just_outside(name: str, option: str) -> None:
     kind, interval = kind_of(name, option), BOUNDS[option]
     step = 1 if int in (kind, *get_args(kind)) else 1e-6
     bounds = [(interval[0], float(interval[1:].split()[0]), -step)]
@@ -47,19 +47,19 @@ def test_a_number_is_taken_on_its_bounds_and_refused_just_outside(name: str, opt
 
 
 @pytest.mark.parametrize(("name", "option"), WORDS)
-def test_each_word_is_taken_and_no_other(name: str, option: str) -> None:
+def test_each_listed_word_is_accepted_and_others_are_refused(name: str, option: str) -> None:
     for word in re.findall(r"'(\w+)'", str(kind_of(name, option))):
         assert getattr(METHODS[name].options(**{option: word}), option) == word
     refuses(name, option, "another")
 
 
-def test_an_unknown_option_is_refused_before_any_work() -> None:
+def test_unknown_option_is_refused_before_any_work() -> None:
     with pytest.raises(UnknownName, match="unheard_of"):
         make_optimizer("random", mixed_space(), 0, None, {"unheard_of": 4})
 
 
 @pytest.mark.parametrize(("decisions", "n_lines"), [({}, 0), ({"race": {}}, 1), ({"path": 3}, 1)])
-def test_a_renderer_that_fails_costs_a_line_and_not_the_study(decisions, n_lines) -> None:
+def test_failing_renderer_costs_one_line_and_not_the_study(decisions, n_lines) -> None:
     given = {"name": "mine", "purpose": "p", "implementation": "a:B"}
     method = Method(**given, render_decisions=lambda decisions: [f"at {decisions['path']}"])
     lines = method.decision_lines(decisions)

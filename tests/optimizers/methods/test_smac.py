@@ -1,4 +1,4 @@
-"""SMAC: the forest, its candidates and its proposals."""
+"""SMAC: forest, candidates and proposals."""
 
 from typing import Any
 
@@ -31,20 +31,20 @@ def search_of(space: Space, **options: Any) -> ForestSearch:
 
 
 def line(x: float, y: float = 0.5) -> Query:
-    """A query of a space of one path and two numbers."""
+    """Return a query of a space with one path and two numbers."""
     values = [{"h0": x, "h1": y}]
     return Query(Configuration.of(counted_space((1,), 2), ("a0",), values))
 
 
 def valley(n: int, *bottoms: float) -> History:
-    """Losses of the first of two numbers, least at the bottoms."""
+    """Return losses of the first of two numbers, least at the bottoms."""
     places = np.random.default_rng(0).random((n, 2))
     losses = (5 + 50 * min(abs(x - bottom) for bottom in bottoms) for x, _ in places)
     return told_history((line(x, y), loss) for (x, y), loss in zip(places, losses, strict=True))
 
 
 @pytest.mark.slow
-def test_proposals_lie_where_losses_were_small_and_of_equals_where_they_are_cheap() -> None:
+def test_proposals_lie_where_losses_are_small_and_ties_go_to_cheap_ones() -> None:
     def log_cost(candidates: Candidates, features: NDArray[np.float64]) -> NDArray[np.float64]:
         assert features.shape == (len(candidates), 1 + 2)
         return 20.0 * (candidates.units[:, 0] > 0.5)
@@ -73,7 +73,7 @@ def test_proposals_lie_where_losses_were_small_and_of_equals_where_they_are_chea
         ),
     ],
 )
-def test_the_forest_is_fitted_to_losses_as_the_rules_say(losses, options, targets, best) -> None:
+def test_forest_targets_follow_the_options(losses, options, targets, best) -> None:
     history = told_history((line(0.1 * i), loss) for i, loss in enumerate(losses))
     history.record(Trial(3, line(0.9)))
     observed, found, least = search_of(counted_space((1,), 2), **options)._observed(history)
@@ -83,7 +83,7 @@ def test_the_forest_is_fitted_to_losses_as_the_rules_say(losses, options, target
 
 
 def test_local_search_climbs_to_the_top() -> None:
-    """In six numbers no random candidate is near it."""
+    """With six numbers, no random candidate is near the top."""
     search = search_of(counted_space((1,), 6))
     rng = np.random.default_rng(0)
 
@@ -100,7 +100,7 @@ def test_local_search_climbs_to_the_top() -> None:
 
 @pytest.mark.slow
 def test_local_search_starts_at_the_best_observed() -> None:
-    """Some proposals have kept numbers of the one good configuration, to the last digit."""
+    """Some proposals keep exact numbers of the single good configuration."""
     space, history, rng = counted_space((1,), 6), History(), np.random.default_rng(0)
     for number in range(60):
         query = Query(sample_configuration(space, rng))
@@ -113,7 +113,7 @@ def test_local_search_starts_at_the_best_observed() -> None:
     assert sum(not kept.isdisjoint(c["step0"].values) for c in asked) >= 2
 
 
-def test_the_prior_is_drawn_from_in_the_share_given_and_until_so_many_have_ended() -> None:
+def test_prior_is_drawn_from_at_the_given_share_and_until_enough_trials_ended() -> None:
     history, space = valley(3, 0.3), counted_space((1,), 2)
 
     def is_from_the_prior(seed: int, **options: Any) -> bool:
@@ -131,7 +131,7 @@ def test_the_prior_is_drawn_from_in_the_share_given_and_until_so_many_have_ended
     assert not is_from_the_prior(0, n_startup=3)
 
 
-def test_the_first_query_is_a_path_with_its_defaults() -> None:
+def test_first_query_is_a_path_with_its_defaults() -> None:
     space = mixed_space()
     firsts = [Smac(space, seed).ask(Budget()).configuration for seed in range(12)]
     assert all(c == default_configuration(space, c.path) for c in firsts)

@@ -1,4 +1,4 @@
-"""TPE: what Optuna is told, and what it draws."""
+"""TPE: trials passed to Optuna, and proposals."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def proposals(search: Tpe, n: int = 40) -> list[Configuration]:
 
 
 def line(*numbers: float) -> Query:
-    """A query of a space of one path, by its numbers."""
+    """Return a query of a space with one path, by its numbers."""
     named = {f"h{i}": x for i, x in enumerate(numbers)}
     return Query(Configuration.of(counted_space((1,), len(numbers)), ("a0",), [named]))
 
@@ -58,7 +58,7 @@ def test_two_trials_of_one_configuration_are_two_observations(
     assert seen == [[(0, 1.0), (1, 90.0)]] * 2
 
 
-def test_the_prior_is_drawn_from_until_so_many_have_ended() -> None:
+def test_prior_is_drawn_from_until_enough_trials_ended() -> None:
     space, history = mixed_space(), History()
     search = search_of(space, history, n_startup=3)
     for number, loss in enumerate((3.0, None, 5.0)):
@@ -69,7 +69,7 @@ def test_the_prior_is_drawn_from_until_so_many_have_ended() -> None:
     assert search._propose(Budget(), np.random.default_rng(9)).configuration != prior
 
 
-def test_proposals_lie_where_losses_were_small_and_pending_trials_are_among_the_bad_ones() -> None:
+def test_proposals_lie_where_losses_are_small_and_pending_trials_count_as_bad() -> None:
     places = np.random.default_rng(0).random(40)
     history = told_history((line(x), abs(x - 0.3)) for x in places)
     search = search_of(counted_space((1,), 1), history)
@@ -81,14 +81,14 @@ def test_proposals_lie_where_losses_were_small_and_pending_trials_are_among_the_
     assert np.abs(after - 0.3).mean() > 2 * np.abs(before - 0.3).mean()
 
 
-def test_hyperparameters_that_are_active_together_are_a_group() -> None:
+def test_hyperparameters_active_together_form_a_group() -> None:
     dimensions = Dimensions(mixed_space())
     for name, group in (("C", {"C", "kernel"}), ("poly.degree", {"poly.degree"})):
         keys = dimensions.groups[f"model/svm/{name}"]
         assert {key.rpartition("/")[2] for key in keys} == group
 
 
-def test_what_lies_in_the_space_comes_back_as_it_was() -> None:
+def test_configurations_survive_the_translation_to_optuna() -> None:
     space, rng = mixed_space(), np.random.default_rng(0)
     dimensions = Dimensions(space)
     for _ in range(50):

@@ -1,4 +1,4 @@
-"""Gaussian processes: fits, predictions, several targets, falling noise, and curves over sizes."""
+"""Gaussian processes: fits, predictions, several targets, noise, and curves over sizes."""
 
 from typing import Any
 
@@ -41,11 +41,11 @@ def data(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fidelity_kernel(basis: Basis) -> FidelityKernel:
-    """A kernel of two numbers and a size behind them."""
+    """Return a kernel of two numbers followed by a size."""
     return FidelityKernel(Matern52([0, 1]), 2, basis)
 
 
-def test_one_of_several_targets_is_a_process_of_its_own() -> None:
+def test_each_of_several_targets_equals_a_separate_process() -> None:
     X, y = data(25, 2)
     targets = np.column_stack([y, -3 * y**2, np.full(25, 4.0)])
     kernel, new = scaled_matern(2), np.random.default_rng(2).random((7, 2))
@@ -61,7 +61,7 @@ def test_one_of_several_targets_is_a_process_of_its_own() -> None:
             assert np.allclose(mine, several[:, [number]], rtol=1e-12)
 
 
-def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
+def test_process_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
@@ -81,8 +81,8 @@ def test_it_agrees_with_scikit_learn_for_given_hyperparameters() -> None:
     assert deviation == pytest.approx(expected_deviation, abs=1e-9)
 
 
-def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
-    """Of rows whose noise falls with their size, each with its own."""
+def test_imagined_results_keep_the_mean_and_remove_the_deviation() -> None:
+    """Each row has its own noise, which falls with the size."""
     X, y = data(15, 3)
     noise = FallingNoise(2)
     theta = np.append(np.log([0.4, 0.8, 0.9]), [-0.3, np.log(0.5), np.log(0.01), np.log(0.4)])
@@ -99,15 +99,15 @@ def test_imagining_keeps_the_mean_and_takes_the_deviation_away() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused(bad: float) -> None:
+def test_non_finite_inputs_and_targets_are_refused(bad: float) -> None:
     X, y = data(6, 2)
     for inputs, targets in ((X, np.where(y == y[3], bad, y)), (np.where(X[2] == X, bad, X), y)):
         with pytest.raises(ValueError, match="must be finite"):
             GaussianProcess.given(scaled_matern(2), np.zeros(4), inputs, targets)
 
 
-def test_of_several_starts_the_likeliest_end_is_kept() -> None:
-    """Started where all is noise, the process stays there."""
+def test_likeliest_of_several_fits_is_kept() -> None:
+    """A fit that starts where all is noise stays there."""
     X, y = data(20, 2)
     kernel, rng = scaled_matern(2), np.random.default_rng
     good = GaussianProcess.fit(kernel, X, y, rng=rng(0)).theta
@@ -128,7 +128,7 @@ def test_joint_moments_equal_the_predicted_ones(mean: Any) -> None:
     assert process.scale * np.sqrt(np.diag(covariance)) == pytest.approx(deviation)
 
 
-def test_targets_are_divided_by_the_scale_that_is_given() -> None:
+def test_targets_are_divided_by_the_given_scale() -> None:
     X, y = data(8, 2)
     theta = np.log([1.0, 0.3, 0.5, 0.01])
     process = GaussianProcess.given(scaled_matern(2), theta, X, 40 * y, mean=2.0, scale=10.0)
@@ -153,7 +153,7 @@ def data_over_sizes(n: int = 14, t: int = 1) -> tuple[np.ndarray, np.ndarray]:
         (TASKS, Noise(), 1, False),
     ],
 )
-def test_the_gradient_agrees_with_central_differences_and_the_value_alone_is_the_value(
+def test_gradient_agrees_with_central_differences_and_both_values_are_equal(
     basis: Basis, noise: Noise, t: int, *, has_constant: bool
 ) -> None:
     kernel, (inputs, targets) = fidelity_kernel(basis), data_over_sizes(t=t)
@@ -175,7 +175,7 @@ def test_the_gradient_agrees_with_central_differences_and_the_value_alone_is_the
 
 
 @pytest.mark.parametrize(("end", "sign"), [("lower", -1), ("upper", 1)])
-def test_there_is_no_density_outside_of_the_bounds(end: str, sign: int) -> None:
+def test_density_is_zero_outside_the_bounds(end: str, sign: int) -> None:
     kernel, noise = fidelity_kernel(LOG_LOSS), FallingNoise(2)
     inputs, targets = data_over_sizes()
     parameters = (*kernel.parameters, *noise.parameters)
@@ -194,7 +194,7 @@ def test_there_is_no_density_outside_of_the_bounds(end: str, sign: int) -> None:
 @pytest.mark.parametrize("basis", [LOG_LOSS, PAPER_LOSS, COST, FULL])
 @settings(max_examples=8)
 @given(n=st.integers(2, 12), s=st.floats(0, 1), seed=st.integers(0, 1000))
-def test_the_curves_are_the_predictions_at_all_sizes(basis, n, s, seed) -> None:
+def test_latent_curves_equal_the_predictions_at_all_sizes(basis, n, s, seed) -> None:
     rng = np.random.default_rng(seed)
     kernel, targets = fidelity_kernel(basis), rng.normal(size=n)
     theta = np.append(rng.normal(-0.4, 0.4, len(kernel.parameters)), np.log([0.01, 0.05]))
@@ -222,7 +222,7 @@ def drawn(space: Space, n: int) -> list[Configuration]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
+def test_inactive_hyperparameters_do_not_change_the_inputs(kind: KernelKind) -> None:
     candidates = CandidateSpace(mixed_space())
     inputs = PipelineInputs(candidates, kind)
     configurations = drawn(mixed_space(), 50)
@@ -235,7 +235,7 @@ def test_what_is_inactive_does_not_change_the_inputs(kind: KernelKind) -> None:
     assert len(distinct) == len(set(configurations))
 
 
-def test_unordered_categories_are_as_far_from_one_another_as_two_paths() -> None:
+def test_unordered_categories_are_as_far_apart_as_two_paths() -> None:
     one = algorithm("one", Categorical("kind", ["a", "b", "c"], default="a"))
     space = Space("kinds", (Step("model", (one, algorithm("two"))),))
     search = GaussianSearch(space)
@@ -247,7 +247,7 @@ def test_unordered_categories_are_as_far_from_one_another_as_two_paths() -> None
     assert distances[0, 3] == pytest.approx(1.0)
 
 
-def test_the_size_stands_behind_the_inputs() -> None:
+def test_size_is_the_last_input() -> None:
     inputs = PipelineInputs(CandidateSpace(mixed_space()), "conditional")
     candidates = inputs.encode(drawn(mixed_space(), 4))
     each = inputs.at(candidates, np.array([0.0, 0.2, 0.5, 1.0]))
@@ -257,7 +257,7 @@ def test_the_size_stands_behind_the_inputs() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_kernel_within_lacks_only_the_amplitude(kind: KernelKind) -> None:
+def test_inner_kernel_lacks_only_the_amplitude(kind: KernelKind) -> None:
     inputs = PipelineInputs(CandidateSpace(mixed_space()), kind)
     rows = inputs.of(inputs.encode(drawn(mixed_space(), 9)))
     theta = np.array([p.start for p in inputs.within.parameters])
@@ -267,7 +267,7 @@ def test_the_kernel_within_lacks_only_the_amplitude(kind: KernelKind) -> None:
     assert amplified == pytest.approx(3 * within)
 
 
-def test_priors_are_those_that_are_given() -> None:
+def test_given_priors_are_used() -> None:
     priors = Priors(
         lambda name, n: Parameter(f"my {name} of {n}", 0.25, -1.0, 1.0, (0.25, 1.0)),
         lambda step: Parameter(f"of {step}", -2.0, -5.0, 5.0, (-2.0, 1.0)),

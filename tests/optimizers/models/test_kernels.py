@@ -1,4 +1,4 @@
-"""What every kernel promises, noise too, and worked values of each."""
+"""Contract of every kernel, noise included, and worked values of each."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ def kernel(basis: Basis) -> FidelityKernel:
 
 
 def curve_kernel() -> CurveKernel:
-    """Of two numbers, with t between them."""
+    """Return a kernel of two numbers with t between them."""
     return CurveKernel(Matern52([0, 2]), 1, OF_TIME)
 
 
@@ -60,14 +60,14 @@ every_kernel = pytest.mark.parametrize("name", KERNELS)
 
 
 def some(kernel: Kernel, seed: int, n: int = 7) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs of three numbers and two choices, and a theta."""
+    """Return inputs of three numbers and two choices, and a theta."""
     rng = np.random.default_rng(seed)
     inputs = np.hstack([rng.random((n, 3)), rng.integers(0, 2, (n, 2))])
     return inputs, rng.normal(-0.5, 0.5, len(kernel.parameters))
 
 
 def differences(value: Callable[[np.ndarray], np.ndarray | float], at: np.ndarray) -> np.ndarray:
-    """Central differences, by the first elements of what a value is taken at."""
+    """Return central differences by the first elements of the point."""
     steps = 1e-5 * np.eye(len(at))
     return np.array([(value(at + step) - value(at - step)) / 2e-5 for step in steps])
 
@@ -107,12 +107,12 @@ def test_gradients_by_input_agree_with_differences(name: str) -> None:
 
 
 def drawn_theta(kernel: Kernel | Decay, seed: int) -> np.ndarray:
-    """From the priors; bounds admit kernels too steep for differences."""
+    """Draw from the priors; some values within the bounds are too steep for differences."""
     rng = np.random.default_rng(seed)
     return np.array([p.draw(rng) for p in kernel.parameters])
 
 
-def test_worked_values() -> None:
+def test_kernels_match_worked_values() -> None:
     # Fabolas and ESMBO: r^2 = 0.8125; r = 1 and r = 0.5.
     a, b = np.array([[0.2, 0.5]]), np.array([[0.5, 0.1]])
     theta = np.log([0.4, 0.8])
@@ -123,7 +123,7 @@ def test_worked_values() -> None:
     assert gauss[0, 0] == pytest.approx(np.exp(-2))
 
 
-def test_worked_covariance() -> None:
+def test_fidelity_kernel_matches_worked_values() -> None:
     theta = np.array([np.log(0.4), np.log(0.8), np.log(0.9), -0.3, np.log(0.5)])
     of_paper = kernel(PAPER_LOSS)
     assert of_paper.weights(theta[2:]) == pytest.approx(np.array([[0.81, -0.27], [-0.27, 0.34]]))
@@ -138,7 +138,7 @@ def test_worked_covariance() -> None:
     assert correlation == pytest.approx(0.9112459668, abs=1e-10)
 
 
-def test_worked_decay() -> None:
+def test_decay_kernel_matches_worked_values() -> None:
     of_time, theta = Decay(), np.log([0.5, 1.0, 1.5, 0.3])
     t, u = np.array([0.2]), np.array([0.5])
     assert of_time.covariance(theta, t, u)[0, 0] == pytest.approx(0.6643167672515498, rel=1e-14)
@@ -147,7 +147,7 @@ def test_worked_decay() -> None:
     assert of_time.variance(theta, t)[0] == pytest.approx(0.7805658588748473, rel=1e-14)
 
 
-def test_slopes_of_curves_equal_t_times_the_covariance_within() -> None:
+def test_slope_covariances_agree_with_differences_in_time() -> None:
     rng, of_curves = np.random.default_rng(0), curve_kernel()
     a, b = rng.random((4, 3)), rng.random((5, 3))
     theta, step = drawn_theta(of_curves, 3), np.array([0.0, 1e-5, 0.0])
@@ -179,5 +179,5 @@ THETA = np.log([0.01, 0.4])
         (FallingNoise(0), THETA, [0.206, 0.014, 0.206]),  # of the column that it is told
     ],
 )
-def test_noise_follows_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
+def test_noise_depends_on_the_row(noise: Noise, theta: np.ndarray, variance: list[float]) -> None:
     assert noise.variance(theta, THREE_ROWS) == pytest.approx(variance, rel=1e-6)

@@ -1,4 +1,4 @@
-"""Processes whose curves fall nowhere: sites, truncation, and what is predicted with them."""
+"""Monotone Gaussian processes: sites, truncation and predictions."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ T_MAX = 50
 
 
 def toy(seed: int, *, n: int = 8) -> tuple[GaussianProcess, np.ndarray]:
-    """Power laws of two numbers, every second one seen to a fifth; and those, at t = 1."""
+    """Return power laws of two numbers, half of them cut at a fifth, and the cut ones at t = 1."""
     rng = np.random.default_rng(seed)
     x = rng.random((n, 2))
     asymptote = 0.9 - 0.4 * (x[:, 0] - 0.3) ** 2
@@ -46,7 +46,7 @@ def monotone(process, unfinished, *, only_falling=False) -> MonotoneProcess:
 
 
 def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Standardised mean, without the constant, and covariance of f(a), by joint conditioning.
+    """Return standardized mean, less the constant, and covariance of f(a), conditioned jointly.
 
     The sites are observations nu / tau of slopes with noise 1 / tau.
     """
@@ -71,7 +71,7 @@ def dense(on_sites: MonotoneProcess, a: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10_000))
-def test_it_agrees_with_the_dense_formula(seed: int) -> None:
+def test_monotone_process_agrees_with_the_dense_formula(seed: int) -> None:
     process, unfinished = toy(seed)
     on_sites = monotone(process, unfinished)
     rows = np.random.default_rng(seed).random((5, 3))
@@ -87,12 +87,12 @@ def test_it_agrees_with_the_dense_formula(seed: int) -> None:
 
 
 def slopes(on_sites: MonotoneProcess, rows: np.ndarray) -> np.ndarray:
-    """By differences of the means."""
+    """Return slopes by differences of the means."""
     step = 1e-5 * np.eye(rows.shape[1])[-1]
     return (on_sites.predict(rows + step)[0] - on_sites.predict(rows - step)[0]) / 2e-5
 
 
-def test_the_mean_falls_nowhere_where_the_plain_one_does() -> None:
+def test_monotone_mean_never_falls_where_the_plain_mean_does() -> None:
     times, plain = np.linspace(1 / T_MAX, 1.0, 50), 0
 
     def falls(means: np.ndarray) -> int:
@@ -109,7 +109,7 @@ def test_the_mean_falls_nowhere_where_the_plain_one_does() -> None:
 
 
 def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
-    """A curve that falls from 0.5 by a tenth, and one that rises by `second`; their ends."""
+    """Return a curve that falls from 0.5 by a tenth, one that rises by `second`, and their ends."""
     kernel = CurveKernel(Matern52([0]), 1, Decay())
     theta = np.log([0.5, 1.0, 1.0, 1.0, 0.3, 1e-3])
     inputs = np.array([[0, 0.02], [0, 0.2], [1, 0.02], [1, 0.2]])
@@ -118,7 +118,7 @@ def two_curves(second: float) -> tuple[GaussianProcess, np.ndarray]:
     return process, np.array([[0, 1.0], [1, 1.0]])
 
 
-def test_only_where_the_mean_falls_stands_a_site() -> None:
+def test_sites_stand_only_where_the_mean_falls() -> None:
     process, ends = two_curves(second=0.1)
     on_sites = MonotoneProcess.of(process, ends)
     assert on_sites.sites.tolist() == [[0.0, 1.0]]
@@ -128,7 +128,7 @@ def test_only_where_the_mean_falls_stands_a_site() -> None:
     assert (everywhere.predict(ends)[0] > on_sites.predict(ends)[0]).all()
 
 
-def test_a_number_as_mean_is_added() -> None:
+def test_constant_mean_is_added_to_predictions() -> None:
     process, rows = toy(2)
     mean = float(rows.sum())
     inputs, kernel = process.inputs, process.kernel
@@ -137,7 +137,7 @@ def test_a_number_as_mean_is_added() -> None:
     assert plain.predict(rows)[0] == pytest.approx([mean] * 4)
 
 
-def test_sites_stand_at_two_times_or_more_by_the_logarithm() -> None:
+def test_site_times_are_spaced_by_the_logarithm() -> None:
     assert site_times(50) == pytest.approx([0.02, 1.0])
     assert site_times(100, 3) == pytest.approx([0.01, 0.1, 1.0])
     rows = at_times(np.array([[1.0, 9.0, 2.0], [3.0, 9.0, 4.0]]), 1, np.array([0.1, 1.0]))
@@ -146,7 +146,7 @@ def test_sites_stand_at_two_times_or_more_by_the_logarithm() -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), s=st.integers(1, 10))
-def test_with_the_needed_sites_no_mean_is_negative(seed: int, s: int) -> None:
+def test_needed_sites_leave_no_negative_mean(seed: int, s: int) -> None:
     rng = np.random.default_rng(seed)
     mean, root = rng.normal(size=s), rng.normal(size=(s, s + 1))
     covariance = root @ root.T / (s + 1) + 0.05 * np.eye(s)
@@ -158,7 +158,7 @@ def test_with_the_needed_sites_no_mean_is_negative(seed: int, s: int) -> None:
     assert sites.precision == pytest.approx(propagate(mean[chosen], inner).precision, rel=0.02)
 
 
-def test_the_least_likely_comes_first() -> None:
+def test_least_likely_site_comes_first() -> None:
     covariance = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
     chosen, _ = needed_sites(np.array([-0.3, -1.0, -0.5]), covariance)
     assert chosen.tolist() == [1, 2]
@@ -168,7 +168,7 @@ def test_the_least_likely_comes_first() -> None:
 
 
 def truncated(mean, covariance, sites) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and covariance with the sites, by what they are: precisions add."""
+    """Return mean and covariance with the sites, by adding precisions."""
     inverse = np.linalg.inv(covariance)
     S = np.linalg.inv(inverse + np.diag(sites.precision))
     return S @ (inverse @ mean + sites.shift), S
@@ -180,8 +180,8 @@ def drawn(s: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=s), root @ root.T / (s + 1) + 0.05 * np.eye(s)
 
 
-def test_worked_single_truths() -> None:
-    """Exact by Mills' ratio, as one site always is."""
+def test_truncation_at_one_site_matches_worked_values() -> None:
+    """One site is always exact, by Mills' ratio."""
     sites = propagate(np.array([-1.0]), np.array([[4.0]]))
     assert sites.precision[0] == pytest.approx(0.681167, abs=1e-5)
     assert sites.shift[0] == pytest.approx(1.443900, abs=1e-5)
@@ -193,7 +193,7 @@ def test_worked_single_truths() -> None:
         assert moments[1][0, 0] == pytest.approx(left, abs=1e-5)
 
 
-def test_worked_pair() -> None:
+def test_truncation_at_two_sites_matches_worked_values() -> None:
     covariance = np.array([[1.0, 0.5], [0.5, 1.0]])
     sites = propagate(np.zeros(2), covariance)
     assert sites.precision == pytest.approx([1.35055] * 2, rel=1e-4)
@@ -204,8 +204,8 @@ def test_worked_pair() -> None:
     assert S[0, 1] == pytest.approx(0.098637, rel=1e-4)
 
 
-def test_worked_ratios_far_down_are_continuous_where_the_series_begins() -> None:
-    """The second cancels where it is computed as a difference."""
+def test_truncation_ratio_is_accurate_and_continuous_far_down() -> None:
+    """The second value would cancel if computed as a difference."""
     worked = {
         0.0: (0.7978846, 0.3633802),
         -5.0: (5.186504, 0.0326964),
@@ -219,8 +219,8 @@ def test_worked_ratios_far_down_are_continuous_where_the_series_begins() -> None
     assert below[1] > truncation_ratio(-1e5)[1] > 0
 
 
-def test_truths_that_hold_anyway_or_are_known_say_nothing() -> None:
-    """From 8 deviations on exactly nothing, whatever is left of the ratio."""
+def test_constraints_that_hold_anyway_have_no_effect() -> None:
+    """From 8 deviations on, the effect is exactly zero."""
     covariance = drawn(4, seed=1)[1]
     sites = propagate(8.5 * np.sqrt(np.diag(covariance)), covariance)
     assert not sites.precision.any()
@@ -232,14 +232,14 @@ def test_truths_that_hold_anyway_or_are_known_say_nothing() -> None:
     assert sites.precision == pytest.approx([0.681167, 0.0, 0.0], abs=1e-5)
 
 
-def test_a_start_that_fits_badly_is_dropped() -> None:
+def test_unsuitable_start_is_dropped() -> None:
     mean, covariance = drawn(3, seed=4)
     broken = Sites(np.full(3, 1.0), np.array([np.inf, 0.0, 0.0]))
     found, cold = propagate(mean, covariance, start=broken), propagate(mean, covariance)
     assert found.precision == pytest.approx(cold.precision)
 
 
-def test_sites_added_where_it_falls_know_those_that_are_there() -> None:
+def test_sites_added_later_keep_the_earlier_ones() -> None:
     process, ends = two_curves(second=-0.05)
     first = MonotoneProcess.of(process, ends[:1])
     both = first.with_sites(ends)

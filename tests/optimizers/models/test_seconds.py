@@ -1,4 +1,4 @@
-"""Predicted seconds of queries: a Bayesian regression against plain algebra, and what it learns."""
+"""Predicted seconds of queries: a Bayesian regression against plain algebra, and learned costs."""
 
 from dataclasses import replace
 from math import inf
@@ -45,7 +45,7 @@ def query(model: str, subset: float = 1.0, folds: int | None = 1, **values: floa
 
 
 def told(asked: Query, *seconds: tuple[str, float, float]) -> Trial:
-    """A trial of one fold whose steps took seconds to fit, and seconds for the held-out rows.
+    """Return a one-fold trial whose steps took these seconds to fit and to process held-out rows.
 
     Rescaling takes a millisecond.
     """
@@ -64,8 +64,8 @@ def costs(*trials: Trial) -> Costs:
     return learned
 
 
-def test_a_regression_is_what_the_normal_equations_say() -> None:
-    """With rows of the prior added, one per weight: least squares, weighted by the noise."""
+def test_regression_solves_the_weighted_normal_equations() -> None:
+    """The prior adds one row per weight to least squares weighted by the noise."""
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(8), rng.normal(size=(8, 2))])
     y = X @ [1.0, 2.0, -1.0] + 0.1 * rng.normal(size=8)
@@ -87,8 +87,8 @@ def test_a_regression_is_what_the_normal_equations_say() -> None:
     assert deviation == pytest.approx(np.sqrt(rate / (2.0 + 8 / 2 - 1) * (1 + spread[0])))
 
 
-def test_seconds_grow_with_rows_as_declared_until_they_are_measured() -> None:
-    """On twice the rows 2 s become 4 of a plain fit, and 8 of a kernel's, held-out rows apart."""
+def test_seconds_grow_with_rows_as_declared_until_measured() -> None:
+    """On twice the rows, 2 s become 4 s for a plain fit and 8 s for a kernel."""
     models = "plain", "kernel"
     learned = costs(*(told(query(m, 1 / 8), ("model", 2.0, 1.0)) for m in models))
     for model, fit, held_out in (("plain", 2.0, 2**0.1), ("kernel", 4.0, 2.0)):
@@ -98,7 +98,7 @@ def test_seconds_grow_with_rows_as_declared_until_they_are_measured() -> None:
     assert costs(*flat).seconds(query("plain")) == pytest.approx(3.0, rel=0.2)
 
 
-def test_a_hyperparameter_multiplies_seconds_as_declared_or_as_measured() -> None:
+def test_hyperparameter_multiplies_seconds_as_declared_or_measured() -> None:
     learned = costs(told(query("forest", trees=10), ("model", 2.0, 0.0)))
     assert learned.seconds(query("forest", trees=1000)) == pytest.approx(200.0, rel=0.2)
     for c in (1e-3, 1e-1, 1e1, 1e3) * 5:
@@ -107,7 +107,7 @@ def test_a_hyperparameter_multiplies_seconds_as_declared_or_as_measured() -> Non
         assert learned.seconds(query("plain", C=c)) == pytest.approx(c**0.5, rel=0.3)
 
 
-def test_an_algorithm_that_was_never_seen_is_like_the_others_of_its_step() -> None:
+def test_unseen_algorithm_costs_as_much_as_the_others_of_its_step() -> None:
     seen, new = query("plain", 1 / 64), query("forest", 1 / 64)
     learned = costs(told(seen, ("model", 50.0, 0.0)))
     assert not learned.is_known(new.configuration)
@@ -115,7 +115,7 @@ def test_an_algorithm_that_was_never_seen_is_like_the_others_of_its_step() -> No
     assert learned.seconds(new, 1.0) > 1.5 * learned.seconds(seen, 1.0)
 
 
-def test_folds_that_were_run_before_are_not_counted_and_held_out_rows_as_far_as_judged() -> None:
+def test_cost_excludes_finished_folds_and_unused_held_out_rows() -> None:
     learned = costs(told(query("kernel"), ("model", 2.0, 6.0)))
     one = learned.seconds(query("kernel"))
     assert learned.seconds(query("kernel", folds=None)) == pytest.approx(3 * one)
@@ -124,7 +124,7 @@ def test_folds_that_were_run_before_are_not_counted_and_held_out_rows_as_far_as_
     assert one - learned.seconds(half) == pytest.approx(3.0, rel=0.05)
 
 
-def test_steps_of_the_cache_and_parts_of_a_training_tell_nothing() -> None:
+def test_cached_steps_and_partial_trainings_are_not_learned_from() -> None:
     served = told(query("plain"), ("model", 500.0, 0.0))
     hits = tuple(replace(cost, hit=True) for cost in served.evaluation.steps)
     hit = replace(served, evaluation=replace(served.evaluation, steps=hits))
@@ -134,7 +134,7 @@ def test_steps_of_the_cache_and_parts_of_a_training_tell_nothing() -> None:
     assert learned.seen == {"plain"}
 
 
-def test_a_fit_that_was_cut_takes_twice_as_long_at_least() -> None:
+def test_timed_out_fit_is_assumed_to_take_at_least_twice_as_long() -> None:
     steps = (StepCost("scale", 0, 1.0, 0.0, hit=False, key=""),)
     failure = Failure(FailureKind.TIMEOUT, "", step="model", cost_seconds=21.0, steps=steps)
     learned = costs(Trial(0, query("plain")).started().failed(failure))
@@ -150,8 +150,8 @@ PILOT = Pilot(
 )  # fmt: skip
 
 
-def test_a_pilot_with_the_fewest_trees_tells_what_many_take() -> None:
-    """Ten trees on 1,000 rows 0.1 s, and on 4,500 held-out rows and a call's 500 more 0.5 s."""
+def test_pilot_with_the_fewest_trees_predicts_the_seconds_of_many_trees() -> None:
+    """Ten trees take 0.1 s on 1,000 rows, and 0.5 s on 5,000 rows to predict."""
     many = query("forest", trees=1000)
     cheap = cheap_configuration(SPACE, many.configuration)
     assert cheap == query("forest", trees=10).configuration
@@ -162,7 +162,7 @@ def test_a_pilot_with_the_fewest_trees_tells_what_many_take() -> None:
     assert learned.seconds(many) == pytest.approx(expected, rel=0.25)
 
 
-def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> None:
+def test_first_trial_of_an_algorithm_gets_a_share_of_the_seconds_left() -> None:
     learned = costs(told(query("plain"), ("model", 1.0, 0.0)))
     budget = Budget(seconds_left=60.0, n_workers=4)
     forest, plain = query("forest").configuration, query("plain").configuration
@@ -179,7 +179,7 @@ def test_the_first_trial_of_an_algorithm_has_a_share_of_the_seconds_left() -> No
     assert learned.allowed_seconds(query("forest", 1 / 2), Budget()) == inf
 
 
-def test_the_seconds_of_a_pilot_are_no_overhead_of_trials() -> None:
+def test_pilot_seconds_are_not_trial_overhead() -> None:
     plain, steps = query("plain"), (StepCost("model", 0, 1e-3, 0.0, hit=False, key=""),)
     trial = told(plain, ("model", 1.0, 0.0))
     evaluation = replace(trial.evaluation, cost_seconds=trial.evaluation.cost_seconds + 50.0)
@@ -189,8 +189,8 @@ def test_the_seconds_of_a_pilot_are_no_overhead_of_trials() -> None:
         assert (learned.overhead_seconds > 10) is is_overhead
 
 
-def test_seconds_of_earlier_studies_are_scaled_to_other_columns() -> None:
-    """Twice the columns take twice as long, and three classes three times of a model for each."""
+def test_seconds_of_earlier_studies_are_scaled_to_new_columns_and_classes() -> None:
+    """Twice the columns take twice as long, and three classes three times as long."""
     grows = algorithm("grows", growth={"fixed": 0.0, "classes": 1.0})
     space = Space("timed", (Step("scale", (algorithm("unit"),)), Step("model", (grows,))))
     asked = Query(default_configuration(space, ("unit", "grows")), folds=1)
@@ -208,8 +208,8 @@ def test_seconds_of_earlier_studies_are_scaled_to_other_columns() -> None:
     assert later.seconds(asked) == pytest.approx(1, rel=0.2)
 
 
-def test_seconds_of_more_held_out_rows_are_predicted() -> None:
-    """Ten seconds for 32,000 rows, with 500 for what does not grow."""
+def test_seconds_for_more_held_out_rows_are_predicted() -> None:
+    """Ten seconds for 32,000 rows; 500 rows stand for the constant part."""
     known = costs(*[told(query("plain"), ("model", 1.0, 10.0))] * 20)
     configuration = query("plain").configuration
     twice = known.held_out_seconds(configuration, 64_000)
@@ -217,7 +217,7 @@ def test_seconds_of_more_held_out_rows_are_predicted() -> None:
     assert costs(told(query("plain"), ("model", 1.0, 0.0))).held_out_seconds(configuration, 9) == 0
 
 
-def test_an_algorithm_before_the_model_that_may_be_slow_counts_as_unknown() -> None:
+def test_slow_preprocessing_counts_as_unknown_until_seen() -> None:
     kernel = algorithm("kernel", growth={"rows": 2.0})
     space = Space("timed", (Step("scale", (algorithm("unit"), kernel)), MODELS))
     learned = Costs(space, OBJECTIVE)

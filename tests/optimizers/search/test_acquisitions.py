@@ -1,4 +1,4 @@
-"""Acquisitions, and the candidates that improve most."""
+"""Acquisitions, and the search for the best candidates."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from prefect_tune.optimizers.space.sampling import sample_configuration
 from prefect_tune.optimizers.space.vectors import Candidates
 
 
-def test_configurations_are_new_and_in_order() -> None:
+def test_new_configurations_keep_their_order_and_skip_known_ones() -> None:
     search, rng = GaussianSearch(counted_space((2, 2), 1)), np.random.default_rng(0)
     drawn = [sample_configuration(search.space, rng) for _ in range(6)]
     asked = {drawn[0], drawn[3]}
@@ -34,7 +34,7 @@ def test_configurations_are_new_and_in_order() -> None:
 
 
 class Peak:
-    """An acquisition that is largest at one point of the inputs."""
+    """An acquisition with its maximum at one point of the inputs."""
 
     def __init__(self, at: np.ndarray) -> None:
         self.at = at
@@ -58,7 +58,7 @@ def best_for(search: GaussianSearch, at: list[float], *seen: dict[str, object]) 
     return ranked[:1]
 
 
-def test_numbers_are_polished_to_the_peak_and_neighbouring_integers_tried() -> None:
+def test_numbers_are_polished_to_the_peak_and_neighboring_integers_tried() -> None:
     search = search_of(*(Float(f"x{i}", (0.0, 1.0)) for i in range(6)))
     at = [0.11, 0.93, 0.57, 0.71, 0.33, 0.05]
     best = best_for(search, at, {f"x{i}": 0.5 for i in range(6)})
@@ -106,7 +106,7 @@ def moves_from(inputs: PipelineInputs, origin: Candidates, n: int, width: float)
     return moved(inputs, origins, np.full((n, 1), width), np.random.default_rng(0))
 
 
-def test_a_pool_has_the_best_first_then_half_anywhere_and_half_near_them() -> None:
+def test_pool_has_the_best_then_uniform_points_then_points_near_the_best() -> None:
     best = LINE.encode([configuration(0.2), configuration(0.8)])
     pool = pool_around(LINE, best, 200, np.random.default_rng(0))
     x = pool.units[:, 0]
@@ -120,7 +120,7 @@ def test_a_pool_has_the_best_first_then_half_anywhere_and_half_near_them() -> No
     assert from_best.max() > 0.1
 
 
-def test_each_model_is_drawn_as_often_as_any_other_and_moves_stay_in_range() -> None:
+def test_models_are_drawn_equally_often_and_moves_stay_in_range() -> None:
     # Half of the paths of svm cannot run, so that fewer are drawn from the prior.
     drawn = drawn_evenly(pipeline_inputs(mixed_space()), 60, np.random.default_rng(0))
     models = drawn.algorithms[:, -1]
@@ -131,7 +131,7 @@ def test_each_model_is_drawn_as_often_as_any_other_and_moves_stay_in_range() -> 
     assert 0.05 < np.std(x) < 0.07  # 0.06 when the steps beyond 1 come back
 
 
-def test_a_quarter_of_the_moves_take_another_algorithm_with_values_of_its_own() -> None:
+def test_quarter_of_the_moves_change_the_algorithm_and_its_values() -> None:
     space = counted_space((3,))
     inputs = pipeline_inputs(space)
     origin = Candidates(np.array([[1]]), np.full((1, 3), 0.5))
@@ -144,7 +144,7 @@ def test_a_quarter_of_the_moves_take_another_algorithm_with_values_of_its_own() 
     assert np.std(near.units[rows, near.algorithms[rows, 0]]) > 0.2
 
 
-def test_moves_lead_to_pipelines_that_can_run() -> None:
+def test_moves_lead_only_to_feasible_pipelines() -> None:
     space = mixed_space()
     inputs = pipeline_inputs(space)
     origin = drawn_evenly(inputs, 200, np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""Expected improvement, and the information that an evaluation gives."""
+"""Expected improvement, and the information gained by an evaluation."""
 
 from dataclasses import replace
 
@@ -38,13 +38,13 @@ from prefect_tune.optimizers.search.improvement import (
 @given(st.one_of(st.floats(-1000, 10), st.floats(-1e9, -1000)))
 @example(np.nextafter(-1e4, -np.inf))
 @example(np.nextafter(-1.0, -np.inf))
-def test_it_agrees_with_eighty_digits(u: float) -> None:
+def test_log_improvement_agrees_with_eighty_digits(u: float) -> None:
     with mpmath.workdps(80):
         expected = float(mpmath.log(mpmath.npdf(u) + mpmath.mpf(u) * mpmath.ncdf(u)))
     assert float(log_standard_improvement(u)) == pytest.approx(expected, abs=1e-7, rel=1e-12)
 
 
-def test_improvement_by_less_than_xi_does_not_count() -> None:
+def test_improvement_below_xi_does_not_count() -> None:
     mean, deviation = np.array([18.0, 25.0]), np.array([1.0, 4.0])
     with_xi = log_expected_improvement(mean, deviation, 20.0, 3.0)
     assert with_xi == pytest.approx(log_expected_improvement(mean, deviation, 17.0))
@@ -53,7 +53,7 @@ def test_improvement_by_less_than_xi_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.3, 0.2), (-0.5, 0.4), (-2.0, 0.3)])
-def test_the_expected_squared_excess_is_the_integral(mean: float, deviation: float) -> None:
+def test_expected_squared_excess_equals_the_integral(mean: float, deviation: float) -> None:
     value, by_mean, by_deviation = expected_squared_excess(np.array(mean), np.array(deviation))
     integral, _ = quad(lambda g: g**2 * norm.pdf(g, mean, deviation), 0, mean + 12 * deviation)
     assert float(value) == pytest.approx(integral, rel=1e-6, abs=1e-12)
@@ -66,7 +66,7 @@ def test_the_expected_squared_excess_is_the_integral(mean: float, deviation: flo
 
 
 @pytest.mark.parametrize("n_constraints", [0, 2])
-def test_gradients_agree_with_differences(n_constraints: int) -> None:
+def test_gradients_of_augmented_improvement_agree_with_differences(n_constraints: int) -> None:
     rng = np.random.default_rng(0)
     X = rng.random((12, 3))
     Y = np.column_stack([np.sin(5 * X[:, 0]), X[:, 1] ** 2, X[:, 2] * X[:, 0]])
@@ -89,8 +89,8 @@ def test_gradients_agree_with_differences(n_constraints: int) -> None:
 
 @settings(max_examples=25)
 @given(st.floats(-30, 30), st.floats(1e-5, 10), st.floats(-5, 5))
-def test_it_agrees_with_hutter_et_al_2009_in_many_digits(v, deviation, best) -> None:
-    """Equation 2. The digits of the mean that were lost count v times."""
+def test_log_improvement_agrees_with_hutter_et_al_2009_in_many_digits(v, deviation, best) -> None:
+    """Equation 2. Digits lost from the mean are magnified v times."""
     mean = best - v * deviation
     with mpmath.workdps(400):
         m, s, f = map(mpmath.mpf, (mean, deviation, best))
@@ -111,7 +111,7 @@ def joint(mean, covariance, best, normals=NORMALS) -> JointImprovement:
 
 
 def greedily(improvement: JointImprovement, n: int) -> tuple[list[int], list[float]]:
-    """The candidates that are chosen one after the other, and what each adds."""
+    """Return the candidates chosen one after the other, and the increment of each."""
     chosen: list[int] = []
     increments = []
     for _ in range(n):
@@ -124,7 +124,7 @@ def greedily(improvement: JointImprovement, n: int) -> tuple[list[int], list[flo
 
 
 @pytest.mark.parametrize(("correlation", "increment"), [(0.0, 0.2820947918), (0.8, 0.1261564410)])
-def test_worked_increments_of_two_standard_normals(correlation: float, increment: float) -> None:
+def test_joint_increments_match_the_closed_form(correlation: float, increment: float) -> None:
     """Sheet, W6: the joint improvement of two is known in closed form."""
     improvement = joint([0.0, 0.0], np.array([[1, correlation], [correlation, 1]]), 0.0)
     assert improvement.gains() == pytest.approx([0.3989422804] * 2, abs=1e-10)
@@ -133,7 +133,7 @@ def test_worked_increments_of_two_standard_normals(correlation: float, increment
     assert improvement.gains()[1] == pytest.approx(increment, rel=1.5e-3)
 
 
-def test_the_greedy_sum_is_the_expected_improvement_of_the_set() -> None:
+def test_greedy_sum_is_the_expected_improvement_of_the_set() -> None:
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(6, 2))
     covariance = factors @ factors.T + np.diag(rng.uniform(0.05, 1.0, 6))
@@ -158,7 +158,7 @@ def test_whitened_normals_have_exact_moments(n: int, more: int, seed: int) -> No
     assert normals @ normals.T / (n + more) == pytest.approx(np.eye(n), abs=1e-9)
 
 
-def test_the_probability_of_two_follows_their_difference() -> None:
+def test_probability_of_the_smaller_of_two_follows_their_difference() -> None:
     mean = np.array([0.1400832002, -0.9503926815])
     V = np.array([[0.1273484837, -0.0576397510], [-0.0576397510, 0.4381023173]])
     worked = np.array([0.0931362481, 0.9068637519])
@@ -170,14 +170,14 @@ def test_the_probability_of_two_follows_their_difference() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e6])
-def test_the_unit_of_the_loss_does_not_count(scale: float) -> None:
+def test_unit_of_the_loss_does_not_change_the_winners(scale: float) -> None:
     root = rng().normal(size=(6, 8))
     mean, V = rng(1).normal(size=6), root @ root.T
     one, other = minimiser(mean, V, 512), minimiser(mean * scale, V * scale**2, 512)
     assert (one.winners == other.winners).all()
 
 
-def test_fully_known_points_leave_no_doubt() -> None:
+def test_certain_values_give_zero_entropy() -> None:
     found = minimiser(np.array([0.3, 0.1, 0.2]), np.zeros((3, 3)), 100)
     assert found.probabilities.tolist() == [0, 1, 0]
     assert found.entropy == 0
@@ -188,7 +188,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def draws_with_minima(minima: list[list[int]], n: int) -> np.ndarray:
-    """Draws (K, T, P) whose minima over a pool of n points are these."""
+    """Return draws (K, T, P) with these minima over a pool of n points."""
     draws = rng().uniform(size=(len(minima), len(minima[0]), n))
     k, t = np.indices(np.shape(minima))
     draws[k, t, minima] = -1.0
@@ -197,7 +197,7 @@ def draws_with_minima(minima: list[list[int]], n: int) -> np.ndarray:
 
 @given(st.integers(1, 9), st.integers(1, 8), st.integers(1, 60), st.integers(1, 60), st.data())
 @settings(max_examples=60, deadline=None)
-def test_they_are_as_many_as_asked_for_and_all_different(samples, draws, pool, n, data) -> None:
+def test_representers_are_distinct_and_as_many_as_requested(samples, draws, pool, n, data) -> None:
     source = rng(data.draw(st.integers(0, 2**32)))
     joint, improvement = source.normal(size=(samples, draws, pool)), source.normal(size=pool)
     chosen = choose_representers(joint, np.tile(improvement, (samples, 1)), n, source)
@@ -205,8 +205,8 @@ def test_they_are_as_many_as_asked_for_and_all_different(samples, draws, pool, n
     assert ((chosen >= 0) & (chosen < pool)).all()
 
 
-def test_the_minima_of_joint_draws_come_first_up_to_the_share_of_a_sample() -> None:
-    """Where expected improvement sees nothing: it is least there."""
+def test_minima_of_joint_draws_come_first_up_to_the_share_of_a_sample() -> None:
+    """Expected improvement is least at these minima."""
     minima = [[7, 7, 31, 7, 12], [31, 2, 2, 2, 2]]
     improvement = np.zeros((2, 40))
     improvement[:, [7, 31, 12, 2]] = -1e4
@@ -221,8 +221,8 @@ def test_the_minima_of_joint_draws_come_first_up_to_the_share_of_a_sample() -> N
 
 
 @pytest.mark.slow
-def test_the_rest_is_drawn_by_improvement_without_replacement() -> None:
-    """Rows 1 to 4 have weights 1, 2, 3, 4 summed over two samples, far below what exp can say."""
+def test_remaining_representers_are_drawn_by_improvement_without_replacement() -> None:
+    """Rows 1 to 4 have weights 1, 2, 3, 4 over two samples, far below the range of exp."""
     weights = np.array([[0.5, 1.5, 0.5, 3.0], [0.5, 0.5, 2.5, 1.0]])
     improvement = np.hstack([np.full((2, 1), 10.0), np.log(weights)]) - 5000.0
     draws = draws_with_minima([[0], [0]], 5)
@@ -240,7 +240,7 @@ NOISES = 0.05 + 0.4 * (1 - SIZES) ** 2
 
 
 def belief(n, candidates, seed, draws=512, spread=0.5) -> tuple[Minimiser, Latents]:
-    """A joint normal belief of n representers and of the curves of some candidates."""
+    """Return a joint normal belief of n representers and of the curves of some candidates."""
     rng, r = np.random.default_rng(seed), BASIS.shape[1]
     root = rng.normal(size=(n + candidates * r, n + 4)) / np.sqrt(n)
     K = root @ root.T + 0.02 * np.eye(len(root))
@@ -257,9 +257,9 @@ def belief(n, candidates, seed, draws=512, spread=0.5) -> tuple[Minimiser, Laten
 
 
 def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimiser, Latents, np.ndarray]:
-    """Two representers and an outcome of variance 1 whose correlation with their difference is rho.
+    """Return two representers and an outcome correlated with their difference by rho.
 
-    Returns belief, candidate and noise; alpha is the standardised difference of the means.
+    Returns belief, candidate and noise; alpha is the standardized difference of the means.
     """
     normals = whitened_normals(2, draws, np.random.default_rng(0))
     minimiser = Minimiser.of(np.array([0.0, alpha * np.sqrt(2)]), np.eye(2), normals)
@@ -277,8 +277,8 @@ def of_difference(alpha: float, rho: float, draws: int) -> tuple[Minimiser, Late
         (2, 0.9, 0.065147, 0.061520),
     ],
 )
-def test_of_two_representers_it_is_the_closed_form(alpha, rho, by_quadrature, by_closed_form):
-    """Both were worked out: half the logarithms of the variances left, and the entropy itself."""
+def test_information_gain_matches_the_closed_form(alpha, rho, by_quadrature, by_closed_form):
+    """Both values were computed: half the log variances, and the entropy itself."""
     minimiser, latents, noise = of_difference(alpha, rho, 200_000)
     gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
     assert gain == pytest.approx(by_closed_form, abs=3e-3 * rho**2)
@@ -286,7 +286,7 @@ def test_of_two_representers_it_is_the_closed_form(alpha, rho, by_quadrature, by
 
 
 def by_loops(minimiser, latents, basis, noise) -> np.ndarray:
-    """The same estimate a candidate, a size and a winner at a time."""
+    """Return the same estimate by loops over candidates, sizes and winners."""
     draws = minimiser.normals.shape[1]
     gain = np.zeros((len(latents.mean), len(basis)))
     for c, m in np.ndindex(*gain.shape):
@@ -306,14 +306,14 @@ def by_loops(minimiser, latents, basis, noise) -> np.ndarray:
 
 @given(st.integers(1, 20), st.integers(0, 2**32))
 @settings(max_examples=20, deadline=None)
-def test_all_at_once_is_one_by_one(n: int, seed: int) -> None:
+def test_vectorized_information_gain_equals_the_loops(n: int, seed: int) -> None:
     minimiser, latents = belief(n, 4, seed, 64)
     found = information_gain(minimiser, latents, BASIS, NOISES)
     assert found == pytest.approx(by_loops(minimiser, latents, BASIS, NOISES), abs=1e-8)
 
 
-def test_covariances_that_do_not_fit_leave_the_noise_at_least() -> None:
-    """As if the representers told more of an outcome than varies in it, without its noise."""
+def test_inconsistent_covariances_leave_at_least_the_noise() -> None:
+    """The representers explain more of the outcome than its variance without noise."""
     minimiser, latents, noise = of_difference(0.0, 0.99, 512)
     latents = replace(latents, cross=2 * latents.cross)
     gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)[0, 0]
@@ -321,7 +321,7 @@ def test_covariances_that_do_not_fit_leave_the_noise_at_least() -> None:
     assert gain <= -np.log(noise[0]) / 2
 
 
-def test_the_divergence_is_that_from_uniform_after_the_evaluation() -> None:
+def test_divergence_from_uniform_is_taken_after_the_evaluation() -> None:
     minimiser, latents, noise = of_difference(0.5, 0.7, 100_000)
     gain = information_gain(minimiser, latents, np.ones((1, 1)), noise)
     p = minimiser.probabilities

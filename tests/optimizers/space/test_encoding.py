@@ -1,4 +1,4 @@
-"""Values in the unit interval, configurations in the cube, candidates and their neighbours."""
+"""Values in the unit interval, configurations in the cube, candidates and neighbors."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ from prefect_tune.optimizers.space.vectors import (
         OrdinalHyperparameter("o", [1, 2, 5, 9]),
     ],
 )
-def test_each_value_has_the_same_share_of_the_prior_the_ends_too(hyperparameter) -> None:
+def test_every_value_has_an_equal_share_of_the_prior_including_the_ends(hyperparameter) -> None:
     h = hyperparameter
     values = list(choices_of(h) or range(h.lower, h.upper + 1))
     positions = (np.arange(100 * len(values)) + 0.5) / (100 * len(values))
@@ -46,8 +46,8 @@ def test_each_value_has_the_same_share_of_the_prior_the_ends_too(hyperparameter)
     assert [drawn.count(value) for value in values] == [100] * len(values)
 
 
-def test_integers_of_studies_begun_before_are_read_as_they_were() -> None:
-    """Their positions went from 0, the first, to 1, the last."""
+def test_integers_of_older_studies_are_decoded_unchanged() -> None:
+    """Older positions went from 0 for the first value to 1 for the last."""
     for n in (2, 3, 10, 200):
         k = Integer("k", (1, n))
         assert [from_unit(k, i / (n - 1)) for i in range(n)] == list(range(1, n + 1))
@@ -63,7 +63,7 @@ def test_integers_of_studies_begun_before_are_read_as_they_were() -> None:
         (OrdinalHyperparameter("e", [1, 2, 5]), [1, 2, 5]),
     ],
 )
-def test_discrete_values_survive_the_interval(hyperparameter, values) -> None:
+def test_discrete_values_survive_the_unit_interval(hyperparameter, values) -> None:
     assert [from_unit(hyperparameter, to_unit(hyperparameter, v)) for v in values] == [*values]
 
 
@@ -74,7 +74,7 @@ def one_to(n: int, *, log: bool = False) -> Grid:
 
 
 @given(n=st.integers(2, 60), log=st.booleans(), u=st.floats(0, 1))
-def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(n, log, u) -> None:
+def test_unit_means_the_same_value_in_the_grid_and_in_the_space(n, log, u) -> None:
     grid = one_to(n, log=log)
     if np.abs(grid.borders - u).min() > 1e-12:
         assert int(grid.index(u)) == from_unit(Integer("k", (1, n), log=log), u) - 1
@@ -82,14 +82,14 @@ def test_a_unit_stands_for_the_same_value_in_the_grid_and_in_the_space(n, log, u
 
 @settings(max_examples=30)
 @given(n=st.integers(2, 200), log=st.booleans(), target=st.floats(-0.5, 1.5))
-def test_the_point_of_each_cell_is_projected_to_its_own_value(n, log, target) -> None:
+def test_nearest_point_of_each_cell_is_projected_to_its_own_value(n, log, target) -> None:
     grid = one_to(n, log=log)
     points = grid.nearest_in_cells(target)
     assert [grid.projected(float(x)) for x in points] == list(range(n))
 
 
 def conditional_space() -> Space:
-    """What is active depends on an integer, which decides on another one, and on a category."""
+    """Return a space where an integer and a category decide which hyperparameters are active."""
     values = ConfigurationSpace(
         space=[
             Integer("a_layers", (1, 3), default=1),
@@ -106,7 +106,7 @@ def conditional_space() -> Space:
 
 
 @pytest.mark.parametrize("space", [conditional_space(), mixed_space()], ids=lambda s: s.name)
-def test_the_active_columns_match_each_configuration(space: Space) -> None:
+def test_active_columns_match_each_configuration(space: Space) -> None:
     table = CandidateSpace(space)
     drawn = table.sample(300, np.random.default_rng(0))
     active = table.active(drawn)
@@ -126,7 +126,7 @@ SPACES = [mixed_space(), sparse_space(), counted_space((2, 3), 2)]
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
-def test_rows_are_encoded_as_single_configurations_are(space: Space) -> None:
+def test_rows_are_encoded_like_single_configurations(space: Space) -> None:
     table = CandidateSpace(space)
     drawn = table.sample(60, np.random.default_rng(0))
     decoded = [table.decode(drawn, row) for row in range(len(drawn))]
@@ -142,7 +142,7 @@ def test_rows_are_encoded_as_single_configurations_are(space: Space) -> None:
         assert np.abs(features[row] - again[row]).max() < 0.5  # whole numbers are rounded
 
 
-def test_values_come_back_to_the_last_digit() -> None:
+def test_values_survive_encoding_to_the_last_digit() -> None:
     space = one_algorithm(C)
     values = np.geomspace(0.01, 900.0, 100).tolist()
     known = [Configuration.of(space, ("a",), [{"C": value}]) for value in values]
@@ -151,7 +151,7 @@ def test_values_come_back_to_the_last_digit() -> None:
     assert [table.decode(encoded, row) for row in range(100)] == known
 
 
-def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
+def test_samples_and_neighbors_stay_in_the_restricted_space() -> None:
     space, rng = counted_space((3, 4)), np.random.default_rng(0)
     part = space.restricted_to({"step0": ["a1"], "step1": ["a0", "a3"]})
     table = CandidateSpace(space, part)
@@ -165,7 +165,7 @@ def test_samples_and_neighbours_stay_in_the_part_that_may_be_proposed() -> None:
 
 
 @pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
-def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
+def test_neighbors_are_feasible_and_differ_in_one_choice(space: Space) -> None:
     rng = np.random.default_rng(1)
     table = CandidateSpace(space)
     points = table.encode(sample_configuration(space, rng) for _ in range(10))
@@ -180,7 +180,7 @@ def test_neighbours_can_run_and_differ_in_one_thing(space: Space) -> None:
     assert ((near.units >= 0) & (near.units <= 1)).all()
 
 
-def test_whatever_can_change_does_evenly() -> None:
+def test_neighbors_change_every_choice_equally_often() -> None:
     space, rng = counted_space((2, 3), 2), np.random.default_rng(0)
     table = CandidateSpace(space)
     points = table.encode([sample_configuration(space, rng)])

@@ -1,4 +1,4 @@
-"""Spaces, their paths, and configurations in them."""
+"""Spaces, their paths, and configurations."""
 
 import json
 import pickle
@@ -58,12 +58,12 @@ MADE_ONLY = Step("a", (MADE, Algorithm(id="other", estimator="x.O")))
 
 
 def steps_called(names: str) -> tuple[Step, ...]:
-    """Steps of one algorithm each."""
+    """Return steps with one algorithm each."""
     return tuple(Step(name, (Algorithm(id="a"),)) for name in names)
 
 
 def ignored(step: Step) -> Space:
-    """A space with a model that ignores step `a`."""
+    """Return a space with a model that ignores step `a`."""
     model = Step("model", (Algorithm(id="m", estimator="x.M", ignores=("a",)), MADE))
     return Space("ignored", (step, model))
 
@@ -90,13 +90,13 @@ def ignored(step: Step) -> Space:
         (lambda: ignored(Step("a", (NONE, algorithm("m", only_ignored=True)))), "only_ignored"),
     ],
 )
-def test_a_space_that_cannot_be_is_refused_with_the_reason(build, reason) -> None:
+def test_invalid_space_is_refused_with_the_reason(build, reason) -> None:
     with pytest.raises(ValueError, match=reason):
         build()
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_of_orders_that_make_one_pipeline_exactly_one_can_run(n: int) -> None:
+def test_exactly_one_of_several_equivalent_orders_is_feasible(n: int) -> None:
     space = ordered_space(n)
 
     def working(path: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -114,7 +114,7 @@ IGNORING = ignoring_space()
 
 @st.composite
 def spaces(draw) -> Space:
-    """Two to four steps in front of a model, each of which may be ignored by any later one."""
+    """Two to four steps before a model; any later step may ignore an earlier one."""
 
     def made(name: str, earlier: list[str]) -> Algorithm:
         ignores = st.lists(st.sampled_from(earlier), unique=True) if earlier else st.just([])
@@ -139,13 +139,13 @@ def spaces(draw) -> Space:
         ("mean unit none svm", "mean unit none svm"),
     ],
 )
-def test_a_step_that_is_ignored_does_nothing(path: str, canonical: str) -> None:
+def test_ignored_step_becomes_none(path: str, canonical: str) -> None:
     assert IGNORING.canonical_path(tuple(path.split()), settle=False) == tuple(canonical.split())
 
 
 @settings(max_examples=40)
 @given(spaces())
-def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space) -> None:
+def test_every_path_has_one_canonical_form_and_settles_on_a_feasible_one(space) -> None:
     listed = set(space.paths())
     assert len(listed) == space.n_paths
     for path in product(*([a.id for a in step.algorithms] for step in space.searched)):
@@ -156,7 +156,7 @@ def test_every_path_has_one_canonical_form_and_settles_on_one_that_can_run(space
         assert (path in listed) == (settled == path)
 
 
-def test_a_configuration_of_a_user_becomes_canonical() -> None:
+def test_configuration_given_by_a_user_becomes_canonical() -> None:
     document = {
         "impute": {"algorithm": "power", "hyperparameters": {"p": 1.5}},
         "scale": {"algorithm": "unit"},
@@ -184,14 +184,14 @@ SPACE = mixed_space()
         (lambda d: d["scale"].update(algorithm="none"), "none > svm"),
     ],
 )
-def test_a_configuration_that_is_not_of_the_space_is_refused_with_the_reason(change, message):
+def test_configuration_outside_the_space_is_refused_with_the_reason(change, message):
     document = default_configuration(SPACE, ("unit", "svm")).to_json()
     change(document)
     with pytest.raises(ValueError, match=message):
         Configuration.from_json(document, SPACE)
 
 
-def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
+def test_query_is_full_only_with_all_rows_folds_and_epochs() -> None:
     asked = default_configuration(SPACE, ("unit", "svm"))
     assert Query(asked).is_full
     partial = ({"subset": 0.5}, {"folds": 2}, {"epochs": 9}, {"held_out": 0.5})
@@ -201,15 +201,15 @@ def test_only_all_rows_folds_and_epochs_are_full_and_all_of_them_none() -> None:
         part_of(3, 4, "folds")
 
 
-def test_paths_that_can_run_are_drawn_equally_often() -> None:
-    """Of 1000 draws, each of 5 paths gets 200, with a standard deviation of 12.6."""
+def test_feasible_paths_are_drawn_equally_often() -> None:
+    """With 1000 draws, each of 5 paths gets 200, with a standard deviation of 12.6."""
     rng = np.random.default_rng(1)
     counts = Counter(sample_configuration(SPACE, rng).path for _ in range(1000))
     assert len(counts) == 5
     assert all(abs(count - 200) < 63 for count in counts.values())  # five of them
 
 
-def test_a_new_configuration_is_none_of_those_asked_for_until_all_were() -> None:
+def test_new_configurations_differ_until_the_space_is_exhausted() -> None:
     space, rng, asked = finite_space(), np.random.default_rng(0), set()
     for n in range(5):
         asked.add(new_configuration(space, asked, rng))
@@ -220,7 +220,7 @@ def test_a_new_configuration_is_none_of_those_asked_for_until_all_were() -> None
 
 
 def scaled(X):
-    """A function of a module, as a choice."""
+    """A module-level function used as a choice."""
     return X
 
 
@@ -232,7 +232,7 @@ CHOICES = [
 
 
 @pytest.mark.parametrize("listing", [Categorical, OrdinalHyperparameter])
-def test_choices_of_any_type_come_back_as_they_were(listing) -> None:
+def test_choices_of_any_type_survive_json(listing) -> None:
     space = one_algorithm(listing("h", CHOICES))
     documents = set()
     for choice in CHOICES:
@@ -251,7 +251,7 @@ def test_choices_of_any_type_come_back_as_they_were(listing) -> None:
 
 
 @pytest.mark.parametrize("hyperparameter", [Integer("h", (1, 9)), Categorical("h", [1, 2])])
-def test_true_is_no_number(hyperparameter) -> None:
+def test_true_is_not_a_number(hyperparameter) -> None:
     document = {"s": {"algorithm": "a", "hyperparameters": {"h": True}}}
     with pytest.raises(ValueError, match="h=True"):
         Configuration.from_json(document, one_algorithm(hyperparameter))
@@ -262,6 +262,6 @@ def test_true_is_no_number(hyperparameter) -> None:
     [[lambda X: X], [object()], [np.random.default_rng(0).normal], [{1, 2}], [RandomState(0)],
      [(1, 2), "(1, 2)"]],
 )  # fmt: skip
-def test_choices_without_a_stable_name_of_their_own_are_refused(choices) -> None:
+def test_choices_without_a_stable_name_are_refused(choices) -> None:
     with pytest.raises(ValueError, match="stored"):
         one_algorithm(Categorical("h", [None, *choices]))

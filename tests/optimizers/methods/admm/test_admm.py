@@ -1,4 +1,4 @@
-"""ADMM: its arithmetic, its two sub-problems, and its iterations."""
+"""ADMM: arithmetic, the two sub-problems, and iterations."""
 
 from dataclasses import replace
 from math import inf
@@ -60,7 +60,7 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 UNIT = Objective("share", "", 0.0, 1.0)
 
 
-def test_three_iterations_of_an_active_integer() -> None:
+def test_integer_updates_match_three_worked_iterations() -> None:
     grid = grid_of(Integer("k", (1, 10)))
     assert grid is not None
     assert distances(grid, 3 / 9, -0.5).argmin() == 7  # the multiplier moves what it is pulled to
@@ -88,7 +88,7 @@ def test_three_iterations_of_an_active_integer() -> None:
         (0.02, 0.07, 0.10, 0.0, -0.05, 0.00125, 0.05),
     ],
 )
-def test_slacks(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR0917
+def test_slacks_match_worked_values(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR0917
     best = float(slack(g, bound, mu, 1.0))
     assert best == pytest.approx(u)
     assert g - bound + best == pytest.approx(residual)
@@ -96,7 +96,7 @@ def test_slacks(g, bound, mu, u, residual, penalty, after) -> None:  # noqa: PLR
     assert next_multiplier(g, bound, mu, 1.0) == pytest.approx(after, abs=1e-12)
 
 
-def test_rewards() -> None:
+def test_reward_matches_worked_values() -> None:
     losses = [0.05, 0.21, 0.35, 0.7, 0.9, -0.1]
     assert reward(losses, 0.7) == pytest.approx([0.928571, 0.7, 0.5, 0.0, 0.0, 1.0], abs=1e-6)
 
@@ -115,7 +115,7 @@ def at(k: int, kind: str = "x", x: float = 0.5, name: str = "a") -> Configuratio
     return Configuration.of(TWO, (name,), [{"a_k": k, "b_kind": kind, "c_x": x}])
 
 
-def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled() -> None:
+def test_move_keeps_the_chosen_values_and_accumulates_the_dual() -> None:
     here, state = Positions(TWO, 1.0), AdmmState()
     assert here.at(state, ("a",)) == at(3)
     here.move(state, at(6, "z", 0.25))
@@ -133,7 +133,7 @@ def test_a_move_stands_where_theta_min_chose_and_remembers_how_far_it_was_pulled
     assert here.at(state, ("a",)) == at(6, "z", 0.25)
 
 
-def test_integers_cost_the_square_of_their_way_and_unordered_categories_nothing() -> None:
+def test_integer_penalty_is_the_squared_distance_and_categories_have_none() -> None:
     state, search = AdmmState(), GaussianSearch(TWO)
     tables = Positions(TWO, 2.0).penalties(state, search, ("a",))
     assert list(tables) == [0]
@@ -159,7 +159,7 @@ def observed(
     bound: float | None = None,
     options: AdmmOptions = PAPER,
 ) -> PathObservations:
-    """What is observed of trials of such losses, and sizes that are limited by a bound."""
+    """Return what ADMM observes of trials with these losses and bounded sizes."""
     query, trials = Query(default_configuration(mixed_space(), ("none", "tree"))), []
     for number, loss in enumerate(losses):
         measured = {"size": sizes[number]} if number < len(sizes) else {}
@@ -180,7 +180,7 @@ def observed(
         ((-inf, inf, 9.0), (1.0, 3.0, 5.0, 7.0, 9.0), [0.0, 0.5, 1.0, 1.5, 2.0], 8 / 4),
     ],
 )
-def test_losses_are_shares_of_the_metrics_range(metric, losses, shares, worst):
+def test_losses_are_scaled_to_the_range_of_the_metric(metric, losses, shares, worst):
     seen = observed(*losses, objective=Objective("x", "", *metric))
     assert seen.losses == pytest.approx(shares)
     assert seen.worst_reward_loss == pytest.approx(worst)
@@ -202,7 +202,7 @@ def test_quantities_are_in_units_of_their_bounds() -> None:
 
 
 class OfMany(Admm):
-    """So many evaluations of each sub-problem."""
+    """ADMM with many evaluations in each sub-problem."""
 
     effort = 40
 
@@ -215,13 +215,13 @@ def number_of(query: Query) -> float:
 
 
 def numbers_asked_for(space: Space, best: float, n: int, **options: object) -> list[float]:
-    """The numbers of n queries, whose loss is the square of their way to the best."""
+    """Return the numbers of n proposals; the loss is the squared distance from the best."""
     optimizer = OfMany(space, 0, UNIT, **options)
     asked = ask_and_tell(optimizer, lambda q: ((number_of(q) - best) / 100) ** 2, n, n)
     return [number_of(query) for query in asked]
 
 
-def test_random_points_come_first_and_integers_are_pulled_to_where_they_stand() -> None:
+def test_random_points_come_first_and_integers_are_pulled_to_the_current_value() -> None:
     space = one_algorithm(Integer("k", (1, 100), default=20))
     free = numbers_asked_for(space, 80.0, 16, rho=0.0)
     held = numbers_asked_for(space, 80.0, 16, rho=500.0)
@@ -235,15 +235,15 @@ LINE = one_algorithm(Float("x", (0.0, 100.0), default=50.0))
 
 
 @pytest.mark.parametrize("theta_solver", ["bo", "trust_region"])
-def test_with_a_twin_under_way_another_point_is_asked_for(theta_solver: str) -> None:
+def test_pending_queries_are_not_proposed_twice(theta_solver: str) -> None:
     optimizer = OfMany(LINE, 0, UNIT, theta_solver=theta_solver)
     ask_and_tell(optimizer, lambda query: abs(number_of(query) - 30) / 100, 8, 40)
     asked = [optimizer.ask(Budget(trials_left=40)) for _ in range(3)]
     assert min(np.diff(sorted(map(number_of, asked)))) > 0.05
 
 
-def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
-    """Where the middle is the best, and all else is better the further away it is."""
+def test_trust_region_proposals_stay_near_the_best() -> None:
+    """The middle is the best; everywhere else, the loss falls with the distance from the middle."""
 
     def loss_of(query: Query) -> float:
         way = abs(number_of(query) - 50.0)
@@ -270,7 +270,7 @@ def test_with_a_trust_region_proposals_stay_near_the_best() -> None:
         ([0.5, 0.4, 0.3], 2, 0.4),
     ],
 )
-def test_the_trust_region_is_around_the_best(losses, started_at, half_width) -> None:
+def test_trust_region_is_centered_on_the_best(losses, started_at, half_width) -> None:
     space = one_algorithm(Float("x", (0.0, 1.0)), Float("y", (0.0, 1.0)), Integer("z", (1, 9)))
     state = AdmmState(path=("a",), started_at=started_at)
     theta_min = ThetaMin(space, AdmmOptions(), Positions(space, 1.0))
@@ -281,7 +281,7 @@ def test_the_trust_region_is_around_the_best(losses, started_at, half_width) -> 
     assert upper == pytest.approx([0.5 + half_width, 0.5 + half_width, 1.0])
 
 
-def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
+def test_arm_with_the_most_rewards_is_drawn_most() -> None:
     table = PathArms(counted_space((3,)), 0)
     # Three successes in five: Beta(13, 12), mean .52 and deviation .09798; Beta(10, 10) .109109.
     counts = {"step0/a0": [5, 3], "step0/a1": [0, 0], "step0/a2": [4, 0]}
@@ -298,7 +298,7 @@ def test_with_no_rewards_left_the_arm_that_earned_most_is_drawn_most() -> None:
     assert drawn.count("a0") == 50
 
 
-def test_an_order_is_an_assignment_of_steps_to_places() -> None:
+def test_order_is_an_assignment_of_steps_to_places() -> None:
     space = ordered_space()
     table = PathArms(space, 0)
     weights = dict.fromkeys(table.arms, 0.0) | {f"{name}/scale": 1.0 for name in "abc"}
@@ -310,7 +310,7 @@ def test_an_order_is_an_assignment_of_steps_to_places() -> None:
     assert table.arms_of(path)[:3] == ["order/b@0", "order/a@1", "order/c@2"]
 
 
-def test_the_linear_solver_learns_additive_paths() -> None:
+def test_linear_solver_learns_additive_paths() -> None:
     space = counted_space((4, 5))
     table = PathArms(space, 0)
     values = {p: int(p[0][1:]) + 0.5 * int(p[1][1:]) for p in list(space.paths())[::2]}
@@ -325,7 +325,7 @@ class OfThree(OfMany):
     effort = 3
 
 
-def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first() -> None:
+def test_each_model_is_first_run_without_preprocessing_and_the_best_is_tuned() -> None:
     space = SPACES["admm"]
     optimizer = Admm(space, 0, UNIT)
     models = [a.id for a in space.searched[-1].algorithms]
@@ -339,7 +339,7 @@ def test_each_model_is_seen_with_nothing_before_it_and_the_best_is_tuned_first()
     assert set(seen[n + 2 :]) == {("none", "none", "random_forest")}
 
 
-def test_the_first_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> None:
+def test_first_path_is_the_simplest_or_most_like_plain_naive_bayes() -> None:
     scales = (Algorithm(id="unit", estimator="x.Unit"), Algorithm(id="none"))
     models = (Algorithm(id="lda", estimator="x.Lda"), Algorithm(id="gaussian_nb", estimator="x.N"))
     for space, simplest in (
@@ -355,7 +355,7 @@ def test_the_first_path_does_nothing_before_naive_bayes_or_is_most_like_it() -> 
     assert simplest_path(space, [("unit", "svm"), ("unit", "bayes")]) == ("unit", "bayes")
 
 
-def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
+def test_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     optimizer = OfThree(counted_space((1, 2), 1), 0, UNIT)
     asked = ask_and_tell(optimizer, lambda _: 0.5, 8, 8)
     values = [
@@ -366,7 +366,7 @@ def test_a_path_is_tried_with_defaults_and_then_with_random_values() -> None:
     assert values[0] not in values[1:]
 
 
-def test_the_effort_grows_up_to_its_bound_and_begins_small_in_small_budgets() -> None:
+def test_effort_grows_up_to_its_bound_and_starts_small_in_small_budgets() -> None:
     optimizer = Admm(counted_space((3, 4)), 0, UNIT, variant="paper")
     efforts = []
     for t in range(9):
@@ -379,8 +379,8 @@ def test_the_effort_grows_up_to_its_bound_and_begins_small_in_small_budgets() ->
 
 
 @pytest.mark.parametrize(("variant", "iterations"), [("paper", 6), ("default", 12)])
-def test_every_second_iteration_tunes_a_path_that_never_was(variant: str, iterations: int) -> None:
-    """In a world in which the first path is the best."""
+def test_every_second_iteration_tunes_a_new_path(variant: str, iterations: int) -> None:
+    """The first path is the best one here."""
     optimizer = OfThree(counted_space((3, 4)), 0, UNIT, variant=variant)
     while optimizer._state.iteration < iterations:
         path = (query := optimizer.ask(Budget(trials_left=200))).configuration.path
@@ -392,7 +392,7 @@ def test_every_second_iteration_tunes_a_path_that_never_was(variant: str, iterat
     assert (len(tuned) > 1) == (variant == "default")
 
 
-def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew() -> None:
+def test_untuned_algorithms_start_from_the_values_that_z_min_drew() -> None:
     space = counted_space((2, 3))
     optimizer = Admm(space, 0, UNIT)
     ask_and_tell(optimizer, lambda _: 0.5, 1, 200)
@@ -407,8 +407,8 @@ def test_algorithms_that_were_never_tuned_start_from_the_values_that_z_min_drew(
     assert optimizer._positions.at(optimizer._state, path) == drawn
 
 
-def test_of_the_values_seen_theta_min_takes_the_best_with_its_way() -> None:
-    """A little better and far away is worse than what is near."""
+def test_theta_min_weighs_the_loss_against_the_distance() -> None:
+    """A slightly better but distant value loses to a near one."""
     space = one_algorithm(Integer("k", (1, 100), default=20))
     for rho, k in ((10.0, 20), (0.0, 80)):
         optimizer = Admm(space, 0, UNIT, rho=rho)
@@ -421,7 +421,7 @@ def test_of_the_values_seen_theta_min_takes_the_best_with_its_way() -> None:
         assert here == Configuration.of(space, ("a",), [{"k": k}])
 
 
-def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
+def test_multiplier_grows_each_iteration_while_a_bound_is_exceeded() -> None:
     objective = replace(UNIT, constraints=(Constraint("size", 5.0),))
     optimizer = OfThree(counted_space((2, 3)), 0, objective)
     pulls = []
@@ -436,7 +436,7 @@ def test_a_limit_that_is_exceeded_pulls_harder_each_iteration() -> None:
     assert steps[steps > 0] == pytest.approx(10.1)
 
 
-def test_a_failed_pull_earns_nothing() -> None:
+def test_failed_pull_earns_no_reward() -> None:
     optimizer = Admm(finite_space(), 0, UNIT, variant="paper")
     ask_and_tell(optimizer, lambda _: None, 5)
     before = to_document(optimizer._state)

@@ -1,4 +1,4 @@
-"""Whole studies: budgets, looks at trainings, and those that end early or run into trouble."""
+"""Whole studies with BAPI: budgets, partial trainings, early ends and failures."""
 
 from dataclasses import replace
 from functools import partial
@@ -31,15 +31,15 @@ from prefect_tune.optimizers.methods.bapi.bapi import Bapi
         (nets(), Objective(epochs=4, iterative=frozenset({"net"})), "4 epochs"),
     ],
 )
-def test_without_epochs_or_a_model_that_trains_in_them_it_is_refused(space, objective, remedy):
+def test_space_without_epochs_or_iterative_models_is_refused(space, objective, remedy):
     with pytest.raises(ValueError, match=remedy):
         Bapi(space, 0, objective)
     assert bapi(epochs=5).ask(Budget()).epochs
 
 
 @pytest.mark.slow
-def test_a_curve_that_will_be_the_best_is_looked_at_soon_and_then_by_quanta() -> None:
-    """Of fifteen curves at the start, and better ones that are begun later."""
+def test_curve_that_will_win_is_trained_early_and_in_quanta() -> None:
+    """Fifteen curves start first; better ones are begun later."""
     optimizer = bapi(epochs=50, n_first=15, epsilon=0.0)
     own = dict[Configuration, None]()
 
@@ -63,7 +63,7 @@ def test_a_curve_that_will_be_the_best_is_looked_at_soon_and_then_by_quanta() ->
 
 
 @pytest.mark.slow
-def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
+def test_models_without_epochs_are_evaluated_in_full() -> None:
     optimizer = bapi(mixed_nets(), n_first=6)
     Simulation(optimizer, partial(power_law, optimizer), trials=14).run()
     fitted = [t for t in optimizer.history if t.query.configuration.path[-1] == "knn"]
@@ -72,7 +72,7 @@ def test_models_that_are_fitted_at_once_are_asked_for_in_full() -> None:
     assert len({t.query.configuration for t in fitted}) == len(fitted)
 
 
-def test_a_space_smaller_than_the_start_is_trained_to_the_end() -> None:
+def test_space_smaller_than_the_initial_design_is_trained_to_the_end() -> None:
     models = Algorithm(id="net", estimator="x.Net"), Algorithm(id="knn", estimator="x.Knn")
     optimizer = bapi(Space("two", (Step("model", models),)))
 
@@ -88,9 +88,7 @@ def test_a_space_smaller_than_the_start_is_trained_to_the_end() -> None:
         optimizer.ask(Budget())
 
 
-def test_no_affordable_epoch_ends_the_search_and_a_training_resumed_later_counts_as_thawed() -> (
-    None
-):
+def test_unaffordable_epochs_end_the_search_and_resumed_trainings_count_as_thawed() -> None:
     optimizer = bapi(n_first=4)
     assert len([*islice(Simulation(optimizer, partial(power_law, optimizer)).ends(), 5)]) == 5
     with pytest.raises(SpaceExhausted, match="too small for"):
@@ -101,7 +99,7 @@ def test_no_affordable_epoch_ends_the_search_and_a_training_resumed_later_counts
     assert optimizer.decisions["thawed"] == 1
 
 
-def test_where_nothing_is_to_be_gained_the_best_is_trained_to_its_end_all_the_same() -> None:
+def test_best_training_is_completed_even_if_nothing_can_improve() -> None:
     optimizer = bapi(n_first=4)
 
     def outcome(query: Query) -> Evaluation:

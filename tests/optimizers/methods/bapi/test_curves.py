@@ -1,4 +1,4 @@
-"""Learning curves, the points learned from, and what is learned."""
+"""Learning curves, the points used for fitting, and the fitted models."""
 
 from dataclasses import replace
 from math import inf
@@ -35,7 +35,7 @@ def model(seconds: float, *, hit: bool = False) -> StepCost:
     return StepCost("model", 0, seconds, 0.0, hit, "key")
 
 
-def test_stretches_are_joined_with_the_least_loss_so_far() -> None:
+def test_partial_trainings_are_joined_with_the_least_loss_so_far() -> None:
     curves = curves_from(
         stretch(0, B, [9.0, 8.0]),
         stretch(1, A, [5.0, 7.0, 4.0, 6.0]),
@@ -52,7 +52,7 @@ def test_stretches_are_joined_with_the_least_loss_so_far() -> None:
     assert (infinite.epochs, infinite.losses) == ((1, 2), (9.0, 8.0))
 
 
-def test_a_stretch_under_way_is_pending_and_a_full_fit_counts_as_all_epochs() -> None:
+def test_running_training_is_pending_and_a_full_fit_counts_as_all_epochs() -> None:
     one = curve(stretch(0, A, [9.0, 8.0]), Trial(1, Query(A, epochs=6)))
     assert (one.is_pending, one.done, one.target, one.is_closed) == (True, 2, 6, False)
     new = curve(Trial(0, Query(A)))
@@ -73,7 +73,7 @@ def test_a_stretch_under_way_is_pending_and_a_full_fit_counts_as_all_epochs() ->
         ((stretch(0, A, [9.0, 8.0], constraints=FAST),), False, False),
     ],
 )
-def test_what_diverged_violates_or_failed_is_closed_and_keeps_its_epochs(
+def test_diverged_infeasible_or_failed_curves_are_closed_and_keep_their_epochs(
     trials: tuple[Trial, ...], is_closed: bool, has_failed: bool
 ) -> None:
     history = recorded(*trials, constraints=[Constraint("latency_us", 50.0)])
@@ -102,7 +102,7 @@ TWO = stretch(0, A, [9.0] * 2, steps=(model(2.0),))
         ((TWO, crashed(1, A, 6)), 1.0),
     ],
 )
-def test_seconds_of_an_epoch_count_the_model_and_new_epochs_alone(
+def test_seconds_per_epoch_count_only_the_model_and_new_epochs(
     trials: tuple[Trial, ...], rate: float | None
 ) -> None:
     assert curve(*trials).rate == (None if rate is None else pytest.approx(rate))
@@ -113,8 +113,8 @@ OF_TIME_THETA = np.log([0.5, 1.0, 1.0, 0.3])
 NOISE = 0.001
 
 
-def test_worked_points_of_a_curve() -> None:
-    """Sheet, W13: of 20 epochs of 50 the last one, the first, and the seventh."""
+def test_selected_points_of_a_curve_match_the_worked_example() -> None:
+    """Sheet, W13: with 20 of 50 epochs trained, the last, first and seventh points are taken."""
     t = np.arange(1, 21) / 50
     covariance = OF_TIME.covariance(OF_TIME_THETA, t, t)
     left = np.diag(covariance) - covariance[-1] ** 2 / (covariance[-1, -1] + NOISE)
@@ -139,7 +139,7 @@ def curves(*trials: Trial) -> list[LearningCurve]:
 
 
 def seen(*trials: Trial, objective: Objective = CURVES) -> tuple[list[int], np.ndarray, np.ndarray]:
-    """Epochs, losses and inputs of the points that a belief is conditioned on."""
+    """Return epochs, losses and inputs of the points that the model is conditioned on."""
     belief = learner(objective).recall(curves(*trials), {})
     process = belief.process.process
     scores = process.offset + process.scale * process.standardised
@@ -155,7 +155,7 @@ def learned(which: list[LearningCurve], **options: Any) -> CurveBelief:
 FALLING = [50.0 - epoch for epoch in range(10)]
 
 
-def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
+def test_failure_counts_as_the_worst_first_loss_at_the_last_epoch() -> None:
     bad, failed = stretch(1, at(0.9), [80.0, 60.0]), at(0.4, "unit")
     epochs, losses, rows = seen(stretch(0, at(0.2), FALLING), bad, crashed(2, failed, 2))
     assert epochs[-1] == T_MAX
@@ -163,7 +163,7 @@ def test_a_failure_counts_as_the_worst_beginning_at_the_end() -> None:
     assert rows[-1] == pytest.approx(rows_of(failed)[0])
 
 
-def test_diverged_losses_count_as_a_few_times_worse_than_the_median() -> None:
+def test_diverged_losses_are_capped_at_a_few_times_the_median() -> None:
     usual = [stretch(i, at(i / 10), FALLING) for i in range(6)]
     exploded = [stretch(6 + i, at(0.9 + i / 100), [1e9, 1e8]) for i in range(5)]
     unbounded = replace(CURVES, upper=inf)
@@ -174,7 +174,7 @@ def test_diverged_losses_count_as_a_few_times_worse_than_the_median() -> None:
 
 
 @pytest.mark.parametrize(("n", "each"), [(50, 3), (51, 2), (76, 1)])
-def test_the_more_curves_the_fewer_points_of_each(n: int, each: int) -> None:
+def test_more_curves_mean_fewer_points_per_curve(n: int, each: int) -> None:
     trials = [stretch(i, at(i / 100), [60.0, 50.0, 40.0 + i]) for i in range(n)]
     assert len(seen(*trials)[1]) == each * n
 
@@ -187,7 +187,7 @@ def falling(number: int, level: float, n: int = 4) -> Trial:
 SEVEN = [falling(i, i / 7) for i in range(7)]
 
 
-def test_scores_are_logarithms_of_a_metric_with_a_range_by_default() -> None:
+def test_bounded_metrics_use_logarithmic_scores_by_default() -> None:
     assert Scores.of(Objective(metric="rmse", unit="", lower=0.0, upper=inf)) == Scores()
     assert learner(variant="paper").recall(curves(*SEVEN), {}).scores == Scores()
     percent = Scores.of(Objective(n_held_out=500))
@@ -198,7 +198,7 @@ def test_scores_are_logarithms_of_a_metric_with_a_range_by_default() -> None:
     assert np.diff(unit.scores([-0.9, -0.95])) == pytest.approx(apart)
 
 
-def test_sites_stand_at_resumable_curves_and_nowhere_else() -> None:
+def test_sites_stand_only_at_resumable_curves() -> None:
     diverged = stretch(8, at(0.9, "unit"), [60.0, 59.0], 4, trouble="no epoch 3")
     others = stretch(9, knn(0.5), 30.0), crashed(10, at(0.99, "unit"), 2)
     which = curves(*SEVEN, falling(7, 0.95, T_MAX), diverged, *others)
@@ -208,7 +208,7 @@ def test_sites_stand_at_resumable_curves_and_nowhere_else() -> None:
 
 
 @pytest.mark.slow
-def test_parameters_are_fitted_again_whenever_trials_have_grown_by_a_tenth() -> None:
+def test_parameters_are_refitted_whenever_trials_grow_by_a_tenth() -> None:
     many = [falling(i, i / 30) for i in range(30)]
     memo: dict[str, Any] = {}
     fitted = []

@@ -1,4 +1,4 @@
-"""Plans of BAPI: its start, what trainings promise and cost, and when one ends."""
+"""Plans of BAPI: the initial design, gains and costs of trainings, and stopping."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -47,7 +47,7 @@ LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
 
 def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
-    """Of five curves of 4 epochs, a second each, and of new configurations."""
+    """Return a plan for five curves of 4 epochs, one second each, and new configurations."""
     losses = ([10 + 40 * x + 40 / e for e in range(1, 5)] for x in LEVELS)
     trials = (stretch(i, net(LEVELS[i]), y, cost_seconds=4.0) for i, y in enumerate(losses))
     curves = list(curves_from(*trials, *pending).values())
@@ -57,8 +57,8 @@ def planning(*pending: Trial, new: Sequence[Configuration]) -> Planning:
     return Planning(curves, learner.inputs.encode(new), learner, belief, best=best, epsilon=1.0)
 
 
-def test_what_is_under_way_counts_as_chosen() -> None:
-    """Its twin promises as much, and adds next to nothing."""
+def test_running_training_counts_as_chosen() -> None:
+    """A twin of the running configuration promises as much but adds almost nothing."""
     first, twin = net(0.2, 0.9), net(0.2, 0.901)
     alone = planning(new=[first, twin]).improvement(4, 0)[0].gains()
     assert alone[5] == pytest.approx(alone[6], rel=0.01)
@@ -86,7 +86,7 @@ def planned(
     quantum: int = 1,
     **changed: Any,
 ) -> dict[int, tuple[int, float]]:
-    """Epochs and seconds of what is planned of candidates of 10 epochs, in order."""
+    """Return planned epochs and seconds of candidates with 10 epochs, in order."""
     m = len(rates)
     known = {
         "done": np.zeros(m, int),
@@ -107,14 +107,14 @@ def planned(
 
 
 @pytest.mark.parametrize(("budget", "plan"), [(8.0, {0: 4.0}), (10.0, {0: 4.0, 2: 6.0})])
-def test_worked_plans_of_two_budgets(budget: float, plan: dict[int, float]) -> None:
-    """Sheet, W12: second is what adds most to the first; if it is too dear, that is all."""
+def test_plans_match_the_worked_example(budget: float, plan: dict[int, float]) -> None:
+    """Sheet, W12: the second entry adds most to the first, unless the budget cannot pay for it."""
     entries = planned([0.4, 0.3, 0.6], budget)
     assert {number: seconds for number, (_, seconds) in entries.items()} == pytest.approx(plan)
 
 
-def test_worked_choice_by_cost_that_cools_down_as_the_budget_is_spent() -> None:
-    """Sheet, W8: improvements .0139559 and .0076271, at 10 and 2 seconds; likewise W12."""
+def test_choice_by_cost_cools_down_as_the_budget_is_spent() -> None:
+    """Sheet, W8: improvements .0139559 and .0076271 at 10 and 2 seconds; W12 likewise."""
     two = [PlannedTraining(0, 10, 10.0), PlannedTraining(1, 10, 2.0)]
     means, deviations = np.array([0.90, 0.88]), np.array([0.02, 0.03])
     # They are equal where (.0139559 / .0076271) = 5^power, which is at .38.
@@ -128,7 +128,7 @@ def test_worked_choice_by_cost_that_cools_down_as_the_budget_is_spent() -> None:
 SIX, TRIO = [1.0] * 6, [1.0] * 3
 
 
-def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> None:
+def test_horizon_shrinks_with_the_budget_and_the_last_entry_is_clipped() -> None:
     lengths = [len(planned(SIX, budget)) for budget in (100.0, 40.0, 39.0, 20.0, 10.0, 0.0)]
     assert lengths == [4, 4, 3, 2, 1, 0]
     assert len(planned(SIX, 100.0, most=2)) == 2
@@ -159,11 +159,11 @@ def test_the_horizon_shrinks_with_the_budget_and_its_last_entry_is_clipped() -> 
         ),
     ],
 )
-def test_a_plan_has_what_may_be_trained_for_a_quantum_at_least(known, plan) -> None:
+def test_plan_contains_only_trainings_of_at_least_one_quantum(known, plan) -> None:
     assert planned(TRIO, 100.0, **known) == plan
 
 
-def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
+def test_most_uncertain_training_is_planned_if_nothing_can_improve() -> None:
     hopeless = improvement(np.array([-99.0, -99.0, -99.0]), W12[1], np.eye(3))
     zeros = np.zeros(3, dtype=int)
     which = Prospects(zeros, zeros, np.ones(3, dtype=bool), np.ones(3), lambda _: 10, 10)
@@ -174,7 +174,7 @@ def test_where_nothing_can_improve_the_most_uncertain_is_planned() -> None:
 def recalled(
     variant: Literal["default", "paper"], theta: list[float], rates: dict[float, float]
 ) -> CurveBelief:
-    """What follows from seconds of an epoch, by position on a line."""
+    """Return the cost model given seconds per epoch, by position on a line."""
     trials = (
         stretch(i, configuration(x), [9.0] * 10, cost_seconds=10 * rate)
         for i, (x, rate) in enumerate(rates.items())
@@ -184,7 +184,7 @@ def recalled(
     return learner.recall(curves, {"costs": np.log(theta).tolist()})
 
 
-def test_worked_rate_as_a_logarithm_and_what_is_unknown_is_not_priced_out() -> None:
+def test_log_rate_matches_the_worked_example_and_unknown_costs_stay_moderate() -> None:
     """Sheet, W14: variance 1, lengthscale .5, noise .01; rates .1 at 0 and .4 at 1."""
     belief = recalled("default", [1.0, 0.5, 0.01], {0.0: 0.1, 1.0: 0.4})
     at = np.array([[0.5], [3.0], [9.0]])
@@ -194,8 +194,8 @@ def test_worked_rate_as_a_logarithm_and_what_is_unknown_is_not_priced_out() -> N
     assert (deviation / 0.6931472) ** 2 == pytest.approx([0.5219303, 0.9999771])
 
 
-def test_worked_rate_with_the_papers_kernel() -> None:
-    """Sheet, W9: 10 epochs took 5 s; without noise 30 take 15, and .6 away they seem to take 2."""
+def test_rate_with_the_kernel_of_the_paper_matches_the_worked_example() -> None:
+    """Sheet, W9: 10 epochs take 5 s, so 30 take 15 s without noise; 10 at distance .6 take 2 s."""
     belief = recalled("paper", [1.0, 0.3, 1e-4], {0.0: 0.5})
     assert belief.costs is not None
     mean, deviation = belief.costs.predict(np.array([[0.0], [0.6]]))
@@ -222,14 +222,14 @@ RESUMED = Trial(3, Query(KNOWN, epochs=4))  # 3 seconds an epoch
         (None, 2, (), 3, {12.0: 2}),
     ],
 )
-def test_epochs_are_affordable_after_pending_ones_and_within_a_workers_part(
+def test_affordable_epochs_respect_pending_trainings_and_the_share_of_a_worker(
     which: Configuration | None,
     target: int,
     pending: tuple[Trial, ...],
     n_workers: int,
     epochs: dict[float | None, int],
 ) -> None:
-    """After two curves of 2 epochs, of 1 and of 3 seconds each."""
+    """Two curves with 2 epochs each are known, at 1 and 3 seconds per epoch."""
     first = stretch(0, at(0.1), [9.0, 8.0], cost_seconds=2.0)
     second = stretch(1, KNOWN, [9.0, 7.0], cost_seconds=6.0)
     curves = curves_from(first, second, *pending)
@@ -249,7 +249,7 @@ def test_epochs_are_affordable_after_pending_ones_and_within_a_workers_part(
         (27, 6, (2,), (27,)),
     ],
 )
-def test_rungs_of_a_halving(n, t_max, epochs, counts) -> None:
+def test_halving_design_has_the_expected_rungs(n, t_max, epochs, counts) -> None:
     assert Design.halving(n, t_max) == Design(epochs, counts)
     assert Design.random(5, 50, 10) == Design((10, 50), (5, 1))
 
@@ -280,11 +280,11 @@ SECOND, BEST, LAST = trained(0, 0.1, 9, 8), trained(1, 0.2, 9, 7), trained(2, 0.
         ((SECOND, BEST), False, Promote(at(0.2), 6)),
     ],
 )
-def test_a_rung_ranks_those_that_train_once_all_are_told(trials, may_begin, step: Step) -> None:
+def test_rung_ranks_trainings_once_all_results_are_in(trials, may_begin, step: Step) -> None:
     assert THREE.next(curves_from(*trials), may_begin=may_begin) == step
 
 
-def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_business() -> None:
+def test_configurations_of_the_design_wait_until_the_initial_phase_is_over() -> None:
     own, extra = (SECOND, BEST, LAST), trained(3, 0.4, 9, 9)
     waiting = THREE.waiting(curves_from(*own, extra))
     assert waiting == {t.query.configuration for t in own}
@@ -304,14 +304,14 @@ def test_its_own_wait_until_the_start_is_over_and_others_are_none_of_its_busines
         (inf, 0, 1),
     ],
 )
-def test_the_smaller_a_budget_the_smaller_its_start(n_epochs, n_configurations, size) -> None:
+def test_smaller_budget_gives_a_smaller_initial_design(n_epochs, n_configurations, size) -> None:
     assert Design.affordable(n_epochs, n_configurations, 50) == Design.halving(size, 50)
 
 
 @pytest.mark.parametrize(
     ("epsilon", "done", "epochs"), [(0.01, 0, 42), (0.03, 0, 31), (0.03, 40, 40), (1.0, 0, 1)]
 )
-def test_worked_epochs_that_are_enough(epsilon: float, done: int, epochs: int) -> None:
+def test_enough_epochs_match_the_worked_example(epsilon: float, done: int, epochs: int) -> None:
     """Sheet, W7."""
     losses = 1 - (0.95 - 0.60 / (1 + np.arange(1, 51) / 5))
     assert 1 - losses[-1] == pytest.approx(0.8954545455)
@@ -342,7 +342,7 @@ def said(done=20, target=40, mean=0.893, best=0.9, **given) -> Verdict:
         ({"done": 40, "mean": 2.0}, "finished"),
     ],
 )
-def test_a_training_ends_when_it_will_surely_not_win_or_had_enough(given, expected) -> None:
+def test_training_ends_if_it_cannot_win_or_had_enough_epochs(given, expected) -> None:
     assert said(**given) == expected
 
 
@@ -351,7 +351,7 @@ N_FIRST = 7
 
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Planning]:
-    """All plans that are made."""
+    """Record every plan."""
     made = list[Planning]()
 
     def noted(*parts: Any, **more: Any) -> Planning:
@@ -369,7 +369,7 @@ def tell(optimizer: Bapi, number: int, **changes: Any) -> None:
 
 
 def started(optimizer: Bapi, least: float = 0.0) -> Bapi:
-    """The method after its start and the first plan; low levels have a quantity of 2."""
+    """Return the method after its initial design and first plan; low levels measure 2."""
     while True:
         level = float(dict(optimizer.ask(Budget()).configuration["model"].values)["level"])
         if "planned" in (optimizer.memo or {}):
@@ -401,14 +401,14 @@ def test_costs_are_cooled_by_the_share_of_the_budget_spent(monkeypatch, budget, 
     assert powers == [pytest.approx(1 - share)]
 
 
-def test_the_best_to_improve_on_meets_the_constraints(plans: list[Planning]) -> None:
+def test_improvement_is_measured_from_the_best_feasible_loss(plans: list[Planning]) -> None:
     limited = replace(CURVES, constraints=(Constraint("quantity", 1.0),))
     optimizer = started(Bapi(nets(), 0, limited, n_first=N_FIRST), least=0.45)
     assert optimizer.incumbent.loss > min(t.loss for t in optimizer.history if t.loss is not None)
     assert plans[-1].best == plans[-1].belief.scores.scores(optimizer.incumbent.loss)
 
 
-def test_the_tolerance_follows_the_spread_of_losses_that_have_no_range(plans) -> None:
+def test_tolerance_follows_the_spread_of_losses_without_a_range(plans) -> None:
     unbounded = replace(CURVES, metric="rmse", unit="", lower=0.0, upper=inf)
     optimizer = started(Bapi(nets(), 0, unbounded, n_first=N_FIRST))
     least = [c.loss for c in optimizer.curves.values() if c.epochs]
@@ -417,8 +417,10 @@ def test_the_tolerance_follows_the_spread_of_losses_that_have_no_range(plans) ->
     assert plans[-1].epsilon == pytest.approx(0.003 * 100)
 
 
-def test_those_that_wait_in_the_start_are_not_planned(plans: list[Planning]) -> None:
-    """Eight of nine are told; a worker that is free meanwhile does not go on with them."""
+def test_waiting_configurations_are_not_planned(
+    plans: list[Planning],
+) -> None:
+    """Eight of nine results are in; the idle worker must not resume a waiting training."""
     optimizer = bapi(n_first=9)
     for number in range(9):
         optimizer.ask(Budget())
@@ -431,10 +433,10 @@ def test_those_that_wait_in_the_start_are_not_planned(plans: list[Planning]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("deviation", "are_stopped"), [(1e6, False), (1.0, True)])
-def test_trainings_are_stopped_by_the_deviations_of_what_will_be_observed(
+def test_trainings_are_stopped_by_the_deviation_of_the_outcome(
     monkeypatch: pytest.MonkeyPatch, deviation: float, are_stopped: bool
 ) -> None:
-    """At the end, where what is observed now deviates by 1."""
+    """The observation at the last epoch has a deviation of 1 now."""
     predict = CurveBelief.predict
 
     def outcome(self: CurveBelief, inputs: Any, epochs: Epochs) -> tuple[Any, Any]:
@@ -452,7 +454,7 @@ def of(number: int, n: int, **evaluation: Any) -> Trial:
     return stretch(number, at(number / 10), [9.0] * n, **evaluation)
 
 
-def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
+def test_stop_reasons_are_counted_from_curves_and_recorded_verdicts() -> None:
     optimizer = Bapi(mixed_nets(), 0, CURVES)
     for trial in (
         of(0, T_MAX),
@@ -475,6 +477,6 @@ def test_ends_are_counted_from_curves_and_from_what_was_decided() -> None:
     assert (found["thawed"], found["notes"], found["at_once"]) == (6, ["said once"], 1)
 
 
-def test_options_that_are_given_win_over_the_variant() -> None:
+def test_given_options_override_the_variant() -> None:
     found = BapiOptions(variant="paper", horizon=8, p=0.5, epsilon=0.0, n_first=2).resolved()
     assert (found.horizon, found.p, found.epsilon, found.n_first) == (8, 0.5, 0.0, 2)

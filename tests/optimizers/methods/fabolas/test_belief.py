@@ -1,4 +1,4 @@
-"""What is believed of losses and seconds on all sizes, and the search for what tells most."""
+"""Models of loss and seconds over all sizes, and the search for the most informative point."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -57,7 +57,7 @@ def ended(
     return Trial(number, query).completed(Evaluation(loss, (loss,), seconds, uncached))
 
 
-def test_what_has_ended_is_observed_with_its_size_and_seconds_of_one_uncached_fold() -> None:
+def test_finished_trials_are_observed_with_size_and_uncached_seconds_per_fold() -> None:
     failure = Failure(FailureKind.ERROR, "no loss", cost_seconds=9.0)
     history = recorded(
         ended(0, Query(configuration(0.1)), 20.0, seconds=3.0, uncached=12.0),
@@ -75,8 +75,8 @@ def test_what_has_ended_is_observed_with_its_size_and_seconds_of_one_uncached_fo
     assert [t.number for t in full.trials] == [0, 2]
 
 
-def test_losses_are_learned_as_logarithms_or_capped_except_with_variant_paper() -> None:
-    """log(max(error, 0.5 / n)); or at most the median and three interquartile ranges."""
+def test_losses_are_learned_as_logarithms_or_capped_unless_variant_is_paper() -> None:
+    """log(max(error, 0.5 / n)), or at most the median plus three interquartile ranges."""
     losses = np.array([0.0, 0.01, 5.0, 20.0])
     learned = LossScale.of(losses, ERROR, OF_ERRORS).learned(losses)
     assert learned == pytest.approx(np.log([0.05, 0.05, 5.0, 20.0]))
@@ -90,7 +90,7 @@ def test_losses_are_learned_as_logarithms_or_capped_except_with_variant_paper() 
 
 
 def plane_trials(n: int, seed: int = 0) -> list[Trial]:
-    """At random in the plane on four small sizes, losses and seconds as powers of the rows.
+    """Return random trials in the plane on four small sizes; loss and seconds follow power laws.
 
     Seconds are c = 2e-7 n^1.8 e^(x1 / 2) (Fabolas sheet, T11).
     """
@@ -115,7 +115,7 @@ def learned(n: int, strategy: Strategy = OF_ERRORS, last=None) -> tuple[Belief, 
     return learner.learn(seen, last or {}, np.random.default_rng(0))
 
 
-def test_seconds_and_losses_of_all_rows_follow_from_small_subsets() -> None:
+def test_small_subsets_predict_loss_and_seconds_of_all_rows() -> None:
     belief, _ = learned(16)
     assert belief.seconds(CENTRE) == pytest.approx([73.75], rel=0.1)
     (mean,), (deviation,) = belief.predict(CENTRE)
@@ -123,7 +123,7 @@ def test_seconds_and_losses_of_all_rows_follow_from_small_subsets() -> None:
     assert abs(mean - truth) < 3 * deviation < 1.5
 
 
-def test_drawn_parameters_differ_within_their_bounds_and_form_a_mixture() -> None:
+def test_sampled_parameters_differ_stay_in_bounds_and_form_a_mixture() -> None:
     belief, kept = learned(12, OF_PAPER)
     process = belief.processes[0]
     parameters = (*process.kernel.parameters, *process.noise.parameters)
@@ -139,14 +139,14 @@ def test_drawn_parameters_differ_within_their_bounds_and_form_a_mixture() -> Non
 
 
 @pytest.mark.parametrize(("n", "is_fitted"), [(64, True), (65, False), (66, False), (67, True)])
-def test_of_many_observations_a_fit_serves_until_three_more_have_come(n, is_fitted) -> None:
+def test_fit_of_many_observations_is_reused_until_three_more_arrive(n, is_fitted) -> None:
     _, first = learned(8)
     last = {name: {"thetas": made["thetas"], "n": 64} for name, made in first.items()}
     _, kept = learned(n, last=last)
     assert (kept["losses"] != last["losses"]) == is_fitted
 
 
-def test_a_belief_learns_the_results_on_most_rows_then_the_newest(monkeypatch) -> None:
+def test_model_learns_from_the_largest_subsets_and_then_the_newest_results(monkeypatch) -> None:
     monkeypatch.setattr(belief_module, "RULES", replace(RULES, most_learned=5))
     belief, _ = learned(12)
     shares = sorted(trial.query.subset for trial in plane_trials(12))
@@ -162,7 +162,7 @@ Result = tuple[float, float, float, float]
 def belief_of(
     *results: Result, strategy: Strategy = DEFAULT, parameters: Mapping[str, float] | None = None
 ) -> Belief:
-    """What follows from results on a line with parameters as given, nothing fitted."""
+    """Return the model given results on a line and fixed parameters, without fitting."""
     history = recorded(
         *(
             told(i, Query(configuration(x), share), *more)
@@ -181,7 +181,7 @@ def belief_of(
     return Learner(LINE, Sizes.of(ROWS), ROWS, strategy).recall(seen, kept)
 
 
-def test_seconds_are_of_as_many_folds_as_are_evaluated() -> None:
+def test_seconds_are_multiplied_by_the_number_of_folds() -> None:
     belief = belief_of((0.1, 1 / 64, 1.0, 2.0), (0.9, 1 / 8, 2.0, 9.0))
     rows = LINE.at(LINE.encode([configuration(0.5)] * 3), Sizes.of(ROWS).s([1 / 64, 1 / 8, 1.0]))
     factor = replace(belief, n_folds=3).seconds(rows) / belief.seconds(rows)
@@ -193,7 +193,7 @@ SMOOTH = {"lengthscale 0": log(0.3)}
 
 
 def parabola(*, of_x: float = 0.0, drop: float = 60.0) -> list[Result]:
-    """Results about 0.5; seconds rise with x by e^of_x, and by the drop from s = 0 to 1."""
+    """Return results around 0.5. Seconds rise with x by e^of_x, and by `drop` from s = 0 to 1."""
     at = [(x, s) for x in (0.1, 0.3, 0.5, 0.7, 0.9) for s in (0.25, 0.5)] + [(0.0, 1), (1.0, 1)]
     seconds = [float(np.exp(of_x * x)) * drop**s for x, s in at]
     return [(x, 256 ** (s - 1), (x - 0.5) ** 2, c) for (x, s), c in zip(at, seconds, strict=True)]
@@ -214,13 +214,13 @@ def run(
     ).run()
 
 
-def test_the_best_comes_first() -> None:
+def test_candidates_are_sorted_best_first() -> None:
     candidates = Candidates(np.zeros((2, 1), dtype=np.intp), np.zeros((2, 1)))
     found = ScoredCandidates(candidates, np.array([[0.1, 0.0], [0.3, 0.2]]))
     assert list(found.best_first()) == [(1, 0), (1, 1), (0, 0), (0, 1)]
 
 
-def test_information_is_divided_by_seconds_with_the_overhead() -> None:
+def test_information_is_divided_by_seconds_plus_overhead() -> None:
     belief = belief_of(*parabola(), parameters=SMOOTH)
     gain, found = run(belief, "gain"), run(belief, overhead=3.0)
     pool = slice(0, RULES.near * RULES.n_representers)  # later rounds differ
@@ -230,7 +230,7 @@ def test_information_is_divided_by_seconds_with_the_overhead() -> None:
     np.testing.assert_allclose(found.scores[pool], gain.scores[pool] / (seconds + 3.0))
 
 
-def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells() -> None:
+def test_divergence_prefers_the_cheapest_subset_and_information_the_telling_one() -> None:
     # Curves of configurations have little in common, so small subsets tell next to nothing.
     unlike = {**SMOOTH, "ln of the second weight": 3.0, "noise variance": log(1e-4)}
     belief = belief_of(*parabola(drop=4.0), parameters=unlike)
@@ -239,7 +239,7 @@ def test_divergence_takes_the_cheapest_subset_where_information_takes_what_tells
     assert LEVELS[next(divergence.best_first())[1]] == LEVELS[0]
 
 
-def test_improvement_is_divided_by_seconds_where_they_are_learned() -> None:
+def test_improvement_is_divided_by_seconds_if_seconds_are_learned() -> None:
     x = list[float]()
     for acquisition in ("gain_per_cost", "improvement"):
         strategy = replace(DEFAULT, acquisition=acquisition)

@@ -26,7 +26,7 @@ def fabolas(n_first: int = 1) -> Fabolas:
     ("twin", "n", "is_given_up"),
     [(GOOD, 35, False), (BAD, 28, True)],
 )
-def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_same(
+def test_uninformative_subsets_are_given_up_and_the_best_is_still_found(
     twin: Twin, n: int, is_given_up: bool
 ) -> None:
     optimizer = fabolas(n_first=6)
@@ -45,7 +45,7 @@ def test_subsets_that_tell_nothing_are_given_up_and_the_best_is_found_all_the_sa
 
 
 @pytest.mark.slow
-def test_at_the_end_of_each_budget_the_best_are_confirmed_and_the_best_full_one_is_the_answer():
+def test_finalists_are_confirmed_on_all_rows_at_the_end_of_each_budget():
     optimizer = fabolas(n_first=4)
     for trials in (12, 14):
         Simulation(optimizer, Twin(), trials=trials).run()
@@ -62,7 +62,7 @@ FIRST = {1 / 64: (0.1, 0.42, 0.7, 0.9), 1 / 32: (0.42, 0.1), 1 / 16: (0.42,), 1 
 
 
 def after_first() -> Fabolas:
-    """A method after its first design: results of another, and what it has been asked."""
+    """Return a method after its first design, with results of another method."""
     optimizer = fabolas()
     for share, x in ((share, x) for share, numbers in FIRST.items() for x in numbers):
         number, query = len(optimizer.history), Query(configuration(x), share)
@@ -83,8 +83,8 @@ def after_first() -> Fabolas:
         (Budget(trials_left=0), "confirm"),
     ],
 )
-def test_the_best_is_evaluated_on_all_rows_if_that_is_due(budget: Budget, phase: str) -> None:
-    """Once subsets and asks have cost enough, and for as long as the rest of the budget lasts."""
+def test_best_is_evaluated_on_all_rows_when_due(budget: Budget, phase: str) -> None:
+    """A full evaluation is due once subsets and proposals have cost enough, budget permitting."""
     optimizer = after_first()
     query = optimizer.ask(budget)
     assert optimizer.reason is not None
@@ -93,21 +93,21 @@ def test_the_best_is_evaluated_on_all_rows_if_that_is_due(budget: Budget, phase:
         assert query == Query(configuration(0.42))
 
 
-def test_nothing_is_asked_for_that_cannot_end_in_time() -> None:
+def test_only_queries_that_can_end_in_time_are_proposed() -> None:
     query = after_first().ask(Budget(seconds_spent=1.0, seconds_left=30.0))
     assert query.subset <= 1 / 4
     with pytest.raises(SpaceExhausted, match="the budget"):
         after_first().ask(Budget(seconds_spent=1.0, seconds_left=1e-3))
 
 
-def test_pending_queries_are_imagined() -> None:
+def test_pending_queries_are_imagined_and_proposals_differ() -> None:
     optimizer = after_first()
     asked = [position(optimizer.ask(Budget()))[0] for _ in range(4)]
     gaps = [abs(a - b) for i, a in enumerate(asked) for b in asked[:i]]
     assert min(gaps) > 0.01
 
 
-def test_a_configuration_that_fails_on_all_rows_is_not_the_answer() -> None:
+def test_configuration_that_fails_on_all_rows_is_not_the_incumbent() -> None:
     optimizer = after_first()
     query = Query(configuration(0.42))
     optimizer.restore(9, query, None)
@@ -117,7 +117,7 @@ def test_a_configuration_that_fails_on_all_rows_is_not_the_answer() -> None:
     assert position(optimizer.incumbent.query)[0] != 0.42
 
 
-def test_the_first_design_promotes_the_best_half_but_nothing_as_bad_as_chance() -> None:
+def test_first_design_promotes_the_best_half_unless_no_better_than_chance() -> None:
     def outcome(query: Query) -> Outcome:
         (x,) = position(query)
         return (x if x < 0.5 else 50.0), 1.0
@@ -132,7 +132,7 @@ def test_the_first_design_promotes_the_best_half_but_nothing_as_bad_as_chance() 
 
 
 def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]:
-    """What is asked for after random beginnings, of full evaluations alone."""
+    """Return the proposals after a random start, all of them full evaluations."""
     optimizer = make_optimizer(method, cube(), 0, ROWS)
     queries = ask_and_tell(optimizer, outcome, 12)
     assert all(query.is_full for query in queries)
@@ -140,8 +140,8 @@ def late(method: str, outcome: Callable[[Query], Outcome] = GOOD) -> list[Query]
     return queries[6:]
 
 
-def test_improvement_is_sought_near_the_best_and_information_to_both_sides_whatever_it_costs():
-    """The losses are those of the twin; those on the right cost e^8 of those on the left."""
+def test_improvement_searches_near_the_best_and_entropy_search_spreads_out():
+    """Losses are those of the twin; the right end costs e^8 times as much as the left."""
 
     def dear(query: Query) -> Outcome:
         return GOOD(query)[0], float(np.exp(8.0 * position(query)[0]))
@@ -154,7 +154,7 @@ def test_improvement_is_sought_near_the_best_and_information_to_both_sides_whate
 
 
 @pytest.mark.slow
-def test_two_tasks_are_the_share_that_was_asked_for_and_all_rows() -> None:
+def test_two_tasks_are_the_requested_share_and_all_rows() -> None:
     optimizer = make_optimizer("mtbo", cube(), 0, ROWS, {"share": 0.125})
     queries = ask_and_tell(optimizer, Twin(), 14)
     assert {q.subset for q in queries[:5]} == {0.125}

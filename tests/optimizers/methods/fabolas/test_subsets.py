@@ -1,4 +1,4 @@
-"""Sizes of subsets, basis functions over them, and the gate on them."""
+"""Sizes of subsets, basis functions over sizes, and the gate on subsets."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ SIZES = Sizes(100, 50_000, (1 / 512, 1 / 64, 1 / 8, 1.0))
 LARGE = Objective(n_rows=50_000, n_classes=10, n_rarest=4_000)
 
 
-def test_sizes_are_logarithmic_and_those_outside_the_range_at_its_ends() -> None:
+def test_sizes_are_logarithmic_and_clipped_to_the_range() -> None:
     s = SIZES.s([1 / 16, 1 / 64, 1 / 500, 1.0, 1e-4])
     assert s == pytest.approx([0.5538594424, 0.3307891636, 0.0, 1.0, 0.0], abs=1e-10)
     assert PAPER_LOSS.functions(s)[0] == pytest.approx([1.0, 0.1990413971], abs=1e-10)
@@ -35,14 +35,14 @@ def test_sizes_are_logarithmic_and_those_outside_the_range_at_its_ends() -> None
         (Objective(), 1 / 64, 1),
     ],
 )
-def test_the_smallest_subset_holds_enough_rows_and_each_class(objective, smallest, n_min) -> None:
+def test_smallest_subset_has_enough_rows_and_every_class(objective, smallest, n_min) -> None:
     sizes = Sizes.of(objective)
     assert (sizes.shares[0], sizes.n_min, sizes.note) == (smallest, n_min, "")
     assert not sizes.is_single
 
 
 @pytest.mark.parametrize(("n_rows", "n_rarest", "why"), [(399, 100, "399"), (9_000, 15, "has 15")])
-def test_data_without_room_for_subsets_is_worked_on_whole(n_rows, n_rarest, why) -> None:
+def test_small_data_gets_no_subsets(n_rows, n_rarest, why) -> None:
     sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=2, n_rarest=n_rarest))
     assert (sizes.is_single, sizes.shares, sizes.n_min) == (True, (1.0,), sizes.n_max)
     assert why in sizes.note
@@ -50,7 +50,7 @@ def test_data_without_room_for_subsets_is_worked_on_whole(n_rows, n_rarest, why)
 
 
 @given(n_rows=st.integers(1, 10_000_000), n_classes=st.integers(0, 300), rare=st.floats(0, 1))
-def test_shares_of_any_data_halve_and_each_holds_what_it_needs(n_rows, n_classes, rare) -> None:
+def test_shares_of_any_data_halve_and_keep_enough_rows(n_rows, n_classes, rare) -> None:
     rarest = max(1, int(rare * n_rows / max(n_classes, 1)))
     sizes = Sizes.of(Objective(n_rows=n_rows, n_classes=n_classes, n_rarest=rarest))
     assert [2**-k for k in reversed(range(len(sizes.shares)))] == list(sizes.shares)
@@ -64,7 +64,7 @@ def test_shares_of_any_data_halve_and_each_holds_what_it_needs(n_rows, n_classes
         assert not n_classes or sizes.shares[0] * rarest >= 2
 
 
-def test_a_power_law_of_the_rows_is_linear_where_logarithms_are_learned() -> None:
+def test_power_law_of_rows_is_linear_in_logarithms() -> None:
     rows = np.array([100.0, 400.0, 3_000.0, 50_000.0])
     s = SIZES.s(rows / 50_000)
     for basis, power in ((LOG_LOSS, -0.4), (COST, 1.8)):
@@ -85,7 +85,7 @@ def test_a_power_law_of_the_rows_is_linear_where_logarithms_are_learned() -> Non
         (Sizes.single(LARGE), (1.0,)),
     ],
 )
-def test_the_first_design_has_small_shares(sizes: Sizes, first: tuple[float, ...]) -> None:
+def test_first_design_uses_small_shares(sizes: Sizes, first: tuple[float, ...]) -> None:
     assert sizes.first_shares == first
 
 
@@ -95,12 +95,12 @@ OUTCOMES = (0.0, 1.5, -1.2, 0.8, -0.6, 1.1, -1.4, 0.3, 1.3, -0.9)
 
 
 def skills(errors: Sequence[float]) -> list[float]:
-    """Skills if full evaluations come out so far from their predictions, but the first has none."""
+    """Return the skills for these prediction errors of full evaluations; the first has none."""
     predictions = {i: Prediction("", OUTCOMES[i] + e, SURE) for i, e in enumerate(errors, start=1)}
     return skills_of(predictions, dict(enumerate(OUTCOMES[: len(errors) + 1])), 1.0)
 
 
-def test_the_gate_closes_on_several_misses() -> None:
+def test_gate_closes_after_several_misses() -> None:
     assert all(is_open(skills([0.05] * n)) for n in range(8))
     assert not is_open(skills([0.9, -0.8, 1.0]))
     assert is_open(skills([9.0]))
@@ -108,7 +108,7 @@ def test_the_gate_closes_on_several_misses() -> None:
     assert not is_open(skills([0.05, 0.05, *[9.0] * 4]))
 
 
-def test_verdicts_know_nothing_of_what_came_out_later_and_vague_predictions_have_no_skill() -> None:
+def test_verdicts_ignore_later_results_and_vague_predictions_have_no_skill() -> None:
     errors = [0.15, 0.3, 0.1, 0.4, 0.2, 0.1]
     for n in range(1, len(errors)):
         assert skills(errors[:n]) == skills(errors)[:n]
@@ -118,7 +118,7 @@ def test_verdicts_know_nothing_of_what_came_out_later_and_vague_predictions_have
     assert skills_of({1: Prediction("", 3.0, 0.6)}, outcomes, 1.0)[0] > 1.0
 
 
-def test_predictions_come_back_from_a_memo_rounded_but_never_to_nothing() -> None:
+def test_predictions_survive_the_memo_and_small_deviations_stay_positive() -> None:
     first = Prediction("verify", -1.25, 0.5)
     memo = json.loads(json.dumps({"full": {"7": first.to_json()}}))
     assert Prediction.all_of(memo) == {7: first}

@@ -1,4 +1,4 @@
-"""FLASH: its phases and their lengths, what it scores, prunes and tunes, and shared values."""
+"""FLASH: phases and their lengths, scores, pruning, tuning, and shared values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -46,13 +46,13 @@ from prefect_tune.optimizers.space.vectors import CandidateSpace
 
 
 def by_path(optimizer: Flash) -> Callable[[Query], float]:
-    """The loss of a trial is the number of its path."""
+    """Return losses that are the number of the path."""
     paths = list(optimizer.space.paths())
     return lambda query: float(paths.index(query.configuration.path)) + 1
 
 
-def test_the_benchmark_world_of_the_paper() -> None:
-    """After thirty D-optimal picks, with losses and log seconds that are sums over algorithms."""
+def test_benchmark_world_of_the_paper_is_reproduced() -> None:
+    """After thirty D-optimal picks; losses and log seconds are sums over algorithms."""
     optimizer = Flash(counted_space(BENCHMARK), 0, Objective(), variant="paper")
     paths, one_hot = list(optimizer.space.paths()), one_hot_paths(BENCHMARK)
     losses = 20 + one_hot @ np.array([((7 * c) % 33) / 4 for c in range(33)])
@@ -74,7 +74,7 @@ def test_the_benchmark_world_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"variant": "paper"}])
-def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(options) -> None:
+def test_phases_follow_in_order_and_late_proposals_stay_in_the_subspace(options) -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), r=2, **options)
     late = ask_and_tell(optimizer, by_path(optimizer), 20)[12:]
     decisions = optimizer.decisions
@@ -84,7 +84,7 @@ def test_phases_follow_one_another_and_proposals_stay_in_the_subspace(options) -
 
 
 @pytest.mark.parametrize(("n_rows", "counts"), [(20_000, True), (20_001, False)])
-def test_where_partial_runs_take_equally_long_no_cost_counts(n_rows: int, counts: bool) -> None:
+def test_cost_is_ignored_if_partial_runs_take_equally_long(n_rows: int, counts: bool) -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(n_rows=n_rows, n_folds=3))
     Racing(optimizer)
     steps = optimizer.space.steps
@@ -92,7 +92,7 @@ def test_where_partial_runs_take_equally_long_no_cost_counts(n_rows: int, counts
     assert (optimizer._log_cost() is not None) == counts
 
 
-def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
+def test_pending_path_is_not_proposed_again_even_if_best() -> None:
     optimizer = Flash(counted_space((3, 4)), 0, Objective(), variant="paper", n_prune=9)
     ask_and_tell(optimizer, by_path(optimizer), 9)
     assert optimizer.decisions["phase"] == 2
@@ -100,8 +100,8 @@ def test_a_path_under_way_is_not_taken_again_though_it_is_the_best() -> None:
     assert len({twin, other, third}) == 3
 
 
-def test_the_path_of_the_incumbent_is_in_the_subspace_whatever_the_model_says() -> None:
-    """Two steps fit each other: the best path is one that no sum of effects would choose."""
+def test_subspace_always_contains_the_path_of_the_incumbent() -> None:
+    """Two steps fit each other, so no sum of effects would select the best path."""
     losses = {("a1", "a1"): 1.0, ("a0", "a1"): 60.0, ("a1", "a0"): 60.0, ("a0", "a0"): 20.0}
     for options, is_kept in (({}, True), ({"variant": "paper"}, False)):
         optimizer = Flash(
@@ -120,7 +120,7 @@ def test_the_path_of_the_incumbent_is_in_the_subspace_whatever_the_model_says() 
 
 
 @pytest.mark.slow
-def test_phases_shrink_to_two_fifths_of_a_small_budget_and_say_so_once() -> None:
+def test_phases_shrink_to_two_fifths_of_a_small_budget_with_one_note() -> None:
     optimizer = Flash(counted_space((4, 5, 5)), 0, Objective())
     ask_and_tell(optimizer, by_path(optimizer), 16, 16, seconds_left=1e6)
     decisions = optimizer.decisions
@@ -146,7 +146,7 @@ PAPER = FlashOptions(variant="paper")
         (PAPER, 1, 0, (1, 1)),
     ],
 )
-def test_lengths_are_the_rank_of_the_paths_unless_given(options, n_trials, n_known, lengths):
+def test_phase_lengths_default_to_the_rank_of_the_paths(options, n_trials, n_known, lengths):
     table = PathTable(counted_space((4, 5, 5)), 0)
     assert phase_lengths(options, table, n_trials, n_known=n_known) == lengths
 
@@ -160,7 +160,7 @@ def test_lengths_are_the_rank_of_the_paths_unless_given(options, n_trials, n_kno
         ([("a0", "a1")], 0.01, (["a0", "a1", "a2"], ["a0", "a1", "a2"])),  # two all the same
     ],
 )
-def test_the_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, keep, kept) -> None:
+def test_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, keep, kept) -> None:
     space = counted_space((4, 4))
     losses = {("a3", "a3"): 30.0, ("a2", "a0"): 20.0, ("a1", "a2"): 10.0, ("a0", "a2"): None}
     history = told_history(
@@ -177,14 +177,14 @@ def test_the_subspace_has_the_best_paths_and_the_best_share_of_each_step(paths, 
         pytest.param(Admm, "average", "trees", 40, marks=pytest.mark.slow),
     ],
 )
-def test_an_aggregation_is_found_with_the_kind_of_model_that_it_suits(method, family, kind, n):
+def test_aggregation_is_found_for_the_model_family_that_needs_it(method, family, kind, n):
     optimizer = method(events_space(), 0, Objective())
     ask_and_tell(optimizer, planted(family, kind), n, n)
     assert optimizer.incumbent is not None
     assert optimizer.incumbent.loss < 17
 
 
-def test_first_runs_have_the_values_that_look_best_for_their_kind_and_nothing_is_settled() -> None:
+def test_first_runs_use_the_best_values_for_the_family_and_values_stay_open() -> None:
     optimizer = Flash(events_space(), 0, Objective())
     loss_of = planted("average", "trees")
     ask_and_tell(optimizer, loss_of, 8, 100)
@@ -217,7 +217,7 @@ SECONDS = [20.0, 5.0, 60.0, 8.0]
 
 
 def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -> History:
-    """The worked example of two steps of two and three algorithms."""
+    """Return the worked example: two steps with two and three algorithms."""
     space = counted_space(TOY, 0)
     paths, history = list(space.paths()), History()
     for number, (i, loss, cost) in enumerate(zip(SEEN, LOSSES, seconds, strict=True)):
@@ -229,7 +229,7 @@ def toy_history(seconds: list[float] = SECONDS, pending: tuple[int, ...] = ()) -
 
 
 def flash(space: Space, history: History, **options: Any) -> Flash:
-    """A search with this history."""
+    """Return a search with this history."""
     optimizer = Flash(space, 0, Objective(), **options)
     optimizer.history = history
     for trial in history:
@@ -241,7 +241,7 @@ def flash(space: Space, history: History, **options: Any) -> Flash:
 def terms(
     history: History, counts: tuple[int, ...] = TOY, *, is_next_run: bool = True, **options: Any
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of expected improvement and of cost; of many runs unless it is the next one."""
+    """Return log expected improvement and log cost, for the next run or for many runs."""
     space = counted_space(counts, 0 if counts == TOY else 1)
     return flash(space, history, **options)._scores.terms(history, is_next_run=is_next_run)
 
@@ -251,7 +251,7 @@ def log_eips(*given: Any, **options: Any) -> np.ndarray:
     return log_ei - log_cost
 
 
-def test_the_papers_models_follow_equation_one_without_an_intercept() -> None:
+def test_models_of_the_paper_follow_equation_one_without_an_intercept() -> None:
     paths, losses = one_hot_paths(TOY), np.array(LOSSES)
     seen, inverse = paths[SEEN], np.linalg.inv(paths[SEEN].T @ paths[SEEN] + np.eye(5))
     beta = inverse @ seen.T @ losses
@@ -269,7 +269,7 @@ def test_the_papers_models_follow_equation_one_without_an_intercept() -> None:
     )
 
 
-def test_a_path_under_way_is_imagined_to_return_its_mean() -> None:
+def test_pending_path_is_imagined_to_return_its_mean() -> None:
     paths = one_hot_paths(TOY)
     model = PathLinear.fit(paths[SEEN], np.array(LOSSES))
     for history, known in (
@@ -284,11 +284,11 @@ def test_a_path_under_way_is_imagined_to_return_its_mean() -> None:
 
 
 def equal_history(seconds: float) -> History:
-    """Four paths of equal loss, one algorithm of the last step taking some seconds."""
+    """Return four paths of equal loss, where one algorithm of the last step takes `seconds`."""
     return run_steps(defaults_of(counted_space((2, 2))), {"step1.a1": seconds})
 
 
-def test_what_is_expected_is_divided_by_seconds_of_a_hundredth_of_the_mean_at_least() -> None:
+def test_improvement_is_divided_by_seconds_with_a_floor_at_one_percent_of_the_mean() -> None:
     found = log_eips(equal_history(9.0), (2, 2))
     # The first step was cached by both paths: 0.1 s and 9 s after loading it in 0.01 s.
     assert found[0] - found[1] == pytest.approx(np.log(9.01 / 0.11), rel=0.1)
@@ -296,7 +296,7 @@ def test_what_is_expected_is_divided_by_seconds_of_a_hundredth_of_the_mean_at_le
     assert found[0] - found[1] == pytest.approx(np.log(2 / LEAST_SHARE), abs=1e-3)
 
 
-def test_failures_count_as_the_bound_or_the_worst() -> None:
+def test_failures_count_as_the_bound_or_the_worst_loss() -> None:
     history = toy_history()
     history.record(told(9, history[0].query, None))
     paths = one_hot_paths(TOY)
@@ -309,7 +309,7 @@ def test_failures_count_as_the_bound_or_the_worst() -> None:
         assert log_ei == pytest.approx(expected)
 
 
-def test_many_runs_are_divided_by_the_logarithm_of_their_seconds_with_nothing_cached() -> None:
+def test_many_runs_are_divided_by_the_logarithm_of_uncached_seconds() -> None:
     seconds = {"step0.a0": 9.0, "step0.a1": 9.0, "step1.a1": 9.0}
     history = run_steps(defaults_of(counted_space((2, 2))), seconds)
     many = log_eips(history, (2, 2), is_next_run=False)
@@ -322,7 +322,7 @@ DESIGN = [0, 4, 8, 1, 2, 3, 5, 6, 7]
 
 
 def after_three(dear: float) -> History:
-    """The first three of the design have run; the second model takes some seconds."""
+    """Return a history of the first three picks; the second model takes `seconds`."""
     return run_steps(defaults_of(SPACE, *DESIGN[:3]), {"step1.a1": dear})
 
 
@@ -332,7 +332,7 @@ def rest(design: list[int], history: History, **options: Any) -> list[int]:
     return optimizer._rest_of_design(np.random.default_rng(0))
 
 
-def test_dear_paths_wait_until_the_others_have_run_the_cheaper_ones_first() -> None:
+def test_expensive_paths_wait_and_cheaper_ones_run_first() -> None:
     assert rest(DESIGN, after_three(0.1)) == [1, 2, 3, 5, 6, 7]
     assert rest(DESIGN, after_three(500.0)) == [2, 3, 5, 6, 1, 7]
     seconds = {"step1.a1": 500.0, "step1.a2": 90.0}
@@ -340,11 +340,11 @@ def test_dear_paths_wait_until_the_others_have_run_the_cheaper_ones_first() -> N
     assert rest([0, 3, 4, 6, 8, 1, 7, 2, 5], history) == [2, 5, 1, 7]
 
 
-def test_a_path_that_stands_twice_in_the_design_runs_twice() -> None:
+def test_path_listed_twice_in_the_design_runs_twice() -> None:
     assert rest([0, 0, 4, 8], after_three(1.0), variant="paper") == [0]
 
 
-def test_no_candidate_is_cheaper_than_a_share_of_a_run() -> None:
+def test_candidate_cost_has_a_floor_relative_to_a_whole_run() -> None:
     space, rng = counted_space((2, 2)), np.random.default_rng(0)
     asked = (Query(sample_configuration(space, rng)) for _ in range(8))
     seconds = {"step0.a0": 1e4, "step0.a1": 8.0, "step1.a0": 0.01, "step1.a1": 2.0}
