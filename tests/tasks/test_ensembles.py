@@ -1,4 +1,4 @@
-"""Ensembles: the choice of members and of the kind, and the model, as scikit-learn takes it."""
+"""Ensembles: the choice of members and kind, and the model as a scikit-learn estimator."""
 
 from collections.abc import Callable
 from itertools import product
@@ -49,7 +49,7 @@ def voters() -> HeldOut:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_weights_and_losses_match_its_predictions(kind) -> None:
+def test_weights_and_losses_match_the_predictions_of_the_ensemble(kind) -> None:
     held_out = voters()
     choice = chosen(kind, held_out)
     assert choice.kind == kind
@@ -62,7 +62,7 @@ def test_weights_and_losses_match_its_predictions(kind) -> None:
     assert 100 * np.mean(predicted != y) == pytest.approx(choice.losses[-1])
 
 
-def test_greedy_selection_that_is_no_better_ends_in_the_best_alone() -> None:
+def test_useless_greedy_selection_ends_with_the_best_model_alone() -> None:
     y = np.arange(30) % 2
     held_out = held_out_of(y, np.stack([1 - y, np.zeros(30, dtype=int), y]), "error")
     choice = chosen("greedy", held_out)
@@ -71,7 +71,7 @@ def test_greedy_selection_that_is_no_better_ends_in_the_best_alone() -> None:
 
 
 @pytest.mark.parametrize("kind", ["greedy", "agnostic"])
-def test_members_fit_within_the_limit(kind) -> None:
+def test_members_respect_the_time_limit(kind) -> None:
     held_out = voters()
     seconds = np.random.default_rng(1).uniform(0.5, 2.0, len(held_out))
     choice = chosen(kind, held_out, FitLimit(seconds, 4.0))
@@ -82,7 +82,7 @@ def test_members_fit_within_the_limit(kind) -> None:
     assert held_out.fold_losses(predicted).mean() == pytest.approx(choice.losses[-1])
 
 
-def test_a_single_model_is_judged_by_its_own_scores() -> None:
+def test_single_model_is_scored_by_its_own_scores() -> None:
     y = np.array([0, 0, 1, 1, 0, 1])
     values = np.array([[-3.0, -2.5, -1.0, 0.5, -2.0, 2.0]])  # no probabilities; all in order
     held_out = held_out_of(y, np.stack([-values, values], axis=2), "auroc")
@@ -103,7 +103,7 @@ def weights_of(held_out: HeldOut, n: int = 20_000, share: float = 1.0) -> np.nda
 
 
 def enumerated(loss: Callable, n_models: int, draws: list[tuple[int, ...]]) -> np.ndarray:
-    """How often each model is the best of all, each bootstrap once."""
+    """Return how often each model is the best, with each bootstrap once."""
     found = np.zeros(n_models)
     for drawn in draws:
         losses = np.array([loss(model, drawn) for model in range(n_models)])
@@ -117,7 +117,7 @@ def enumerated(loss: Callable, n_models: int, draws: list[tuple[int, ...]]) -> n
     [(1.0, [0.191406, 0.617188, 0.191406]), (0.5, [0.229167, 0.541667, 0.229167])],
 )
 def test_weights_count_all_resamples(share: float, expected: list[float]) -> None:
-    """The sheet, 5.2; 20,000 bootstraps lie within 0.005, four standard errors or more."""
+    """Sheet, 5.2; 20,000 bootstraps are accurate to 0.005, at least four standard errors."""
     draws = list(product(range(4), repeat=round(4 * share)))
     exact = enumerated(lambda m, drawn: sum(WRONG[m, i] for i in drawn), 3, draws)
     assert exact == pytest.approx(expected, abs=1e-6)
@@ -125,7 +125,7 @@ def test_weights_count_all_resamples(share: float, expected: list[float]) -> Non
     assert weights == pytest.approx(exact, abs=0.005)
 
 
-def test_folds_count_alike_in_each_bootstrap() -> None:
+def test_folds_have_equal_weight_in_each_bootstrap() -> None:
     fold = np.array([0, 0, 0, 1])  # drawn within the fold: the last row is in all bootstraps
     draws = [(*drawn, 3) for drawn in product(range(3), repeat=3)]
     exact = enumerated(
@@ -136,7 +136,7 @@ def test_folds_count_alike_in_each_bootstrap() -> None:
 
 
 @pytest.mark.slow
-def test_areas_are_resampled_within_the_classes() -> None:
+def test_auroc_is_resampled_within_classes() -> None:
     y = np.array([0, 0, 0, 1, 1])
     scores = np.array(
         [[0.1, 0.6, 0.4, 0.5, 0.7], [0.3, 0.2, 0.8, 0.6, 0.9], [0.1, 0.2, 0.3, 0.2, 0.8]]
@@ -158,19 +158,19 @@ def test_models_without_probabilities_vote() -> None:
     assert (blend(chances, 2).label == label).all()
 
 
-def test_of_classes_with_equal_weight_the_lowest_is_predicted() -> None:
+def test_lowest_class_wins_among_equal_weights() -> None:
     mean = np.array([[0.3, 0.1 + 0.2, 0.0], [0.2, 0.3, 0.1 + 0.2]])
     assert (mean.argmax(axis=1) == [1, 2]).all()  # what plain arithmetic would say
     assert blend(mean, 3).label.tolist() == [0, 1]
 
 
-def test_a_member_is_fitted_once_however_often_it_is_picked() -> None:
+def test_member_picked_several_times_is_fitted_once() -> None:
     limit = FitLimit(np.array([2.0, 1.0, 1.5]), 3.2)
     assert [limit.allows([0, 0, 0], i) for i in range(3)] == [True, True, False]
     assert [limit.allows([0, 1], i) for i in range(3)] == [True, True, False]
 
 
-def test_the_worked_example_of_the_sheet() -> None:
+def test_greedy_picks_match_the_worked_example() -> None:
     columns = ([0.9, 0.2, 0.6, 0.4], [0.4, 0.1, 0.9, 0.6], [0.7, 0.6, 0.8, 0.2])
     members = [np.array(column)[:, None] for column in columns]
     true = np.array([1.0, 0.0, 1.0, 0.0])
@@ -185,7 +185,7 @@ def estimated(held_out: HeldOut, size: int = 32, seed: int = 0) -> dict[str, flo
 
 
 @pytest.mark.slow
-def test_the_kind_that_is_best_is_chosen() -> None:
+def test_best_kind_of_ensemble_is_chosen() -> None:
     fold = np.arange(120) % 3
     y, predicted = noisy_classes(30, 120, 0.7, np.random.default_rng(1))
     one_is_right = held_out_of(y, np.vstack([predicted, y]), "error", fold=fold)
@@ -199,13 +199,13 @@ def test_the_kind_that_is_best_is_chosen() -> None:
     assert best_kind(estimated(held_out_of(y, alike, "r2", fold=fold), size=2)) == "agnostic"
 
 
-def test_of_equals_the_simplest_is_chosen() -> None:
+def test_simplest_kind_wins_ties() -> None:
     assert best_kind({"single": 0.3, "greedy": 0.1 + 0.2, "agnostic": 0.3}) == "single"
     assert best_kind({"single": 0.1 + 0.2, "greedy": 0.3, "agnostic": 0.3}) == "single"
 
 
 @pytest.mark.full
-def test_choosing_among_noise_flatters_nobody() -> None:
+def test_estimated_loss_of_a_choice_among_noise_is_unbiased() -> None:
     """The mean of 6 estimates has a standard error of 50/sqrt(6*150) = 1.7 percent."""
     nested, on_own_rows = [], []
     for seed in range(6):
@@ -218,7 +218,7 @@ def test_choosing_among_noise_flatters_nobody() -> None:
 
 
 @pytest.mark.slow
-def test_a_part_without_a_class_counts_for_no_kind() -> None:
+def test_part_without_a_class_counts_for_no_kind() -> None:
     rng = np.random.default_rng(0)
     y, fold = np.zeros(90, dtype=int), np.arange(90) % 3
     y[:9] = 1  # three in each fold, so that two of its five parts have none
@@ -229,7 +229,7 @@ def test_a_part_without_a_class_counts_for_no_kind() -> None:
 
 
 @given(st.integers(0, 99), st.integers(3, 60), st.integers(1, 4), st.integers(2, 5))
-def test_rows_are_dealt_alike_within_folds_and_classes(seed, m, n_folds, n_parts) -> None:
+def test_rows_are_spread_evenly_within_folds_and_classes(seed, m, n_folds, n_parts) -> None:
     rng = np.random.default_rng(seed)
     y, fold = rng.permutation(np.arange(m) % 3), rng.integers(-1, n_folds, m)
     parts = stratified_parts(held_out_of(y, y[None], "error", fold=fold), n_parts, rng)
@@ -240,7 +240,7 @@ def test_rows_are_dealt_alike_within_folds_and_classes(seed, m, n_folds, n_parts
             assert counts.max() - counts.min() <= 1
 
 
-def test_rows_of_one_group_are_dealt_together() -> None:
+def test_rows_of_one_group_stay_together() -> None:
     groups = np.repeat(np.arange(20), 3)
     y = groups % 2
     held_out = held_out_of(y, y[None], "error", fold=y, groups=groups)
@@ -267,11 +267,11 @@ Y = np.array(["no", "yes"])[np.random.default_rng(1).integers(0, 2, 40)]
         if pair[1].func.__name__ != "check_array_api_input"  # which needs an array library
     ],
 )
-def test_an_ensemble_passes_the_checks_of_scikit_learn(estimator, check) -> None:
+def test_ensemble_passes_the_checks_of_scikit_learn(estimator, check) -> None:
     check(estimator)
 
 
-def test_an_ensemble_predicts_what_was_blended() -> None:
+def test_ensemble_predicts_the_weighted_mean() -> None:
     models = [LogisticRegression().fit(X, Y), LinearSVC().fit(X, Y)]
     ensemble = ClassEnsemble.of_fitted(models, [0.75, 0.25])
     votes = np.eye(2)[(models[1].predict(X) == "yes").astype(int)]
@@ -284,7 +284,7 @@ def test_an_ensemble_predicts_what_was_blended() -> None:
     np.testing.assert_allclose(of_numbers.predict(rows), 1.5 * rows[:, 0], atol=1e-12)
 
 
-def test_a_made_ensemble_equals_a_fitted_one_and_neither_changes_what_was_given() -> None:
+def test_ensemble_of_fitted_models_equals_a_fitted_one_and_changes_no_input() -> None:
     given, weights = [LogisticRegression(), DecisionTreeClassifier(random_state=0)], [3.0, 2.0]
     fitted = ClassEnsemble(given, weights).fit(X, Y)
     assert (fitted.members, fitted.weights) == (given, weights)
@@ -298,7 +298,7 @@ def test_a_made_ensemble_equals_a_fitted_one_and_neither_changes_what_was_given(
     np.testing.assert_array_equal(again.fit(X, Y).predict_proba(X), fitted.predict_proba(X))
 
 
-def test_members_that_disagree_on_classes_are_refused() -> None:
+def test_members_with_different_classes_are_refused() -> None:
     members = [LogisticRegression().fit(X, Y), DecisionTreeClassifier().fit(X, Y == "yes")]
     with pytest.raises(ValueError, match="member 1"):
         ClassEnsemble.of_fitted(members, [0.5, 0.5])
@@ -307,7 +307,7 @@ def test_members_that_disagree_on_classes_are_refused() -> None:
 
 
 @pytest.mark.parametrize("weights", [[1.0], [0.5, -0.5], [0.0, 0.0], [0.5, float("nan")]])
-def test_weights_that_are_none_are_refused(weights) -> None:
+def test_invalid_weights_are_refused(weights) -> None:
     members = [LogisticRegression(), DecisionTreeClassifier()]
     with pytest.raises(ValueError, match="weights"):
         ClassEnsemble(members, weights).fit(X, Y)
@@ -315,7 +315,7 @@ def test_weights_that_are_none_are_refused(weights) -> None:
         ClassEnsemble.of_fitted([member.fit(X, Y) for member in members], weights)
 
 
-def test_a_member_that_predicts_no_class_or_number_is_an_error_that_names_it() -> None:
+def test_member_with_invalid_predictions_is_an_error_that_names_the_member() -> None:
     members = [m().fit(X, Y) for m in (hostile_models.Plain, hostile_models.NanScores)]
     with pytest.raises(InvalidPredictions, match="NanScores"):
         ClassEnsemble.of_fitted(members).predict(X)

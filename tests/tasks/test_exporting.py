@@ -81,7 +81,7 @@ def is_same(model: Pipeline, other: Pipeline, rows: pd.DataFrame = X) -> bool:
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
+def test_guards_are_exported_as_their_scikit_learn_parents(name) -> None:
     model = prepared(GUARDS[name], *([] if "Discriminant" in name else [LogisticRegression()]))
     assert ours_in(model) == [name]
     made = plain(model)
@@ -91,7 +91,7 @@ def test_what_only_guards_its_parent_becomes_that_parent(name) -> None:
     assert is_same(clone(model).fit(X, y), clone(made).fit(X, y))
 
 
-def test_clipping_of_dense_matrices_is_numpys_and_what_has_no_parent_stays_ours() -> None:
+def test_dense_clipping_is_exported_as_numpy_and_other_classes_remain_ours() -> None:
     dense = prepared(ClipNegatives(), MultinomialNB())
     assert ours_in(plain(dense)) == []
     assert is_same(dense, plain(dense))
@@ -133,7 +133,7 @@ for name, (model, rows, expected) in models.items():
 
 @pytest.fixture(scope="module")
 def fitted() -> dict[str, Any]:
-    """By name, models that hold all of our classes, fitted to the test table."""
+    """Return models by name, fitted to the test table, that contain all of our classes."""
     none = estimators.SelectByModel(LogisticRegression(), threshold=1e9)
     trees = HistGradientBoostingClassifier(categorical_features="from_dtype", max_iter=5)
     mine = load_user_code(MINE, "mine.py").Power()
@@ -179,7 +179,7 @@ def test_models_predict_the_same_where_prefect_tune_cannot_be_imported(tmp_path,
 
 
 @pytest.mark.parametrize("name", ["bounded", "combinations", "lightgbm", "xgboost", "catboost"])
-def test_reordered_or_extra_columns_are_refused_not_mistaken(fitted, name) -> None:
+def test_reordered_or_extra_columns_are_refused(fitted, name) -> None:
     model = fitted[name]
     assert list(model.feature_names_in_) == list(X)
     for other in (X[X.columns[::-1]], X.assign(more=1.0)):
@@ -187,7 +187,7 @@ def test_reordered_or_extra_columns_are_refused_not_mistaken(fitted, name) -> No
             model.predict(other)
 
 
-def test_a_pickle_says_which_packages_it_takes(fitted) -> None:
+def test_pickle_lists_the_packages_that_it_needs(fitted) -> None:
     model = prepared(LogisticRegression())
     pickled = portable(model)
     assert set(pickled.packages) <= {"numpy", "pandas", "scipy", "sklearn"}
@@ -200,7 +200,7 @@ def test_a_pickle_says_which_packages_it_takes(fitted) -> None:
 
 
 @pytest.mark.slow
-def test_a_skops_file_says_what_must_be_trusted_and_installed(fitted) -> None:
+def test_skops_file_lists_what_must_be_trusted_and_installed(fitted) -> None:
     model = prepared(LogisticRegression())
     found = skops_file(model)
     assert np.array_equal(found.model.predict_proba(X), model.predict_proba(X))
@@ -213,7 +213,7 @@ def test_a_skops_file_says_what_must_be_trusted_and_installed(fitted) -> None:
     assert "prefect_tune.tasks.final.ensemble.ClassEnsemble" in found.trusted
 
 
-def test_what_skops_cannot_store_is_refused(fitted, monkeypatch) -> None:
+def test_models_that_skops_cannot_store_are_refused(fitted, monkeypatch) -> None:
     with pytest.raises(BadInput, match="Power: its class"):
         skops_file(fitted["mine"])
     unnamed = FunctionTransformer(lambda matrix: matrix)
@@ -225,7 +225,7 @@ def test_what_skops_cannot_store_is_refused(fitted, monkeypatch) -> None:
 
 
 def algorithms() -> list[Any]:
-    """Each algorithm of each space; some of different kinds in the default tier."""
+    """Return each algorithm of each space; the default tier has some of different kinds."""
     usual = {"pca", "linear_svm", "lightgbm", "select_univariate", "target", "mlp"}
     return [
         pytest.param(a, id=f"{space.name}: {step.name}: {a.id}", marks=marks)
@@ -242,7 +242,7 @@ def code(estimator: Any) -> str:
 
 
 @pytest.mark.parametrize("algorithm", algorithms())
-def test_the_code_of_every_algorithm_builds_it_as_it_was_built(algorithm) -> None:
+def test_code_of_every_algorithm_builds_the_same_estimator(algorithm) -> None:
     rng = np.random.default_rng(0)
     for layout in ("dense", "sparse", "frame"):
         summary = MatrixSummary(100, 8, layout, n_classes=3)
@@ -262,14 +262,14 @@ VALUES: list[BaseEstimator] = [
 
 
 @pytest.mark.parametrize("estimator", VALUES)
-def test_values_and_helpers_of_scikit_learn_are_written(estimator) -> None:
+def test_values_and_helpers_of_scikit_learn_are_written_as_code(estimator) -> None:
     text = code(estimator)
     found, expected = parameters(built_from(text)[0]), parameters(estimator)
     found.pop("cv", None), expected.pop("cv", None)
     assert found == expected, text
 
 
-def test_a_value_without_code_is_refused_by_name() -> None:
+def test_value_without_code_is_refused_by_name() -> None:
     with pytest.raises(BadInput, match="object object"):
         code(SVC(C=object()))
     with pytest.raises(BadInput, match="lambda"):

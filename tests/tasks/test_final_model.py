@@ -1,4 +1,4 @@
-"""Refits of members, the model that is made of them, and its loss on the test rows."""
+"""Refits of members, the model made from them, and its loss on the test rows."""
 
 import pickle
 from dataclasses import replace
@@ -37,7 +37,7 @@ def context(tmp_path: Path) -> StudyContext:
 
 @pytest.fixture
 def members(context: StudyContext) -> list[Member]:
-    """Three models behind one prefix."""
+    """Return three models after the same first steps."""
     prefix = {"rescale": "standardize", "balance": "none", "preprocess": "none"}
     queries = [configured(context, **prefix, fit_model=model) for model in MODELS]
     weights = (0.5, 0.25, 0.25)
@@ -47,7 +47,7 @@ def members(context: StudyContext) -> list[Member]:
 
 
 def made_of(context: StudyContext, members: list[Member]) -> tuple[np.ndarray, dict[str, Any]]:
-    """Probabilities of the test rows by the model made of members, and what is kept about it."""
+    """Return probabilities of the test rows by the stored model, and its description."""
     store_model(context, members)
     store = store_of(context)
     parts = store.records.get(model_record(context.study))
@@ -56,7 +56,7 @@ def made_of(context: StudyContext, members: list[Member]) -> tuple[np.ndarray, d
     return parts["model"].predict_proba(dataset.rows(rows)), parts["about"]
 
 
-def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None:
+def test_model_is_the_weighted_mean_of_its_members(context, members) -> None:
     found, about = made_of(context, members)
     each = []
     for member in members:
@@ -68,7 +68,7 @@ def test_the_model_is_the_weighted_mean_of_its_members(context, members) -> None
     assert about["trial"] == 4
 
 
-def test_what_members_were_made_of_is_served_or_made_again(context, members, monkeypatch) -> None:
+def test_step_results_of_members_are_served_or_recomputed(context, members, monkeypatch) -> None:
     uncached, _ = made_of(replace(context, use_cache=False, study="uncached"), members)
     costs = [fit_member(context, member).costs() for member in members]
     assert [sum(not cost.hit for cost in of_member) for of_member in costs] == [4, 1, 1]
@@ -79,14 +79,14 @@ def test_what_members_were_made_of_is_served_or_made_again(context, members, mon
     np.testing.assert_array_equal(made_of(context, members)[0], uncached)
 
 
-def test_test_rows_have_no_part_in_the_model(context, members) -> None:
+def test_model_ignores_test_rows(context, members) -> None:
     path_run = fit_member(context, members[0])
     for node in path_run.nodes(REFIT)[:-1]:
         assert node.part("held_out").shape[0] == 0
     assert len(path_run.nodes(REFIT)[-1].predictions().label) == 0
 
 
-def test_members_that_do_not_fit_together_are_named(context, members, monkeypatch) -> None:
+def test_incompatible_members_are_named(context, members, monkeypatch) -> None:
     def disagree(*_: Any) -> Any:
         raise ValueError("member 1 knows other classes")
 
@@ -97,7 +97,7 @@ def test_members_that_do_not_fit_together_are_named(context, members, monkeypatc
 
 
 @pytest.mark.parametrize("n_members", [1, 2])
-def test_a_model_of_all_rows_predicts_them_again_from_the_cache(context, n_members) -> None:
+def test_model_of_all_rows_predicts_the_same_from_the_cache(context, n_members) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     split = import_split(make_split(dataset, 3, 0, 0), store)

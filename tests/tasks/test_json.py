@@ -1,4 +1,4 @@
-"""What studies store as JSON comes back equal."""
+"""Stored JSON of studies is read back equal."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ SOURCE = Source("t.csv", "target", group="a", drop=("b", "c"), aside=("b",), pre
 
 
 def cases() -> dict[str, tuple[Any, Callable[[Any], Any]]]:
-    """What is stored, and how it is read."""
+    """Return stored values, and the function that reads each."""
     small, text = SPACES["small"], "disparate_impact(age, bins=20:30:40, metric=auroc)<=0.07"
     problem = Problem(
         "d", "s", "small", small.digest, "auroc", 3, positive=0, algorithms=algorithm_ids(small)
@@ -60,7 +60,7 @@ LOOKED_AT_ELSEWHERE = {"Recipe", "RowReader"}
 """What is hashed and never read, and what `data/test_row_reader.py` reads rows by."""
 
 
-def test_each_class_that_is_kept_as_json_is_looked_at() -> None:
+def test_each_class_stored_as_json_is_tested() -> None:
     looked_at = {type(value).__name__ for value, _ in CASES.values()}
     assert classes_with("to_json", "tasks") <= looked_at | LOOKED_AT_ELSEWHERE
 
@@ -72,13 +72,13 @@ def written(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_stored_comes_back_equal(name) -> None:
+def test_stored_value_round_trips_through_json(name) -> None:
     value, read = CASES[name]
     assert read(json.loads(json.dumps(written(value), allow_nan=False))) == value
 
 
 @pytest.mark.parametrize("name", ["source", "bound", "problem"])
-def test_a_value_of_another_type_is_refused(name) -> None:
+def test_wrongly_typed_value_is_refused(name) -> None:
     value, read = CASES[name]
     document = json.loads(json.dumps(written(value)))
     for key in document:

@@ -1,4 +1,4 @@
-"""Champion and challenger on fresh rows: which rows these are, and what the champion makes of them.
+"""Champion and challenger on fresh rows: selection of the rows, and predictions of the champion.
 
 The models are fitted here, and stored like final models.
 """
@@ -68,7 +68,7 @@ class Series:
         return load_dataset(self.store, study.problem.dataset)
 
     def fresh(self, old: StudyModel, new: StudyModel, **rules: Any) -> tuple[NDArray, NDArray]:
-        """Positions and ids of the fresh rows."""
+        """Return positions and ids of the fresh rows."""
         return fresh_rows(self.store, old.problem, new.problem, replace(RULES, **rules))
 
     def compare(self, old: StudyModel, new: StudyModel) -> ModelComparison:
@@ -81,7 +81,7 @@ def series(tmp_path: Path) -> Series:
     return Series(tmp_path)
 
 
-def test_a_better_model_is_found_better_on_200_fresh_rows_or_more(series: Series) -> None:
+def test_better_model_wins_with_at_least_200_fresh_rows(series: Series) -> None:
     old = series.study("old", frame(300), DummyClassifier(), metric="auroc")
     new = series.study("new", frame(3_000, seed=1), LogisticRegression(), metric="auroc")
     found = series.compare(old, new)
@@ -93,7 +93,7 @@ def test_a_better_model_is_found_better_on_200_fresh_rows_or_more(series: Series
     assert series.compare(old, few) == ModelComparison(180)
 
 
-def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) -> None:
+def test_training_rows_of_the_champion_are_not_compared(series: Series) -> None:
     # Labels are noise: a champion that remembers its training rows has no error on these alone.
     rng = np.random.default_rng(0)
     data = frame(4_000).assign(target=np.where(rng.random(4_000) < 0.5, "yes", "no"))
@@ -117,7 +117,7 @@ def test_rows_that_the_champion_was_trained_on_are_not_compared(series: Series) 
         ),  # snapshots of two days
     ],
 )
-def test_the_champion_knows_rows_of_other_columns(series: Series, before, now, identity) -> None:
+def test_champion_rows_are_found_despite_new_columns(series: Series, before, now, identity) -> None:
     data = frame(3_000)
     old = series.study("old", data[:2_000].assign(**before), LogisticRegression())
     new = series.study("new", data.assign(**now), LogisticRegression(), seed=3)
@@ -126,7 +126,7 @@ def test_the_champion_knows_rows_of_other_columns(series: Series, before, now, i
     assert rows.min() >= 2_000
 
 
-def test_test_rows_equal_to_rows_of_the_challenger_are_not_compared(series: Series) -> None:
+def test_rows_known_to_the_challenger_are_not_compared(series: Series) -> None:
     old = series.study("old", frame(300), LogisticRegression())
     twice = pd.concat([frame(500, 1), frame(500, 1), frame(2_000, 2)], ignore_index=True)
     new = series.study("new", twice, LogisticRegression())
@@ -136,7 +136,7 @@ def test_test_rows_equal_to_rows_of_the_challenger_are_not_compared(series: Seri
     assert len(rows) > 300
 
 
-def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Series) -> None:
+def test_rows_that_selected_the_champion_are_not_compared_again(series: Series) -> None:
     data = frame(3_000)
     old = series.study("old", data[:2_000], LogisticRegression())
     new = series.study("new", data, LogisticRegression())
@@ -147,7 +147,7 @@ def test_rows_of_the_decision_on_the_champion_are_not_compared_again(series: Ser
     assert set(rows) < set(more)
 
 
-def test_the_champion_reads_rows_by_its_own_schema(series: Series) -> None:
+def test_champion_reads_rows_by_its_own_schema(series: Series) -> None:
     # Codes were texts when the champion was trained, and are whole numbers now.
     data = frame(1_500)
     code = np.arange(1_500) % 3
@@ -184,7 +184,7 @@ def test_classes_are_matched_by_their_text(learned, classes, expected) -> None:
 
 
 @pytest.mark.parametrize("classes", [("b", "c"), (0, 1)])
-def test_a_champion_that_predicts_no_class_of_the_data_is_not_judged(classes) -> None:
+def test_champion_that_predicts_an_unknown_class_is_not_compared(classes) -> None:
     with pytest.raises(ValueError, match="'a'"):
         matched(Predictions(np.array([0, 0])), ("a", "b"), classes)
 
@@ -193,7 +193,7 @@ PROBLEMS = {"column": "more", "cell": "low", "model": "fitted", "record": "damag
 
 
 @pytest.mark.parametrize("what", PROBLEMS)
-def test_a_champion_that_cannot_be_compared_is_a_reason(series: Series, what: str) -> None:
+def test_impossible_comparison_with_the_champion_gives_a_reason(series: Series, what: str) -> None:
     data = frame(2_000).assign(more=np.arange(2_000.0))
     old = series.study("old", data[:1_000], LogisticRegression())
     if what == "column":

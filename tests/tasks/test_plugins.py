@@ -1,4 +1,4 @@
-"""Registries list plugins without importing them, and broken plugins break nothing else."""
+"""Registries list plugins without importing them, and broken plugins affect nothing else."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ Installed = Callable[..., None]
 
 
 def forget() -> None:
-    """Forget what was imported of the distribution, as another process would not know it."""
+    """Forget all imports of the distribution, as in a new process."""
     for name in imported():
         del sys.modules[name]
     loaded.cache_clear()
@@ -33,7 +33,7 @@ def forget() -> None:
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch) -> Iterator[Installed]:
-    """Installs the distribution into a folder of the path, in place of one before."""
+    """Install the distribution into a folder of the path, in place of an earlier one."""
 
     def add(folder: str = "extras", **how: object) -> None:
         monkeypatch.syspath_prepend(str(install(tmp_path / folder, **how)))  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def test_plugins_are_listed_without_being_imported(installed) -> None:
     assert all(REGISTRIES[kind][name].name == name for kind, name in NAMES.items())
 
 
-def test_a_format_is_read_for_training_test_and_prediction(installed, tmp_path) -> None:
+def test_format_plugin_is_used_for_training_test_and_prediction(installed, tmp_path) -> None:
     installed()
     path = str(tmp_path / "data.semi")
     table().to_csv(path, sep=";", index=False)
@@ -70,7 +70,7 @@ def test_a_format_is_read_for_training_test_and_prediction(installed, tmp_path) 
     assert len(read_features(path, None, dataset)) == 150
 
 
-def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
+def test_metric_plugin_needs_only_row_losses(installed) -> None:
     installed()
     metric = metric_named("cost")
     y, predicted = np.array([0, 1, 1, 0]), Predictions(np.array([0, 0, 1, 1]))
@@ -80,7 +80,7 @@ def test_a_metric_of_row_losses_needs_no_more(installed) -> None:
 
 
 @pytest.mark.parametrize("text", ["import nothing_of_that_name", "raise SystemExit(3)"])
-def test_a_broken_plugin_is_an_error_only_when_it_is_named(installed, tmp_path, text) -> None:
+def test_broken_plugin_is_an_error_only_when_named(installed, tmp_path, text) -> None:
     installed(methods=text)
     with pytest.raises(UnusablePlugin, match="stroll") as error:
         METHODS.named("stroll")
@@ -96,14 +96,14 @@ def test_a_broken_plugin_is_an_error_only_when_it_is_named(installed, tmp_path, 
 
 
 @pytest.mark.parametrize("at", ["metrics:COST", "methods:ABSENT", "other:STROLL"])
-def test_an_entry_point_that_names_no_method_of_its_name_is_refused(installed, at) -> None:
+def test_entry_point_without_a_method_of_its_name_is_refused(installed, at) -> None:
     other = MODULES["methods"].replace('name="stroll"', 'name="other"')
     installed(entry_points={"methods": {"stroll": f"tune_extras.{at}"}}, other=other)
     with pytest.raises(UnusablePlugin):
         METHODS.named("stroll")
 
 
-def test_a_name_belongs_to_one_distribution_and_built_in_names_to_us(installed) -> None:
+def test_duplicate_plugin_name_is_refused_and_built_in_names_win(installed) -> None:
     built_in = METHODS["random"]
     installed()
     named = {"stroll": "tune_extras.methods:STROLL", "random": "tune_extras.methods:STROLL"}
@@ -120,7 +120,7 @@ def test_a_name_belongs_to_one_distribution_and_built_in_names_to_us(installed) 
     [("method", "search"), ("metric", "losses"), ("space", "models"), ("format", "formats"),
      ("metric", "__init__")],
 )  # fmt: skip
-def test_a_plugin_whose_code_differs_is_refused(installed, kind, edited) -> None:
+def test_plugin_with_changed_code_is_refused(installed, kind, edited) -> None:
     installed()
     used = used_plugins({kind: NAMES[kind]})
     installed("reworded", **{edited: f'"""About it."""\n{MODULES[edited]}'})
@@ -131,7 +131,7 @@ def test_a_plugin_whose_code_differs_is_refused(installed, kind, edited) -> None
         check_plugins(used)
 
 
-def test_a_study_needs_the_plugins_that_it_was_started_with(installed) -> None:
+def test_study_needs_the_plugins_that_it_started_with(installed) -> None:
     installed()
     (used,) = used_plugins({**dict.fromkeys(NAMES, ""), "method": "stroll", "metric": "error"})
     assert (used.kind, used.name) == ("method", "stroll")

@@ -1,4 +1,4 @@
-"""Modules behind a user's file: what is followed, what enters keys, and what workers run."""
+"""Modules behind a user's file: which imports are followed, enter keys, and run on workers."""
 
 import json
 import pickle
@@ -63,7 +63,7 @@ def space_text(estimator: str, imports: str = "", more: str = "") -> str:
 
 
 def write(folder: Path, **texts: str) -> str:
-    """Write modules, `_` for `/` after a package's name, and return the argument of the space."""
+    """Write modules, with `__in__` for `/`, and return the argument of the space."""
     for name, text in texts.items():
         file = folder / (name.replace("__in__", "/") + ".py")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def write(folder: Path, **texts: str) -> str:
 
 
 def context(folder: Path, argument: str) -> StudyContext:
-    """A study of the test table in a space of a user's, with all that travels with it."""
+    """Return a study of the test table in a user's space, with all modules behind the file."""
     made, (space, code) = context_of(folder), find_space(argument)
     problem = replace(
         made.problem, space=argument, space_digest=space.digest, space_code=code.text,
@@ -86,7 +86,7 @@ def query(made: StudyContext) -> Query:
 
 
 def keys(made: StudyContext) -> dict[str, bool]:
-    """By step, whether the trial was served."""
+    """Return by step whether the trial was served."""
     return {step.step: step.hit for step in evaluate(made, query(made)).steps}
 
 
@@ -123,7 +123,7 @@ def test_imports_are_followed_through_functions_packages_and_relative_names(tmp_
         ({"url": "https://host/p", "vcs_info": {"vcs": "git", "commit_id": "a"}}, True),
     ],
 )
-def test_only_what_a_wheel_installed_is_known_by_its_version(
+def test_only_installed_wheels_are_identified_by_version(
     tmp_path, monkeypatch, request, source, is_followed
 ) -> None:
     place = tmp_path / "site-packages"
@@ -142,7 +142,7 @@ def test_only_what_a_wheel_installed_is_known_by_its_version(
     assert names(follow("import some_dist", tmp_path / "mine" / "space.py")) == ["some_dist"]
 
 
-def test_what_cannot_be_followed_is_named_and_never_found_in_a_cache(tmp_path) -> None:
+def test_unfollowable_modules_are_named_and_never_served_from_the_cache(tmp_path) -> None:
     (tmp_path / f"compiled{EXTENSION_SUFFIXES[0]}").write_bytes(b"")
     write(tmp_path, helper="import compiled", names="import importlib as i\ni.import_module(name)")
     behind = follow("import helper, names", tmp_path / "space.py")
@@ -164,7 +164,7 @@ def test_what_cannot_be_followed_is_named_and_never_found_in_a_cache(tmp_path) -
     ],
     ids=["function", "dotted path"],
 )
-def test_a_corrected_module_is_never_served_from_the_cache_before(tmp_path, texts) -> None:
+def test_edited_module_is_never_served_from_the_old_cache(tmp_path, texts) -> None:
     def rewrite(formula: str) -> StudyContext:
         written = {name: text.replace("{}", formula) for name, text in texts.items()}
         return context(tmp_path, write(tmp_path / "mine", **written))
@@ -179,7 +179,7 @@ def test_a_corrected_module_is_never_served_from_the_cache_before(tmp_path, text
 
 
 @pytest.mark.slow
-def test_a_process_elsewhere_runs_the_stored_text(tmp_path) -> None:
+def test_process_on_another_machine_runs_the_stored_text(tmp_path) -> None:
     argument = write(
         tmp_path / "mine",
         space=space_text('"helper_b.Prep"'),
@@ -206,7 +206,7 @@ def test_a_process_elsewhere_runs_the_stored_text(tmp_path) -> None:
     assert run_python(script, sent, cwd=tmp_path / "elsewhere").split() == [str(loss), "True"]
 
 
-def test_a_space_without_such_modules_has_the_name_it_always_had() -> None:
+def test_space_without_own_modules_keeps_its_earlier_name() -> None:
     known = "prefect_tune_user_code_"
     assert load_user_code("x = 1", "a.py").__name__ == f"{known}c1d611b1c3b65ebacc4169bde1b99cbe"
     assert load_user_code("x = 1", "space.py", CodeBehind()) is load_user_code("x = 1", "space.py")
@@ -228,7 +228,7 @@ def test_modules_that_import_each_other_are_pickled_by_value(tmp_path) -> None:
     assert run_python(script, tmp_path / "call.pkl") == "2\n"
 
 
-def test_a_constraint_knows_the_helper_of_its_function(tmp_path) -> None:
+def test_constraint_function_uses_its_helper_module(tmp_path) -> None:
     function = "from helper import one\ndef f(pipeline, X, y):\n    return one()\n"
     found = []
     for value in (1, 2):
@@ -241,7 +241,7 @@ def test_a_constraint_knows_the_helper_of_its_function(tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_the_content_of_a_data_file_is_part_of_the_key_of_its_step(tmp_path) -> None:
+def test_content_of_a_data_file_is_part_of_the_key_of_its_step(tmp_path) -> None:
     folder = tmp_path / "mine"
     text = space_text('"sklearn.preprocessing.StandardScaler"', more=', depends_on=("w.csv",)')
     argument = write(folder, space=text)
@@ -265,7 +265,7 @@ def test_the_content_of_a_data_file_is_part_of_the_key_of_its_step(tmp_path) -> 
         ("import numpy; numpy.frombuffer(b'').eval()", True),
     ],
 )
-def test_code_that_is_run_from_elsewhere_cannot_be_followed(tmp_path, line, is_followed) -> None:
-    """A method that is called like a function of Python, such as a model's `eval`, runs nothing."""
+def test_code_loaded_indirectly_is_reported_as_unfollowed(tmp_path, line, is_followed) -> None:
+    """A method named like a function of Python, such as a model's `eval`, loads nothing."""
     behind = follow(line, tmp_path / "space.py")
     assert bool(behind.unfollowed) != is_followed

@@ -1,4 +1,4 @@
-"""A space of a user's own: its file travels as text, and its steps may change places."""
+"""A user's own space: its file travels as text, and its steps may change places."""
 
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +64,7 @@ def write(folder: Path, text: str = SPACE) -> str:
 
 
 @pytest.mark.slow
-def test_what_counts_in_the_file_is_in_the_keys_of_its_steps(tmp_path) -> None:
+def test_relevant_code_of_the_file_is_in_the_keys_of_its_steps(tmp_path) -> None:
     study = context_of(tmp_path)
 
     def hits(text: str = SPACE) -> dict[str, bool]:
@@ -81,7 +81,7 @@ def test_what_counts_in_the_file_is_in_the_keys_of_its_steps(tmp_path) -> None:
     assert other == {"impute": True, "encode": True, "bend": False, "fit model": False}
 
 
-def test_what_is_random_inside_an_estimator_is_seeded_too(tmp_path) -> None:
+def test_random_estimator_inside_another_one_is_seeded(tmp_path) -> None:
     text = SPACE.replace("estimator=Power,", "estimator=unseeded, flags=Flags(stochastic=True),")
     space, _ = find_space(write(tmp_path, text))
     algorithm = space.step("bend").algorithms[0]
@@ -90,7 +90,7 @@ def test_what_is_random_inside_an_estimator_is_seeded_too(tmp_path) -> None:
     assert seeds[0] == seeds[1] != seeds[2]
 
 
-def test_versions_of_what_the_users_code_builds_on_are_in_its_key() -> None:
+def test_versions_of_libraries_used_by_user_code_are_in_its_key() -> None:
     code = (
         "from lightgbm import LGBMClassifier\n"
         "from sklearn.ensemble import BaggingClassifier\n"
@@ -120,12 +120,12 @@ def test_versions_of_what_the_users_code_builds_on_are_in_its_key() -> None:
         ("class Power(", "class Power", r"line \d+: SyntaxError"),
     ],
 )
-def test_a_space_that_cannot_be_used_is_refused_with_the_reason(tmp_path, old, new, named) -> None:
+def test_unusable_space_is_refused_with_the_reason(tmp_path, old, new, named) -> None:
     with pytest.raises(BadInput, match=named):
         find_space(write(tmp_path, SPACE.replace(old, new)))
 
 
-def test_a_file_that_is_not_there_and_a_name_that_is_not_in_it_are_named(tmp_path) -> None:
+def test_missing_file_or_name_is_reported(tmp_path) -> None:
     argument = write(tmp_path)
     with pytest.raises(UnknownName, match="'spce'"):
         find_space(argument.replace(":space", ":spce"))
@@ -172,7 +172,7 @@ def forest(): return IsolationForest(random_state=0)
         (("forest", "StandardScaler"), False, False),
     ],
 )
-def test_a_model_of_another_target_is_refused(tmp_path, estimators, of_classes, of_numbers) -> None:
+def test_model_for_a_wrong_target_is_refused(tmp_path, estimators, of_classes, of_numbers) -> None:
     for estimator in estimators:
         for target, is_taken in (("classes", of_classes), ("numbers", of_numbers)):
             steps = f"(IMPUTE, ENCODE, Step('m', (Algorithm(id='a', estimator={estimator}),)))"
@@ -211,7 +211,7 @@ space = Space("own", (IMPUTE, ENCODE, order, rescale, project, Step("fit model",
 
 
 @pytest.mark.slow
-def test_steps_run_and_are_kept_in_their_order(tmp_path) -> None:
+def test_steps_run_and_are_stored_in_their_order(tmp_path) -> None:
     made = with_space(context_of(tmp_path), ORDERED_SPACE)
 
     def ordered(order, rescale="standardize"):

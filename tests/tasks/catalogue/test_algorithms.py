@@ -1,4 +1,4 @@
-"""Every algorithm of every space: it builds, runs, repeats itself, and its flags are true."""
+"""Every algorithm of every space: it can be built, runs reproducibly, and its flags are correct."""
 
 import re
 import warnings
@@ -50,7 +50,7 @@ USUAL = {
 
 
 def cases() -> list[Any]:
-    """Each algorithm once, also when several spaces use it; with few trees and passes."""
+    """Return each algorithm once, even if several spaces use it, with few trees and passes."""
     found: dict[int, Any] = {}
     fewer = {"n_estimators": 6, "max_iter": 50}
     for space in SPACES.values():
@@ -89,7 +89,7 @@ def run(
 
 
 def bytes_of(came: Any) -> bytes:
-    """What a model predicted, or a transformer made, of the held-out rows."""
+    """Return the bytes of predictions or of transformed held-out rows."""
     if isinstance(came, tuple):
         predictions = came[1]
         score = b"" if predictions.score is None else predictions.score.tobytes()
@@ -99,7 +99,7 @@ def bytes_of(came: Any) -> bytes:
 
 
 def quick(choice: Choice) -> Choice:
-    """The same with fewer trees and passes."""
+    """Return the same algorithm with fewer trees and passes."""
     most = {"n_estimators": 6, "max_iter": 50, "max_iter_predict": 25}
     values = tuple((k, min(v, most[k]) if k in most else v) for k, v in choice.values)  # noqa: PD011
     return Choice(choice.algorithm, values)
@@ -122,7 +122,7 @@ def draws(algorithm: Algorithm, n: int) -> list[Choice]:
 
 
 def check_runs(kind: str, algorithm: Algorithm, choices: Iterable[Choice], data: FoldData) -> None:
-    """Every choice runs, or fails by the values for a reason of the algorithm."""
+    """Check that every choice runs, or fails because of its values with a good reason."""
     for choice in dict.fromkeys(choices):
         try:
             came = run(kind, algorithm, choice, data)
@@ -135,7 +135,7 @@ def check_runs(kind: str, algorithm: Algorithm, choices: Iterable[Choice], data:
 
 
 def check_flags(kind: str, algorithm: Algorithm) -> None:
-    """It takes a seed and weights exactly as its flags say."""
+    """Check that an algorithm takes a seed and weights exactly as its flags say."""
     how = recipe(algorithm, default(algorithm), MatrixSummary.of(SIGNED), balanced=False)
     estimator = build(how, 3)
     assert (how.to_json(3) != how.to_json(4)) == algorithm.flags.stochastic
@@ -156,7 +156,7 @@ def check_flags(kind: str, algorithm: Algorithm) -> None:
 
 
 def check_sparse(kind: str, algorithm: Algorithm) -> None:
-    """It takes sparse data exactly if its flag says so."""
+    """Check that an algorithm takes sparse data exactly if its flag says so."""
     choice, data = default(algorithm), fold(kind, as_sparse=True)
     if not algorithm.flags.accepts_sparse:
         if not algorithm.requires:  # these could, and their tables are never sparse
@@ -171,7 +171,7 @@ def check_sparse(kind: str, algorithm: Algorithm) -> None:
 
 
 def check_balanced_model(algorithm: Algorithm) -> None:
-    """As scikit-learn itself fits it with the weight of each training row's class."""
+    """Compare with a fit by scikit-learn alone that weights each training row by its class."""
     rare = np.r_[0:45:3, 1:45:9]  # 15 rows of class a and 5 of class b
     y = CLASSES[POSITION[rare]]
     data = FoldData(SIGNED[rare], NEW, y, CLASSES)
@@ -200,7 +200,7 @@ def check_balanced_model(algorithm: Algorithm) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "algorithm"), cases())
-def test_an_algorithm_runs_repeats_itself_and_is_what_its_flags_say(kind, algorithm) -> None:
+def test_algorithm_runs_reproducibly_and_its_flags_are_correct(kind, algorithm) -> None:
     data, ends = fold(kind), [extreme(algorithm, u) for u in (0.0, 1.0)]
     check_runs(kind, algorithm, [*ends, *draws(algorithm, 6)], data)
     first, again = (run(kind, algorithm, default(algorithm), data) for _ in range(2))
@@ -228,7 +228,7 @@ FILLED = [[0.0] * 4, ["x", "(missing)", "y", "x"]]
         (ENCODE, {}, WHOLE, np.transpose(ENCODED).tolist()),
     ],
 )
-def test_gaps_are_filled_and_categories_become_columns(step, values, X, expected) -> None:
+def test_missing_values_are_filled_and_categories_become_columns(step, values, X, expected) -> None:
     algorithm, classes = step.algorithms[0], np.array(["n", "y"])
     choice = Choice(algorithm.id, tuple(values.items())) if values else default_choice(algorithm)
     how = recipe(algorithm, choice, MatrixSummary(4, 2, "frame"), balanced=False)
@@ -247,7 +247,7 @@ TOY = Algorithm(
 )
 
 
-def test_rules_of_a_users_algorithm_decide_its_arguments_keys_and_memory() -> None:
+def test_rules_of_a_user_algorithm_set_arguments_keys_and_memory() -> None:
     X, y = SIGNED[:30], np.array(["a", "b"] * 15)
     how, near, far = (
         recipe(TOY, Choice("toy", (("n_neighbors", u),)), MatrixSummary.of(X), balanced=False)
@@ -260,7 +260,7 @@ def test_rules_of_a_users_algorithm_decide_its_arguments_keys_and_memory() -> No
         fit_model(how, 0, replace(data, memory_limit_bytes=7000))
 
 
-def test_a_refit_forgets_how_the_fit_before_went() -> None:
+def test_refit_forgets_the_fit_before() -> None:
     rng = np.random.default_rng(0)
     y = np.arange(60) % 2
     noise, signal = rng.normal(size=(60, 3)), rng.normal(size=(60, 3)) + 5 * y[:, None]

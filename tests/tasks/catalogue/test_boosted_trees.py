@@ -1,4 +1,4 @@
-"""Boosted trees of other libraries: sparse matrices as they are, and libraries that are missing."""
+"""Boosted trees of other libraries: sparse matrices, missing values, and missing libraries."""
 
 import sys
 from dataclasses import replace
@@ -32,7 +32,7 @@ MODELS: dict[str, tuple[Any, type, dict[str, int]]] = {
 
 
 def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
-    """Means of few numbers, of either sign; most are not there, and so 0."""
+    """Return a sparse matrix of means of few numbers, of either sign."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 30)).round(2) / 3
     X[rng.random(X.shape) < 0.8] = 0.0
@@ -41,7 +41,7 @@ def averages(n: int = 900) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "library", "arguments"), MODELS.values(), ids=MODELS)
-def test_a_sparse_matrix_gives_what_it_gives_dense(make, library, arguments, monkeypatch) -> None:
+def test_sparse_and_dense_matrix_give_the_same_model(make, library, arguments, monkeypatch) -> None:
     seen: list[Any] = []
     fit, predict = library.fit, library.predict_proba
 
@@ -68,7 +68,7 @@ def test_a_sparse_matrix_gives_what_it_gives_dense(make, library, arguments, mon
 
 
 @pytest.mark.slow
-def test_zeros_and_gaps_of_matrices_are_missing_to_xgboost_and_only_gaps_of_tables() -> None:
+def test_xgboost_treats_zeros_of_matrices_as_missing_but_not_of_tables() -> None:
     X, y = averages()
     gaps = np.where(X == 0.0, np.nan, X)
     some = np.where(np.arange(X.size).reshape(X.shape) % 2, gaps, X)
@@ -86,7 +86,7 @@ def test_zeros_and_gaps_of_matrices_are_missing_to_xgboost_and_only_gaps_of_tabl
     assert overridden.estimator_.missing == -1.0
 
 
-def test_libraries_that_are_missing_or_broken_are_named_until_they_are_there(monkeypatch) -> None:
+def test_missing_or_broken_libraries_are_named_until_installed(monkeypatch) -> None:
     def broken(_: str) -> None:
         raise OSError("libgomp.so.1: cannot open shared object file")
 

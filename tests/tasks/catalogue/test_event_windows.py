@@ -1,4 +1,4 @@
-"""Windows, recency, values, prefixes and facts of patient events, against a slow oracle."""
+"""Windows, recency, values, levels of codes and static events, against a slow oracle."""
 
 from dataclasses import replace
 from math import ceil, log
@@ -25,7 +25,7 @@ NAMES = {
 
 
 def random_rows(n_patients: int = 10, seed: int = 0) -> EventRows:
-    """Two rows a patient; values of 0, below 0 or none, equal times, births of most patients."""
+    """Return two rows per patient with zero, negative or missing values, equal times and births."""
     rng = np.random.default_rng(seed)
     end = pd.Timestamp(2020, 6, 1, 12)
     events, rows = [], []
@@ -46,7 +46,7 @@ def random_rows(n_patients: int = 10, seed: int = 0) -> EventRows:
 
 
 def events_of_rows(X: EventRows) -> list[pd.DataFrame]:
-    """What each row may see."""
+    """Return the events that each row may see."""
     made = []
     for row in X.rows.itertuples(index=False):
         mine = X.events[X.events["subject_id"] == row.subject_id].astype({"code": str})
@@ -56,7 +56,7 @@ def events_of_rows(X: EventRows) -> list[pd.DataFrame]:
 
 
 def aggregate(events: pd.DataFrame, aggregation: str) -> float:
-    """One cell, from its events in order of time."""
+    """Return one cell from its events, in order of time."""
     values = events[events["value"].notna()]
     if aggregation in {"has", "count", "recency"}:
         values = events
@@ -76,7 +76,7 @@ def aggregate(events: pd.DataFrame, aggregation: str) -> float:
 
 
 def oracle(train: EventRows, X: EventRows, made: EventWindows) -> dict[str, list[float]]:
-    """Columns by name, with all that is learned from the training rows."""
+    """Return columns by name, with everything learned from the training rows."""
     seen = pd.concat(events_of_rows(train)).drop(columns="days")
     seen = seen[~seen.index.duplicated()]  # each event once, however many rows see it
     is_birth = seen["code"].str.startswith("MEDS_BIRTH")
@@ -112,7 +112,7 @@ def oracle(train: EventRows, X: EventRows, made: EventWindows) -> dict[str, list
 def columns_of_rows(
     train: list[pd.DataFrame], rows: list[pd.DataFrame], made: EventWindows
 ) -> dict[str, list[float]]:
-    """Age, history and numbers of events."""
+    """Return age, history and numbers of events."""
     years, ages = [age_of(frame) for frame in train], [age_of(frame) for frame in rows]
     columns = {}
     if not np.isnan(years).all():
@@ -127,7 +127,7 @@ def columns_of_rows(
 
 
 def aggregations_of(made: EventWindows, window: int | None, values: pd.Series) -> list[str]:
-    """The aggregations of a code that has columns, given its values in training rows."""
+    """Return the aggregations of a code with columns, given its values in training rows."""
     chosen = list(AGGREGATIONS[made.aggregations])
     if made.scaling == "binary":
         chosen = ["has", *(name for name in chosen if name not in {"has", "count"})]
@@ -186,7 +186,7 @@ def test_columns_equal_the_oracle(arguments) -> None:
 
 
 @pytest.mark.parametrize("levels", ["both", "all"])
-def test_rows_in_pieces_give_the_same_blocks(monkeypatch, levels) -> None:
+def test_blocks_are_the_same_however_rows_are_split_into_pieces(monkeypatch, levels) -> None:
     X = random_rows()
     if levels == "all":
         named = {"code": ["ICD10//E11", "ICD10//E11.2", "X", "P"], "description": ""}
@@ -204,16 +204,16 @@ DAY = "2020-12-01"
 
 
 def small(*events: tuple[int, str | None, str, float]) -> EventRows:
-    """Events of two patients at days of 2020, both predicted at its end."""
+    """Return events of two patients at days of 2020, both predicted at the end of the year."""
     return event_rows(events, [(i, pd.Timestamp(2020, 12, 31)) for i in range(2)])
 
 
 def of_both(*codes: str) -> EventRows:
-    """Two patients with one event of each code on one day, without a value."""
+    """Return two patients with one event of each code on one day, without a value."""
     return small(*((i, DAY, code, np.nan) for i in range(2) for code in codes))
 
 
-def test_codes_only_in_new_data_are_ignored_but_count_for_their_prefix() -> None:
+def test_unseen_codes_are_ignored_but_counted_for_their_group() -> None:
     made = EventWindows(aggregations="count", levels="both").fit(of_both("A//1", "A//2", "Z"))
     found = as_frame(made, small((0, DAY, "A//9", 5), (1, DAY, "B", 6)))
     assert not found[["A//1: count", "A//2: count"]].to_numpy().any()
@@ -224,7 +224,7 @@ def test_codes_only_in_new_data_are_ignored_but_count_for_their_prefix() -> None
     assert not without["A*: count"].any()  # though no row has a code of that level
 
 
-def test_rows_without_timed_events_have_their_facts() -> None:
+def test_rows_without_timed_events_keep_their_static_events() -> None:
     facts = ((i, None, "SEX//f", np.nan) for i in range(2))
     X = small((0, DAY, "A", 1), (1, DAY, "A", 2), *facts)
     made = EventWindows("30", "every").fit(X)
@@ -234,7 +234,7 @@ def test_rows_without_timed_events_have_their_facts() -> None:
     assert not found.drop(columns="SEX//f: is").to_numpy().any()
 
 
-def test_values_of_one_moment_have_no_slope_and_huge_ones_can_be_squared() -> None:
+def test_equal_times_give_slope_zero_and_huge_values_do_not_overflow() -> None:
     far = ("2020-12-01 00:00:00", "2020-12-03 00:00:00")
     pairs = enumerate([("2020-12-01 10:00:00", "2020-12-01 10:00:01"), far])
     X = small(
@@ -246,14 +246,14 @@ def test_values_of_one_moment_have_no_slope_and_huge_ones_can_be_squared() -> No
     assert np.isfinite((found["B: sum"].to_numpy(np.float32) ** 2).sum())
 
 
-def test_codes_that_are_text_are_split_at_double_slashes_only() -> None:
+def test_text_codes_are_split_only_at_double_slashes() -> None:
     X = of_both("LAB//Sodium 0.9% / ml", "LAB//Sodium 0.4% / ml", "ICD//E11.9", "ICD//E11.2")
     found = as_frame(EventWindows(levels="prefixes").fit(X), X)
     named = {name.split("*")[0] for name in found if "*: count" in name}
     assert named == {"LAB", "ICD//E11"}
 
 
-def test_other_codes_that_begin_like_a_birth_are_events() -> None:
+def test_codes_that_merely_begin_like_a_birth_are_ordinary_events() -> None:
     X = of_both("MEDS_BIRTHPLACE")
     found = as_frame(EventWindows(levels="code").fit(X), X)
     assert list(found["MEDS_BIRTHPLACE: count"]) == [1, 1]
@@ -265,8 +265,8 @@ def with_parents(X: EventRows, parents: dict[str, list[str]]) -> EventRows:
     return EventRows.build(X.events.astype({"code": str}), X.rows, frame)
 
 
-def test_parents_stand_for_all_codes_below_them() -> None:
-    """Also where some codes have no parent and others two, and as many parents as codes in all."""
+def test_parents_aggregate_all_codes_below_them() -> None:
+    """Some codes have no parent, others two; the number of parents equals the number of codes."""
     events = of_both("A", "B", "C", "P")
     X = with_parents(events, {"A": [], "B": ["P", "Q"], "C": ["P", "Q"], "P": ["Q"], "Q": []})
     found = as_frame(EventWindows(aggregations="count", levels="parents").fit(X), X)

@@ -1,4 +1,4 @@
-"""The modern spaces on a rough table, and features constructed of tables and events."""
+"""The modern spaces on a rough table, and features constructed from tables and events."""
 
 import pickle
 import warnings
@@ -33,7 +33,7 @@ OF_EVENTS = ("modern_healthcare", "events")
 
 
 def rough_table(target: str) -> pd.DataFrame:
-    """Gaps, few and many categories, a constant column, names that are no identifiers."""
+    """Return a table with missing values, constants, odd names, and few or many categories."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(N, 2))
     colour = rng.choice(["red", "green", "blue"], N, p=[0.5, 0.45, 0.05])
@@ -50,7 +50,7 @@ def rough_table(target: str) -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def contexts(tmp_path_factory) -> dict[str, StudyContext]:
-    """A study of each modern space."""
+    """Return a study of each modern space."""
     folder = tmp_path_factory.mktemp("modern")
     store = StoreAddress(str(folder / "store"))
     found = {}
@@ -68,7 +68,7 @@ def contexts(tmp_path_factory) -> dict[str, StudyContext]:
 
 
 def with_algorithms(space: Space, **chosen: str) -> Query:
-    """Defaults of the simplest path with these algorithms, `_` for spaces."""
+    """Return defaults of the simplest path with these algorithms; `_` stands for spaces."""
     path = tuple(chosen.get(s.name.replace(" ", "_"), s.simplest.id) for s in space.searched)
     return Query(default_configuration(space, space.canonical_path(path)))
 
@@ -82,7 +82,7 @@ USUAL = (
 
 
 def paths() -> Iterator[Any]:
-    """Every model, and every choice of tables before a plain model."""
+    """Return every model, and every choice for tables before a plain model."""
     yield from USUAL
     for name in (*TABLES, *OF_EVENTS):
         *before, last = SPACES[name].steps
@@ -97,7 +97,7 @@ def paths() -> Iterator[Any]:
 
 
 def check_final_model(context: StudyContext, query: Query) -> None:
-    """It pickles, and predicts rows of unseen categories, new gaps and other types."""
+    """Check that a model pickles and predicts unseen categories, missing values and other types."""
     store = store_of(context)
     store_model(context, [Member(0, query.to_json())])
     model = store.records.get(model_record(context.study))["model"]
@@ -119,15 +119,15 @@ def check_final_model(context: StudyContext, query: Query) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "path"), list(paths()))
-def test_a_pipeline_is_fitted_kept_and_predicts_what_was_never_seen(contexts, name, path) -> None:
+def test_every_path_is_fitted_stored_and_predicts_unseen_values(contexts, name, path) -> None:
     query = with_algorithms(SPACES[name], **path)
     if SPACES[name].is_feasible(query.configuration.path):
         assert np.isfinite(evaluate(contexts[name], query).loss)
         check_final_model(contexts[name], query)
 
 
-def test_rows_are_encoded_without_their_own_targets() -> None:
-    """A category of its own for each row would tell its target otherwise."""
+def test_target_encoding_of_a_row_ignores_its_own_target() -> None:
+    """A unique category per row would otherwise reveal the target."""
     algorithm = SPACES["modern"].step("encode").algorithm("target")
     names = pd.DataFrame({"name": pd.Categorical([f"row {i}" for i in range(60)])})
     y = np.array(["a", "b"])[np.arange(60) % 2]
@@ -139,7 +139,7 @@ def test_rows_are_encoded_without_their_own_targets() -> None:
     assert how.to_json(0)["out_of_fold"]
 
 
-def test_categories_interact_also_in_rows_that_have_gaps_alone() -> None:
+def test_categories_interact_even_in_rows_with_only_missing_values() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 2, (2, 200))
     frame = pd.DataFrame({"a": pd.Categorical(np.array(["x", "y"])[a]), "b": pd.Categorical(b)})
@@ -153,7 +153,7 @@ def test_categories_interact_also_in_rows_that_have_gaps_alone() -> None:
         assert [value if isinstance(value, str) else None for value in column] == made
 
 
-def test_the_combination_of_numbers_that_tells_most_is_made() -> None:
+def test_most_informative_combination_of_numbers_is_made() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 60))
     frame = pd.DataFrame({"a": a, "b": b, "same": 1.0})  # of which nothing may warn
@@ -164,7 +164,7 @@ def test_the_combination_of_numbers_that_tells_most_is_made() -> None:
     assert made[name].to_numpy() == pytest.approx(a * b)
 
 
-def test_columns_of_many_categories_reach_histograms() -> None:
+def test_columns_with_many_categories_are_reduced_for_histograms() -> None:
     texts = pd.Categorical([f"v{i % 300}" if i < 600 else "v7" for i in range(700)])
     frame = pd.DataFrame({"x": np.arange(700.0), "many": texts})
     bound = BoundCategories().fit(frame)
@@ -177,7 +177,7 @@ def test_columns_of_many_categories_reach_histograms() -> None:
 
 
 def aggregated(min_frequency: int, aggregation: str) -> tuple[list[str], list[list[float]]]:
-    """Codes and matrix of three rows: two patients, and the first one four days before."""
+    """Return codes and matrix of three rows: two patients, and the first one four days earlier."""
     day = pd.Timestamp(2020, 1, 1)
     seen = [(1, day, "A", 2.0), (1, day + pd.Timedelta(days=1), "A", np.nan), (1, day, "B", -1.0)]
     never = [(1, pd.NaT, "SEX", np.nan), (2, pd.NaT, "SEX", np.nan)]

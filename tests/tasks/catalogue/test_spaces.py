@@ -1,4 +1,4 @@
-"""The spaces: as the papers count them, with digests that stay, in studies that have started."""
+"""Spaces: counts as in the papers, stable digests, and studies that already started."""
 
 import hashlib
 import json
@@ -46,7 +46,7 @@ SPARSE = MatrixSummary(300, 5000, "sparse", "float64", 0.01, 0.0, n_classes=2)
 
 
 def recipes_digest(name: str) -> str:
-    """Of the default of each algorithm, on dense and sparse data, without library versions."""
+    """Return a digest of all default algorithms on dense and sparse data, without versions."""
     documents = []
     for step in SPACES[name].steps:
         for algorithm in step.algorithms:
@@ -62,14 +62,14 @@ def recipes_digest(name: str) -> str:
     "name",
     ["small", "modern", "events", *(pytest.param(n, marks=pytest.mark.full) for n in PINNED)],
 )
-def test_a_space_keeps_its_counts_and_digests(name) -> None:
+def test_space_keeps_its_counts_and_digests(name) -> None:
     space = SPACES[name]
     counts = (space.n_paths, space.n_feasible_paths, space.n_hyperparameters)
     assert (*counts, space.digest[:16], recipes_digest(name)) == PINNED[name]
 
 
 @pytest.mark.parametrize("name", ["modern", "modern_regression", "events"])
-def test_a_portfolio_has_configurations_of_its_space_with_and_without_extras(name) -> None:
+def test_portfolio_lies_in_its_space_with_and_without_extras(name) -> None:
     space = SPACES[name]
     for ending in ("", "_without_boosting"):
         entries = json.loads((PORTFOLIOS / f"{name}{ending}.json").read_text())
@@ -103,7 +103,7 @@ MODELS = FLASH.step("fit model").algorithms
 GROWN = changed("fit model", NEW, *MODELS)
 
 
-def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
+def test_study_keeps_its_space_when_the_catalog_grows(monkeypatch) -> None:
     monkeypatch.setitem(spaces.SPACES._known, "flash", GROWN)
     found = PROBLEM.find_space()
     assert GROWN.digest != found.digest == FLASH.digest
@@ -118,5 +118,5 @@ def test_a_study_keeps_its_space_when_the_catalogue_grows(monkeypatch) -> None:
         replace(FLASH, steps=(Step("more", (NEW, replace(NEW, id="b"))), *FLASH.steps)),
     ],
 )
-def test_a_space_that_changed_otherwise_shows_it_in_its_digest(space) -> None:
+def test_other_changes_of_a_space_change_its_digest(space) -> None:
     assert PROBLEM.as_started(space).digest != FLASH.digest

@@ -1,4 +1,4 @@
-"""What a cell is read as: one kind and value in every form of a table, alone or among others."""
+"""How a cell is read: one kind and value in every file type, alone or among others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -35,13 +35,13 @@ TEXTS = "category"
 
 @dataclass(frozen=True)
 class Cells:
-    """Cells of a column, and what each is read as.
+    """Cells of a column, and how each is read.
 
     Attributes:
         cells: The cells, in the first rows and again below.
         kind: Kind of the column.
-        values: The cells as numbers, texts, dates in ISO 8601 or seconds; None is a gap. The cells
-            themselves by default.
+        values: The cells as numbers, strings, ISO 8601 dates or seconds; None is a missing value.
+            The cells themselves by default.
     """
 
     cells: list[Any]
@@ -190,7 +190,7 @@ def read(data: Any, **options: Any) -> Dataset:
 
 
 def found_in(X: pd.DataFrame, column: LearnedColumn) -> list[Any]:
-    """The values of a column as `Cells` has them."""
+    """Return the values of a column as `Cells` has them."""
     values = X[column.features[0]]
     if column.kind == "date":
         micros = pd.Series((values * 86_400e6).round(), dtype="Int64")
@@ -205,7 +205,7 @@ def expected_of(cells: Cells, n: int = ROWS) -> list[Any]:
 
 
 def plain(X: pd.DataFrame) -> pd.DataFrame:
-    """Features with categories as texts: which other categories occur does not matter."""
+    """Return features with categories as strings, so that other categories do not matter."""
     return X.astype(dict.fromkeys(X.select_dtypes("category"), object)).reset_index(drop=True)
 
 
@@ -219,7 +219,7 @@ def learned() -> Dataset:
     "form",
     [pytest.param(one, marks=() if one in ALWAYS else pytest.mark.full) for one in ALL_FORMS],
 )
-def test_a_cell_is_the_same_in_every_form_alone_and_among_others(tmp_path, form, learned) -> None:
+def test_cell_is_read_the_same_in_every_file_type(tmp_path, form, learned) -> None:
     data = read(ALL_FORMS[form](wide(), tmp_path))
     kinds = {column.name: column.kind for column in data.row_reader.columns}
     assert kinds == {name: cells.kind for name, cells in COLUMNS.items()}
@@ -257,7 +257,7 @@ BESIDE: list[tuple[Cells, dict[str, Any], list[str]]] = [
 
 
 @pytest.mark.parametrize(("cells", "options", "named"), BESIDE)
-def test_options_and_rows_decide_what_cells_leave_open(tmp_path, cells, options, named) -> None:
+def test_options_decide_how_ambiguous_cells_are_read(tmp_path, cells, options, named) -> None:
     frame = pd.DataFrame({"a": cells.column(), "word": "x", "y": np.arange(ROWS) % 2})
     for form in ("Parquet of pandas", "all quoted"):
         path = ALL_FORMS[form](frame, tmp_path)
@@ -272,7 +272,7 @@ def test_options_and_rows_decide_what_cells_leave_open(tmp_path, cells, options,
 
 @pytest.mark.parametrize("form", ["CSV", "semicolons", "Parquet of pandas", "frame"])
 @pytest.mark.parametrize(("other", "first"), [("7.25", 1234), ("7,25", 1.234)])
-def test_other_columns_decide_on_commas(tmp_path, form, other, first) -> None:
+def test_other_columns_decide_how_commas_are_read(tmp_path, form, other, first) -> None:
     columns = {"a": ["1,234", "2,345"], "other": [other, "8"], "y": [0, 1]}
     frame = pd.DataFrame({name: cells * 60 for name, cells in columns.items()})
     assert read(ALL_FORMS[form](frame, tmp_path)).X["a"][0] == first
@@ -283,7 +283,7 @@ def test_other_columns_decide_on_commas(tmp_path, form, other, first) -> None:
     [(["?", 1.5], "number"), ([1, "x"], TEXTS), ([time(8), "?"], "duration"),
      (pd.period_range("2024-01", periods=2, freq="M"), "date")],
 )  # fmt: skip
-def test_cells_that_only_a_dataframe_has_are_read(cells, kind) -> None:
+def test_dataframe_only_cells_are_read(cells, kind) -> None:
     frame = pd.DataFrame({"a": pd.Series(cells).repeat(5), "b": range(10)}).reset_index(drop=True)
     X, reader, _ = features_of(frame, (), (), "the table")
     assert reader.columns[0].kind == kind
@@ -305,14 +305,14 @@ def test_cells_that_only_a_dataframe_has_are_read(cells, kind) -> None:
         (["1", "1.0", "x"], {"1.00": "1.00", "+1": "+1"}),
     ],
 )
-def test_a_category_is_found_however_it_is_written_and_codes_are_kept_apart(known, cells) -> None:
+def test_categories_match_in_any_notation_and_codes_stay_distinct(known, cells) -> None:
     expected = list(cells.values()) if isinstance(cells, dict) else known
     reader = RowReader([LearnedColumn("a", "category", known=tuple(known))])
     new = like_training(pd.DataFrame({"a": pd.Series([*cells], dtype=object)}), reader)
     assert new["a"].tolist() == expected
 
 
-def test_dates_have_calendar_parts_and_a_clock_if_one_row_has_it(learned) -> None:
+def test_dates_have_calendar_parts_and_hours_if_any_row_has_a_clock_time(learned) -> None:
     X = learned.X
     assert X["moments.hour"][[0, 2]].tolist() == [0, 8.5]
     parts = [f"moments.{part}" for part in ("year", "month", "day", "weekday", "yearday")]
@@ -320,7 +320,7 @@ def test_dates_have_calendar_parts_and_a_clock_if_one_row_has_it(learned) -> Non
     assert "days.hour" not in X
 
 
-def test_numbers_beside_a_slip_are_read_to_the_last_bit(tmp_path, learned) -> None:
+def test_numbers_in_a_column_with_a_typo_are_read_to_the_last_bit(tmp_path, learned) -> None:
     numbers = np.random.default_rng(0).normal(size=20) * 1e-7
     frame = wide().drop(columns="y")[:20].astype({"fractions of 2": object})
     frame["fractions of 2"] = ["tall", *numbers[1:].tolist()]
@@ -330,12 +330,12 @@ def test_numbers_beside_a_slip_are_read_to_the_last_bit(tmp_path, learned) -> No
     assert new["fractions of 2"].tolist()[1:] == numbers[1:].tolist()
 
 
-def test_categories_of_short_floats_are_what_files_write() -> None:
+def test_categories_of_short_floats_match_their_text_in_files() -> None:
     frame = pd.DataFrame({"a": np.array([0.1, 0.2] * 5, dtype=np.float32), "y": [0, 1] * 5})
     assert list(read(frame, categorical=("a",)).X["a"].cat.categories) == ["0.1", "0.2"]
 
 
-def test_an_unseen_category_stays_and_is_warned_of(caplog) -> None:
+def test_unseen_category_is_kept_with_a_warning(caplog) -> None:
     training = read(table().rename(columns={"target": "y"}))
     new = like_training(table(5).assign(colour="mauve"), training.row_reader)
     assert set(new["colour"]) == {"mauve"}
@@ -354,7 +354,7 @@ DAYS = [str(day.date()) for day in pd.date_range("2024-01-01", periods=300)]
         (["-"] * 20 + NUMBERS, "'-' in row 1"),
     ],
 )
-def test_a_slip_among_numbers_or_dates_is_refused(cells, named) -> None:
+def test_typo_among_numbers_or_dates_is_refused(cells, named) -> None:
     frame = pd.DataFrame({"a": cells, "y": np.arange(len(cells)) % 2})
     with pytest.raises(BadInput, match=named, check=lambda e: "--na-values" in e.remedy):
         read(frame)
@@ -373,13 +373,13 @@ def test_a_slip_among_numbers_or_dates_is_refused(cells, named) -> None:
         ([f"{i % 12 + 1:02}/{i // 12 % 12 + 1:02}/2023" for i in range(240)], ["either order"]),
     ],
 )  # fmt: skip
-def test_columns_that_stay_texts_or_lose_values_get_a_note(cells, named) -> None:
+def test_columns_that_stay_strings_or_lose_values_get_a_note(cells, named) -> None:
     frame = pd.DataFrame({"a": cells, "b": np.arange(len(cells)) % 7})
     data = read(frame.assign(y=np.arange(len(cells)) % 2))
     assert sum(all(text in note for text in named) for note in data.notes) == 1
 
 
-def test_later_rows_are_read_in_the_learned_notation_and_strays_are_named_by_row() -> None:
+def test_later_rows_are_read_in_the_learned_notation_and_typos_are_named() -> None:
     frame = pd.DataFrame({"a": ["$1.50", "$2"] * 40, "day": ["31.12.2024", "1.2.2024"] * 40})
     reader = read(frame.assign(y=[0, 1] * 40)).row_reader
     new = pd.DataFrame({"a": ["$1,234.5", "3", "€3", "3%"], "day": "2024-12-31"})
@@ -397,8 +397,8 @@ def test_later_rows_are_read_in_the_learned_notation_and_strays_are_named_by_row
         like_training(new.drop(columns="day"), reader)
 
 
-def test_the_decimal_mark_of_the_training_rows_counts_in_every_later_file(tmp_path) -> None:
-    """Neither a slip nor a file without commas changes how a cell is read."""
+def test_decimal_mark_of_the_training_rows_applies_to_later_files(tmp_path) -> None:
+    """Neither a typo nor a file without commas changes how a cell is read."""
     lines = ["name;size;sales;y", *(f"a;{i},5;{i}.250;{i}.500" for i in range(1, 100))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     (tmp_path / "test.csv").write_text("name;size;sales;y\na;7;3.250;3.500\na;8;4.250;4.500\n")
@@ -415,14 +415,14 @@ def test_the_decimal_mark_of_the_training_rows_counts_in_every_later_file(tmp_pa
 
 
 @pytest.mark.parametrize(("decimal", "first"), [(None, 1.501), ("point", 1.501), ("comma", 1501)])
-def test_a_given_decimal_mark_decides_numbers_of_programs(tmp_path, decimal, first) -> None:
+def test_given_decimal_mark_overrides_the_default(tmp_path, decimal, first) -> None:
     lines = ["a\ty", *(f"{i}.{500 + i}\t{i}.{500 + i}" for i in range(1, 100))]
     (tmp_path / "t.csv").write_text("\n".join(lines))
     data = read(tmp_path / "t.csv", test=str(tmp_path / "t.csv"), decimal=decimal)
     assert data.X["a"][[0, 99]].tolist() == data.y[[0, 99]].tolist() == [first] * 2
 
 
-def test_equal_numbers_are_one_data_set_whose_reader_knows_all_notations(tmp_path) -> None:
+def test_equal_numbers_in_different_notations_are_one_data_set(tmp_path) -> None:
     store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
     forms = (["1.5", "2"], ["$1.50", "$2"], ["1,5", "2"])
     frames = [pd.DataFrame({"a": texts * 40, "y": [0, 0, 1, 1] * 20}) for texts in forms]
@@ -435,7 +435,7 @@ def test_equal_numbers_are_one_data_set_whose_reader_knows_all_notations(tmp_pat
     store.close()
 
 
-def test_the_reader_is_stored_and_is_part_of_the_digest(tmp_path, learned) -> None:
+def test_reader_is_stored_and_part_of_the_digest(tmp_path, learned) -> None:
     back = stored(learned, tmp_path)
     assert back.digest() == learned.digest()
     assert back.row_reader.to_json() == learned.row_reader.to_json()
@@ -448,7 +448,7 @@ def test_the_reader_is_stored_and_is_part_of_the_digest(tmp_path, learned) -> No
 
 
 @pytest.mark.parametrize("write", ["{:,.1f}", "${:.1f}", "{:.1f} kg"])
-def test_a_target_of_numbers_as_texts_is_a_number_also_in_test_rows(tmp_path, write) -> None:
+def test_target_of_numbers_as_strings_is_numeric_also_in_test_rows(tmp_path, write) -> None:
     numbers = np.random.default_rng(0).normal(2000, 800, 150).round(1)
     plain_ = table().assign(target=numbers)
     texts = plain_.assign(target=[write.format(number) for number in numbers])

@@ -1,4 +1,4 @@
-"""Descriptions and ancestors of codes: read with the events, kept with the data set."""
+"""Descriptions and ancestors of codes: read with the events and stored with the data set."""
 
 from pathlib import Path
 
@@ -48,7 +48,7 @@ def meds(folder: Path, codes: pa.Table | dict | None = None) -> Dataset:
 
 
 def omop(folder: Path, *, has_concepts: bool = True) -> Dataset:
-    """`omop_tables` with conditions of the concept 7 and an observation 7 answered by 8507."""
+    """Write `omop_tables` with conditions of concept 7 and observation 7 answered by 8507."""
     write_omop(folder)
     condition = omop_tables()["condition_occurrence"].head(1).assign(condition_concept_id=7)
     other = pd.DataFrame({"person_id": [BIG + 1], "observation_date": ["2020-01-01"]})
@@ -63,7 +63,7 @@ def omop(folder: Path, *, has_concepts: bool = True) -> Dataset:
     return read_source(Source(str(folder), labels="labels.csv"))
 
 
-def test_meds_codes_have_descriptions_and_all_ancestors_and_are_stored(tmp_path) -> None:
+def test_meds_codes_have_descriptions_and_all_ancestors(tmp_path) -> None:
     dataset = meds(tmp_path / "meds", MEDS_CODES)
     X = dataset.X
     assert X.code_table["code"].tolist() == sorted({*X.codes, "GROUP//1", "OTHER//7", "TOP"})
@@ -95,7 +95,7 @@ def test_omop_codes_have_descriptions_and_ancestors_by_domain(tmp_path) -> None:
     assert not X.descriptions()
 
 
-def test_a_loop_of_parents_is_refused_only_among_codes_of_the_data(tmp_path) -> None:
+def test_loop_of_parents_is_refused_only_among_codes_of_the_data(tmp_path) -> None:
     loop = {"A": ("", ["X"]), "X": ("", ["C"]), "C": ("", ["A", "D"]), "D": ("", [])}
     with pytest.raises(BadInput, match="has a loop"):
         meds(tmp_path / "meds", loop)
@@ -105,7 +105,7 @@ def test_a_loop_of_parents_is_refused_only_among_codes_of_the_data(tmp_path) -> 
 @pytest.mark.parametrize(
     "columns", [{"description": ["first"]}, {"code": ["A"], "parent_codes": ["B"]}]
 )
-def test_a_table_of_codes_in_another_form_is_ignored_with_a_note(tmp_path, columns) -> None:
+def test_code_table_with_other_columns_is_ignored_with_a_note(tmp_path, columns) -> None:
     dataset = meds(tmp_path / "meds", pa.table(columns))
     assert dataset.X.code_table is None
     assert any("codes.parquet" in note for note in dataset.notes)
@@ -137,7 +137,7 @@ def test_new_or_corrected_descriptions_replace_stored_ones(tmp_path) -> None:
     store.close()
 
 
-def test_rows_to_predict_have_the_table_of_their_own_data(tmp_path) -> None:
+def test_rows_to_predict_use_the_code_table_of_their_own_data(tmp_path) -> None:
     training = meds(tmp_path / "meds", {"A": ("first", ["OLD"])})
     meds(tmp_path / "meds", {"A": ("first", ["NEW"])})
     X = read_features(str(tmp_path / "meds"), "labels/task", training)

@@ -1,4 +1,4 @@
-"""Generated cohorts: what is planted can be found, and nothing else tells the class."""
+"""Generated cohorts: the planted signal can be found, and nothing else reveals the class."""
 
 import json
 
@@ -37,7 +37,7 @@ def rows_of(cohort: Cohort) -> tuple[EventRows, np.ndarray]:
 
 
 def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> float:
-    """Percent of the second half predicted wrong by a model of the first half."""
+    """Return the percent of wrong predictions in the second half by a model of the first half."""
     linear = LogisticRegression(max_iter=1000, C=3)
     first, second = np.split(np.arange(len(y)), 2)
     model = make_pipeline(EventAggregation(threshold, aggregation), MaxAbsScaler(), linear)
@@ -48,8 +48,8 @@ def error_of(X: EventRows, y: np.ndarray, aggregation: str, threshold: int) -> f
 @pytest.mark.parametrize(
     "family", [pytest.param(f, marks=pytest.mark.full if f != "count" else ()) for f in FAMILIES]
 )
-def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
-    """It is 3 to 12 points better than any other; an error of 1500 rows is sure to 1 point."""
+def test_exhaustive_search_finds_the_planted_aggregation(family) -> None:
+    """It wins by 3 to 12 points; the error on 1500 rows is accurate to 1 point."""
     cohort = generate(CohortSpec(family=family, seed=3))
     X, y = rows_of(cohort)
     best = {one: min(error_of(X, y, one, least) for least in (2, 3, 4, 5)) for one in FAMILIES}
@@ -58,8 +58,8 @@ def test_an_exhaustive_search_finds_the_planted_aggregation(family) -> None:
     assert planted + 2 < min(best.values()), best
 
 
-def test_rates_equal_the_paper() -> None:
-    """FLASH, Table 3, train rows; within 5 %."""
+def test_event_rates_match_the_paper() -> None:
+    """FLASH, Table 3, training rows; within 5 percent."""
     cohort = generate(CohortSpec(n_patients=10_000, rare_cover=0.2, noise_codes=9000))
     is_case = (cohort.labels["label"] == "case").to_numpy()
     events = cohort.events[cohort.events["event_id"] != LEAK]
@@ -69,7 +69,7 @@ def test_rates_equal_the_paper() -> None:
         assert rate.tolist() == pytest.approx([control, case], rel=0.05)
 
 
-def test_a_cohort_is_that_of_its_seed_and_keeps_its_patients_when_it_grows() -> None:
+def test_cohort_depends_on_its_seed_and_keeps_its_patients_when_it_grows() -> None:
     again, other = (generate(CohortSpec(n_patients=500, seed=seed, first=200)) for seed in (4, 5))
     small, large = (generate(CohortSpec(n_patients=500, seed=4, first=n)) for n in (200, 350))
     assert set(small.labels["patient_id"]) == set(range(200))
@@ -89,12 +89,12 @@ def test_a_cohort_is_that_of_its_seed_and_keeps_its_patients_when_it_grows() -> 
         *((f"demo?{text}", text) for text in ("seed=x", "rare_cover=nan", "n_patients=10")),
     ],
 )
-def test_what_is_no_cohort_is_refused_with_the_way_out(name, named) -> None:
+def test_invalid_cohort_is_refused_with_a_remedy(name, named) -> None:
     with pytest.raises((BadInput, UnknownName), match=named):
         cohort_named(name)
 
 
-def test_a_cohort_written_as_meds_is_the_same_data(tmp_path) -> None:
+def test_cohort_written_as_meds_is_the_same_data(tmp_path) -> None:
     name = "demo?n_patients=300&rare_cover=0.5"
     cohort = generate(cohort_named(name))
     write_meds(cohort, name, tmp_path)

@@ -39,7 +39,7 @@ SEPARATORS = {",": "", ";": "semicolons", "\t": "tabs", "|": "pipes"}
 
 @pytest.mark.parametrize("separator", SEPARATORS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_separators_and_encodings_are_recognised(tmp_path, separator, encoding) -> None:
+def test_separators_and_encodings_are_recognized(tmp_path, separator, encoding) -> None:
     text = MIXED.to_csv(index=False, sep=separator)
     frame = read(tmp_path, text.encode(encoding))
     assert frame.to_dict("list") == MIXED.to_dict("list")
@@ -56,7 +56,7 @@ def test_separators_and_encodings_are_recognised(tmp_path, separator, encoding) 
         "a,b\n1,2;3\n",
     ],
 )
-def test_other_marks_in_fields_do_not_break_commas(tmp_path, text) -> None:
+def test_other_separators_inside_fields_do_not_break_commas(tmp_path, text) -> None:
     assert list(read(tmp_path, text)) == list(pd.read_csv(io.StringIO(text)))
 
 
@@ -95,20 +95,20 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_tables_may_be_packed_or_called_otherwise(tmp_path, suffix) -> None:
+def test_compressed_and_renamed_tables_are_read(tmp_path, suffix) -> None:
     frame = read(tmp_path, PACKERS[suffix](b"a\tb\n1\t2\n"), f"t.{suffix}")
     assert frame.to_dict("list") == {"a": [1], "b": [2]}
     assert bool(notes(frame)) == (suffix != "tsv")
 
 
-def test_long_tables_have_the_names_of_their_first_line(tmp_path) -> None:
+def test_wide_and_long_tables_are_read_completely(tmp_path) -> None:
     names = [f"column number {i}" for i in range(100_000)]
     (tmp_path / "t.csv").write_text(";".join(names) + "\n" + ";".join("1" for _ in names) + "\n")
     assert column_names(Location.at(str(tmp_path / "t.csv"))) == names
     assert len(read(tmp_path, "a,b\n" + "é,1\n" * 400_000)) == 400_000
 
 
-def test_codes_with_leading_zeros_stay_texts_and_numbers_numbers(tmp_path) -> None:
+def test_codes_with_leading_zeros_stay_strings_and_numbers_numeric(tmp_path) -> None:
     rows = '02139,0.5,0,-05,"007",012,01.5\n10115,0,1,05,12,,02\n'
     frame = read(tmp_path, "zip ,half, zero,signed,quoted,gap,mixed\n" + rows)
     texts = [name for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
@@ -142,7 +142,7 @@ EXPORTS = {
 
 
 @pytest.mark.parametrize("kind", EXPORTS)
-def test_exports_of_spreadsheets_are_read_without_titles_and_totals(tmp_path, kind) -> None:
+def test_spreadsheet_exports_are_read_without_titles_and_totals(tmp_path, kind) -> None:
     text, named = EXPORTS[kind]
     frame = read(tmp_path, text)
     assert list(frame) == ["x", "z", "y"]
@@ -152,7 +152,7 @@ def test_exports_of_spreadsheets_are_read_without_titles_and_totals(tmp_path, ki
     assert named in notes(frame)
 
 
-def test_lines_skipped_in_test_rows_and_in_new_rows_are_noted(tmp_path, caplog) -> None:
+def test_skipped_lines_of_test_rows_and_new_rows_are_noted(tmp_path, caplog) -> None:
     paths = [tmp_path / name for name in ("train.csv", "test.csv")]
     paths[0].write_text(PLAIN)
     paths[1].write_text(PLAIN + "Total:,5,\n")
@@ -174,7 +174,7 @@ def test_lines_skipped_in_test_rows_and_in_new_rows_are_noted(tmp_path, caplog) 
         ("size (a, b);y\n1,5;ill\n2,5;well\n", 2),
     ],
 )
-def test_names_and_rows_are_no_titles_and_remarks(tmp_path, text, n_rows) -> None:
+def test_names_and_rows_are_not_taken_for_titles_or_remarks(tmp_path, text, n_rows) -> None:
     frame = read(tmp_path, text)
     assert len(frame) == n_rows
     assert "left out" not in notes(frame)
@@ -193,12 +193,12 @@ def test_names_and_rows_are_no_titles_and_remarks(tmp_path, text, n_rows) -> Non
         (archive_of("p.parquet"), r"p\.parquet"),
     ],
 )
-def test_a_table_that_cannot_be_parsed_is_refused_with_the_place(tmp_path, content, named) -> None:
+def test_unparsable_table_is_refused_with_the_place(tmp_path, content, named) -> None:
     with pytest.raises(BadInput, match=named, check=lambda error: "C error" not in str(error)):
         read(tmp_path, content)
 
 
 @pytest.mark.parametrize("names", [["e/", "e/t.csv", "__MACOSX/e/._t.csv"], ["t.csv", ".DS_Store"]])
-def test_files_that_a_mac_adds_to_an_archive_are_no_tables(tmp_path, names) -> None:
+def test_files_added_by_macos_to_an_archive_are_ignored(tmp_path, names) -> None:
     frame = read(tmp_path, archive_of(*names), "t.csv.zip")
     assert frame.to_dict("list") == {"a": [1], "b": [2]}

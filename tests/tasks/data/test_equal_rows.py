@@ -1,4 +1,4 @@
-"""Rows that equal each other: copies stay on one side, and equal test rows are scored apart."""
+"""Equal rows: copies stay on one side, and equal test rows are scored separately."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def test_copies_are_all_in_one_fold_or_all_test_rows(frame: pd.DataFrame) -> Non
 
 
 @pytest.mark.parametrize(("columns", "levels"), [(3, 2), (4, 6), (16, 2)])
-def test_rows_of_discrete_tables_repeat_honestly(columns: int, levels: int) -> None:
+def test_repeats_in_discrete_tables_are_not_copies(columns: int, levels: int) -> None:
     score = RNG.normal(size=(800, 1)) + 0.5 * RNG.normal(size=(800, columns))
     frame = pd.DataFrame(np.clip(np.round(score * levels / 4), -levels / 2, levels / 2))
     frame = frame.rename(columns=str).assign(y=score[:, 0] > 0)
@@ -74,7 +74,7 @@ def test_rows_of_discrete_tables_repeat_honestly(columns: int, levels: int) -> N
     assert equal(frame[:600], frame[600:]) is None
 
 
-def test_few_repeats_few_possible_rows_and_groups_are_no_copies() -> None:
+def test_few_repeats_few_possible_rows_and_groups_are_not_copies() -> None:
     frame, grade = noise(200), np.arange(400) % 10
     data = of_frame(pd.concat([frame, frame[:1]]))
     assert copied_rows(data) is None
@@ -102,7 +102,7 @@ def test_copies_of_training_rows_are_found_to_six_digits(change: Any, n_equal: i
     assert equal(frame, change(pd.concat([frame[:40], noise(60)]))) == n_equal
 
 
-def test_equal_test_rows_are_scored_apart(tmp_path) -> None:
+def test_equal_test_rows_are_scored_separately(tmp_path) -> None:
     frame = noise(300)
     store = open_store(StoreAddress(str(tmp_path / "store")))
     for n, is_left_out in ((30, False), (90, True), (100, True)):

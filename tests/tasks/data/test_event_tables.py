@@ -1,4 +1,4 @@
-"""Logs of events: read by pieces and put in order; texts and units that become part of codes."""
+"""Event logs: read in pieces and sorted; strings and units become part of codes."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from prefect_tune.tasks.data.source import Source
 
 
 def log(n: int = 500, ids: str = "") -> pd.DataFrame:
-    """Events of 40 patients in no order, some at the same time, some without time or value."""
+    """Return events of 40 patients in random order, with ties and missing times or values."""
     rng = np.random.default_rng(0)
     time = pd.Series(pd.Timestamp(2020, 1, 1) + pd.to_timedelta(rng.integers(1, 99, n), "h"))
     who = pd.Series(rng.integers(0, 40, n))
@@ -34,7 +34,7 @@ def log(n: int = 500, ids: str = "") -> pd.DataFrame:
 
 
 def in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """The simplest way to the canonical frame of some events."""
+    """Return the canonical frame of some events in the simplest way."""
     frame = frame.rename(columns={"numeric_value": "value"})
     frame = frame.sort_values(["subject_id", "time"], na_position="first", kind="stable")
     return canonical(frame.astype({"code": str}))
@@ -58,7 +58,7 @@ ARRANGED = {
 
 @pytest.mark.parametrize("name", ARRANGED)
 @pytest.mark.parametrize("piece", [7, 10_000])
-def test_events_read_in_pieces_equal_the_whole_in_order(tmp_path, monkeypatch, name, piece) -> None:
+def test_events_read_in_pieces_equal_the_sorted_whole(tmp_path, monkeypatch, name, piece) -> None:
     monkeypatch.setattr(files, "_PIECE_ROWS", piece)
     pieces = [*read_events(shards_of(ARRANGED[name], tmp_path))]
     assert max(map(len, pieces)) <= piece
@@ -69,7 +69,7 @@ def test_events_read_in_pieces_equal_the_whole_in_order(tmp_path, monkeypatch, n
 
 
 @pytest.mark.parametrize("missing", [None, "NA"])
-def test_gaps_of_all_pieces_are_counted(tmp_path, monkeypatch, missing) -> None:
+def test_missing_values_are_counted_over_all_pieces(tmp_path, monkeypatch, missing) -> None:
     monkeypatch.setattr(files, "_PIECE_ROWS", 100)
     frame = log()
     frame.loc[[5, 250, 499], "code"] = missing
@@ -77,7 +77,7 @@ def test_gaps_of_all_pieces_are_counted(tmp_path, monkeypatch, missing) -> None:
         events_table(read_events(shards_of(frame, tmp_path)), "log")
 
 
-def test_codes_of_any_type_and_only_of_events_are_codes(tmp_path) -> None:
+def test_codes_of_any_type_are_read_and_only_used_codes_are_kept(tmp_path) -> None:
     indices = pa.array([2, 0, 2], pa.int32())
     time = pa.array([1, 2, 3], pa.timestamp("us"))
     for codes in (
@@ -96,8 +96,8 @@ def test_codes_of_any_type_and_only_of_events_are_codes(tmp_path) -> None:
         list(read_events(Location.at(str(tmp_path / "log.parquet"))))
 
 
-def test_the_digest_of_events_equals_earlier_versions(tmp_path) -> None:
-    """When events were read as a whole: stored studies are found by it."""
+def test_digest_of_events_is_the_same_as_in_earlier_versions(tmp_path) -> None:
+    """Stored studies are found by this digest, which was computed on whole logs."""
     meds = Source(str(write_meds(tmp_path / "meds")), labels="labels/task")
     omop = Source(str(write_omop_log(tmp_path / "cdm")), labels="labels.csv")
     assert [read_source(source).digest() for source in (meds, omop)] == [
@@ -107,7 +107,7 @@ def test_the_digest_of_events_equals_earlier_versions(tmp_path) -> None:
 
 
 def results(n: int = 60) -> pd.DataFrame:
-    """Results of a test: a word for two in three patients, a number with one of two units else."""
+    """Return results of a test: a word for two in three patients, else a number with a unit."""
     who = np.arange(n)
     is_number = who % 3 == 2
     return pd.DataFrame(
@@ -123,15 +123,13 @@ def results(n: int = 60) -> pd.DataFrame:
 
 
 def merged(frame: pd.DataFrame) -> pd.DataFrame:
-    """The same events with numbers and words in one column of texts."""
+    """Return the same events with numbers and words in one column of strings."""
     words = frame["numeric_value"].astype("string").fillna(frame["text_value"])
     return frame.drop(columns=["numeric_value", "text_value"]).assign(value=words)
 
 
 @pytest.mark.parametrize(("change", "suffix"), [(pd.DataFrame.copy, "parquet"), (merged, "csv")])
-def test_texts_and_several_units_become_part_of_the_code(
-    tmp_path, monkeypatch, change, suffix
-) -> None:
+def test_strings_and_units_become_part_of_the_code(tmp_path, monkeypatch, change, suffix) -> None:
     monkeypatch.setattr(files, "_PIECE_ROWS", 7)
     location = Location.at(written(change(results()), tmp_path / f"log.{suffix}"))
     events, notes = events_table(read_events(location), "log")
@@ -153,7 +151,7 @@ def with_texts(texts: list[str], column: str = "value_text") -> pd.DataFrame:
     return pd.DataFrame({"patient": 1, "time": "2020-01-01", "code": "C", column: texts})
 
 
-def test_rare_long_and_unknown_texts_are_counted(monkeypatch) -> None:
+def test_rare_long_and_unknown_strings_are_counted(monkeypatch) -> None:
     monkeypatch.setattr(event_tables, "_MOST_OF_CODE", 2)
     frame = with_texts(["often"] * 3 + ["b"] * 2 + ["a", "x" * 65])
     events, [count, _] = events_table([frame], "log")
@@ -174,7 +172,7 @@ def test_rare_long_and_unknown_texts_are_counted(monkeypatch) -> None:
         (["inf", "<0.1"], [np.nan, np.nan], {"C", "C//<0.1"}),
     ],
 )
-def test_texts_that_are_numbers_are_values(texts, numbers, codes) -> None:
+def test_numeric_strings_become_values(texts, numbers, codes) -> None:
     events, notes = events_table([with_texts(texts, "value")], "log")
     np.testing.assert_array_equal(events["value"], numbers)
     assert set(events["code"]) == codes

@@ -1,4 +1,4 @@
-"""Times of events and labels: dates end with their day, and midnight is one or the other."""
+"""Times of events and labels: dates end with their day, and midnight may be either."""
 
 from datetime import date
 from pathlib import Path
@@ -41,7 +41,7 @@ END = "2024-05-01T23:59:59.999999"
         ("2024-05-01 10:11:12 +00:00", "2024-05-01T10:11:12"),
     ],
 )
-def test_a_date_is_the_end_of_its_day_and_a_time_is_taken_as_it_is(text, utc) -> None:
+def test_date_means_the_end_of_its_day_and_a_time_is_exact(text, utc) -> None:
     [time] = utc_times(column(text), "log", at_end_of_day=True)
     assert time == pd.Timestamp(utc)
     [start] = utc_times(column(text), "log", at_end_of_day=False)
@@ -49,7 +49,7 @@ def test_a_date_is_the_end_of_its_day_and_a_time_is_taken_as_it_is(text, utc) ->
 
 
 def written_log(folder: Path, times: object, suffix: str = "parquet") -> Source:
-    """Two patients with an event before the day of their label and one on it."""
+    """Write two patients with an event before the day of their label and one on that day."""
     log = pd.DataFrame(
         {"patient": [1, 1, 2, 2], "time": list(times) * 2, "code": ["before", "leak"] * 2}
     )
@@ -73,14 +73,14 @@ MIDNIGHTS = tuple(f"{day}T00:00:00" for day in DAYS)
           for z in (None, "UTC", "Europe/Berlin")),
     ],
 )  # fmt: skip
-def test_an_event_of_the_day_of_its_label_is_not_seen(tmp_path, times, suffix, is_noted) -> None:
+def test_event_on_the_day_of_its_label_is_not_visible(tmp_path, times, suffix, is_noted) -> None:
     """Times that are all at midnight are dates, which is noted."""
     dataset = read_source(written_log(tmp_path, times, suffix))
     assert [codes_of(dataset.X, row) for row in (0, 1)] == [["before"], ["before"]]
     assert any("midnight" in note for note in dataset.notes) == is_noted
 
 
-def test_midnight_among_other_times_is_midnight(tmp_path) -> None:
+def test_midnight_among_other_times_is_exact(tmp_path) -> None:
     times = pd.to_datetime(["2024-05-01T10:00", "2024-05-02T00:00"])
     dataset = read_source(written_log(tmp_path, times))
     assert codes_of(dataset.X, 0) == ["before", "leak"]
@@ -89,8 +89,8 @@ def test_midnight_among_other_times_is_midnight(tmp_path) -> None:
 
 @pytest.mark.parametrize("have_clock", [False, True])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
-def test_midnight_means_what_it_meant_in_training(tmp_path, have_clock, zone) -> None:
-    """A nightly export has midnights alone, and one more event of another patient none of that."""
+def test_midnight_keeps_its_meaning_from_training(tmp_path, have_clock, zone) -> None:
+    """A nightly export has only midnights; one more event of another patient changes nothing."""
     times = pd.to_datetime(DAYS).tz_localize(zone)
     clock = times + pd.Timedelta("9h")
     trained = read_source(written_log(tmp_path, clock if have_clock else times))
@@ -104,8 +104,8 @@ def test_midnight_means_what_it_meant_in_training(tmp_path, have_clock, zone) ->
 
 
 @pytest.mark.parametrize("has_times", [False, True])
-def test_shards_of_meds_are_all_dates_or_none(tmp_path, has_times) -> None:
-    """A shard whose few times are at midnight by chance is no shard of dates."""
+def test_meds_shards_are_all_dates_or_none(tmp_path, has_times) -> None:
+    """A shard whose few times are at midnight by chance is not a shard of dates."""
     (tmp_path / "data").mkdir()
     for patient, clock in ((1, "T08:00" if has_times else ""), (2, "")):
         times = [None, f"2024-05-01{clock}", "2024-05-02"]

@@ -1,4 +1,4 @@
-"""Tables in folders: their parts, columns in names of folders, and files that are no data."""
+"""Tables in folders: parts, columns in folder names, and files that are not data."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def sites() -> pd.DataFrame:
 
 
 def in_folders(frame: pd.DataFrame, folder: Path, columns: list[str], suffix: str = "csv") -> Path:
-    """Write a part per value of the columns, in folders such as `site=a`."""
+    """Write one part per value of the columns, in folders such as `site=a`."""
     for values, part in frame.groupby(columns):
         names = [
             f"{name}={str(value).replace('/', '%2F') or '__HIVE_DEFAULT_PARTITION__'}"
@@ -40,7 +40,7 @@ def in_folders(frame: pd.DataFrame, folder: Path, columns: list[str], suffix: st
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_names_of_folders_are_columns_with_the_types_of_a_file(tmp_path, suffix) -> None:
+def test_folder_names_become_columns_with_the_same_types_as_in_a_file(tmp_path, suffix) -> None:
     columns = ["site", "year", "code"]
     dataset = read(in_folders(sites(), tmp_path / "t", columns, suffix))
     in_file = sites().sort_values(columns, kind="stable").drop(columns=columns)
@@ -50,7 +50,7 @@ def test_names_of_folders_are_columns_with_the_types_of_a_file(tmp_path, suffix)
     assert any("site, year, code" in note for note in dataset.notes)
 
 
-def test_the_target_and_the_group_may_be_names_of_folders(tmp_path) -> None:
+def test_target_and_group_may_come_from_folder_names(tmp_path) -> None:
     frame = sites().assign(site="s" + sites()["site"], year=sites()["year"].replace(2023, "total"))
     by_target = read(in_folders(frame, tmp_path / "y", ["target", "year"]))
     assert by_target.classes == ("no", "yes")
@@ -63,7 +63,7 @@ def test_the_target_and_the_group_may_be_names_of_folders(tmp_path) -> None:
     assert (read(tmp_path / "g").X["year"] == "2030").sum() == len(pd.read_csv(file))
 
 
-def test_hidden_and_unfinished_files_are_no_parts(tmp_path) -> None:
+def test_hidden_and_unfinished_files_are_not_read(tmp_path) -> None:
     folder = tmp_path / "t"
     folder.mkdir()
     table().to_parquet(folder / "part.parquet", index=False)
@@ -86,7 +86,7 @@ def test_hidden_and_unfinished_files_are_no_parts(tmp_path) -> None:
         (".hoodie/hoodie.properties", "Hudi"),
     ],
 )
-def test_a_table_with_deleted_rows_in_its_files_is_refused(tmp_path, log, kind) -> None:
+def test_table_format_with_deleted_rows_is_refused(tmp_path, log, kind) -> None:
     (tmp_path / log).parent.mkdir()
     (tmp_path / log).touch()
     (tmp_path / "data").mkdir()

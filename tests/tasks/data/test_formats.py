@@ -1,4 +1,4 @@
-"""Patient events in any format: what they are taken for, and which events a label sees."""
+"""Patient events in every format: recognition, and the events that a label may see."""
 
 import csv
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def events_of(dataset: Dataset, row: int) -> list[tuple[str, str, float | None]]
 
 
 def stream() -> pd.DataFrame:
-    """Events of ten patients, each with a birth and two codes, and five deaths."""
+    """Return events of ten patients, each with a birth and two codes, and five deaths."""
     rows: list[tuple] = []
     for who in range(1, 11):
         rows += [(who, "1950-03-04", "MEDS_BIRTH", None)]
@@ -70,7 +70,7 @@ def as_meds(folder: Path, *, is_older: bool = False) -> Path:
 
 
 def as_table(folder: Path) -> Path:
-    """With a date among times, and in any order."""
+    """Return the stream with one date among times, in any order."""
     log = stream().replace({"2020-01-05T23:59:59.999999": "2020-01-05"})
     log = log.sample(frac=1, random_state=0)
     log = log[log["code"] != "MEDS_BIRTH"].rename(columns={"subject_id": "Patient_ID"})
@@ -117,7 +117,7 @@ def test_omop_may_be_in_capitals_or_parquet(tmp_path, form) -> None:
     assert read(folder, labels=labels).digest() == read(plain, labels=labels).digest()
 
 
-def test_a_meds_folder_is_cut_at_each_prediction_time_and_stored(tmp_path) -> None:
+def test_meds_folder_is_cut_at_each_prediction_time_and_stored(tmp_path) -> None:
     meds = write_meds(tmp_path / "m[1]? a*b")
     for path in list(meds.rglob("*.parquet")):
         path.rename(path.with_suffix(".pq"))
@@ -183,7 +183,7 @@ def test_synthea_tables_become_events_of_codes(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("write", "unread"), [(write_synthea, "payers"), (write_omop, "drug_era")])
-def test_files_that_are_no_tables_of_a_format_are_passed_over(tmp_path, write, unread) -> None:
+def test_unrelated_files_in_a_data_folder_are_skipped(tmp_path, write, unread) -> None:
     folder = write(tmp_path / "data")
     before = read(folder)
     listed = [note.rpartition(": ")[2] for note in before.notes if "not read" in note]
@@ -194,7 +194,7 @@ def test_files_that_are_no_tables_of_a_format_are_passed_over(tmp_path, write, u
     assert read(folder).digest() == before.digest()
 
 
-def test_what_a_file_is_taken_for_follows_from_the_options(tmp_path) -> None:
+def test_format_of_a_file_follows_from_the_options(tmp_path) -> None:
     log = Location.at(written(events()[0], tmp_path / "log.csv"))
     plain = Location.at(written(table(), tmp_path / "table.csv"))
     assert recognise(Given(log)).name == "events"
@@ -212,7 +212,7 @@ Writer = Callable[[Path], Path]
 
 
 def omop_with(name: str, **columns: Any) -> Writer:
-    """Writer of OMOP tables of which one has other columns; `...` is for none."""
+    """Return a writer of OMOP tables with changed columns; `...` removes a column."""
 
     def write(folder: Path) -> Path:
         write_omop(folder)
@@ -231,7 +231,7 @@ def omop_labelled(time: str) -> Writer:
 
 
 def with_file(write: Writer, name: str, text: str = "x") -> Writer:
-    """Writer of a folder in which one file has another text."""
+    """Return a writer of a folder in which one file has another text."""
 
     def written(folder: Path) -> Path:
         (write(folder) / name).write_text(text)
@@ -241,7 +241,7 @@ def with_file(write: Writer, name: str, text: str = "x") -> Writer:
 
 
 def log_with(change: Any = None, change_labels: Any = None) -> Writer:
-    """Writer of a table of events, or of its labels, that has been changed."""
+    """Return a writer of a changed table of events or labels."""
 
     def write(folder: Path) -> Path:
         folder.mkdir()
@@ -294,7 +294,7 @@ CONDITIONS = "conditions.csv"
         (log_with(None, assigned(boolean_value=True)), {}, "True in all"),
     ],
 )  # fmt: skip
-def test_events_that_cannot_be_used_are_refused_by_name(tmp_path, write, options, named) -> None:
+def test_unusable_events_are_refused_by_name(tmp_path, write, options, named) -> None:
     labels = str(tmp_path / "data" / "labels.csv")
     data = write(tmp_path / "data")
     with pytest.raises(BadInput, match=named):
@@ -309,8 +309,8 @@ def test_events_that_cannot_be_used_are_refused_by_name(tmp_path, write, options
         ("measurement", {"value_as_number": (0.0, 1.0), "value_as_concept_id": (8, 8)}, {0.0, 1.0}),
     ],
 )
-def test_parts_of_an_omop_table_have_one_column_of_values(tmp_path, name, columns, values) -> None:
-    """Also a measured zero is a value, and no answer. Each part has one value of a column."""
+def test_parts_of_an_omop_table_use_one_column_of_values(tmp_path, name, columns, values) -> None:
+    """A measured zero is a value and not an answer. Each part has one value of a column."""
     of = name.split("_", maxsplit=1)[0]
     date = "drug_exposure_start_date" if of == "drug" else f"{of}_date"
     (tmp_path / name).mkdir()
@@ -347,7 +347,7 @@ def test_ids_with_and_without_leading_zeros_are_different_patients(tmp_path) -> 
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_source_codes_of_omop_stay_as_they_are(tmp_path, suffix) -> None:
+def test_source_codes_of_omop_are_unchanged(tmp_path, suffix) -> None:
     conditions = pd.DataFrame({"person_id": range(20), "condition_concept_id": 0})
     conditions["condition_source_value"] = ["042", "42"] * 10
     conditions["condition_start_date"] = "2020-01-01"
@@ -357,7 +357,7 @@ def test_source_codes_of_omop_stay_as_they_are(tmp_path, suffix) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_codes_that_are_spelled_like_a_gap_need_a_list_of_gaps(tmp_path, suffix) -> None:
+def test_codes_spelled_like_missing_values_need_na_values(tmp_path, suffix) -> None:
     paths = [
         written(frame, tmp_path / f"{name}.{suffix}")
         for name, frame in zip("el", small_log(("NA", "K", "CL")), strict=True)
@@ -373,7 +373,7 @@ def test_codes_that_are_spelled_like_a_gap_need_a_list_of_gaps(tmp_path, suffix)
 
 
 def dump(folder: Path, sep: str, quoting: int, suffix: str) -> Dataset:
-    """Twenty persons as COPY of PostgreSQL writes them; drugs tell the class, and units differ."""
+    """Write twenty persons as COPY of PostgreSQL does; drugs reveal the class, and units differ."""
     folder.mkdir()
     null, who = r"\N", np.arange(20)
     is_odd, day = who % 2 == 1, "2021-02-03"
@@ -405,7 +405,7 @@ def dump(folder: Path, sep: str, quoting: int, suffix: str) -> Dataset:
         ("|", csv.QUOTE_ALL, ".csv"),
     ],
 )
-def test_a_dump_of_postgresql_is_read(tmp_path, sep, quoting, suffix) -> None:
+def test_postgresql_dump_is_read(tmp_path, sep, quoting, suffix) -> None:
     X = dump(tmp_path / "cdm", sep, quoting, suffix).X
     assert X.codes == [
         "DRUG//7", "DRUG//8", "GENDER//8507",
@@ -425,7 +425,7 @@ def with_splits(folder: Path, **splits: range) -> Path:
     return folder
 
 
-def test_the_splits_of_meds_decide_the_test_rows(tmp_path) -> None:
+def test_splits_of_meds_decide_the_test_rows(tmp_path) -> None:
     splits = {"train": range(100, 120), "tuning": range(120, 130), "held_out": range(130, 139)}
     folder = with_splits(tmp_path / "meds", **splits)
     subject = (found := read(folder, labels="labels/task")).X.rows["subject_id"]
@@ -444,7 +444,7 @@ def test_the_splits_of_meds_decide_the_test_rows(tmp_path) -> None:
         read(folder, labels="labels/task", test=paths[1])
 
 
-def test_splits_that_leave_no_row_to_learn_from_or_to_test(tmp_path) -> None:
+def test_splits_without_training_rows_are_refused_and_without_test_rows_kept(tmp_path) -> None:
     with pytest.raises(BadInput, match="--splits ignore"):
         read(with_splits(tmp_path / "a", held_out=range(100, 200)), labels="labels/task")
     untested = read(with_splits(tmp_path / "b", train=range(100, 200)), labels="labels/task")

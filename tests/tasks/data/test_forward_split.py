@@ -1,4 +1,4 @@
-"""Splits by time: folds train on older rows than they hold out."""
+"""Splits by time: each fold trains on rows older than its held-out rows."""
 
 from dataclasses import replace
 from typing import Any
@@ -33,7 +33,7 @@ DAY = 86_400.0
 
 
 def table(n: int = 300, *, per_day: int = 1, per_group: int = 0, n_classes: int = 2) -> Dataset:
-    """Rows in random order, with times of one day after the other."""
+    """Return rows in random order, with times on consecutive days."""
     rng = np.random.default_rng(0)
     days = rng.permutation(n) // per_day
     y = rng.integers(0, n_classes, n).astype(np.int32)
@@ -44,7 +44,7 @@ def table(n: int = 300, *, per_day: int = 1, per_group: int = 0, n_classes: int 
 
 
 def events(n: int = 120) -> Dataset:
-    """Patients with two prediction times each, two months apart."""
+    """Return patients with two prediction times each, two months apart."""
     days = pd.to_timedelta(np.arange(n) // 2 + 60 * (np.arange(n) % 2), unit="D")
     rows = list(zip((np.arange(n) // 2).tolist(), pd.Timestamp("2020-03-01") + days, strict=True))
     log = [(patient, "2020-01-01", "A", 1.0) for patient in range(n // 2)]
@@ -58,7 +58,7 @@ def micros(data: Dataset) -> Any:
 
 
 def check_forward(data: Dataset, split: Split, gap_seconds: float) -> None:
-    """Each model trains on rows older than its held-out rows and the gap, and of other groups."""
+    """Check that models train on rows older than held-out rows and gap, and of other groups."""
     times = micros(data)
     for fold in (*range(split.n_folds), REFIT):
         training, held_out = split.training(fold, data.strata), split.held_out(fold)
@@ -97,7 +97,7 @@ def test_folds_train_on_older_rows_of_other_groups(
     assert (back.trains == split.trains).all()
 
 
-def test_the_oldest_block_only_trains_and_blocks_are_about_equal() -> None:
+def test_oldest_block_only_trains_and_blocks_are_about_equal() -> None:
     data = table(400)
     split = study_split(data, 3, 0.2, 0, None, 0.0)
     in_order = split.fold[np.argsort(micros(data))].tolist()
@@ -112,7 +112,7 @@ def test_the_oldest_block_only_trains_and_blocks_are_about_equal() -> None:
     assert split.training(0, data.y).tolist() == list(range(160))
 
 
-def test_rows_of_the_gap_and_older_rows_of_test_groups_are_never_used() -> None:
+def test_rows_in_the_gap_and_older_rows_of_test_groups_are_never_used() -> None:
     data = table(300, per_group=9)
     split = study_split(data, 3, 0.2, 0, None, 20 * DAY)
     times = micros(data)
@@ -138,7 +138,7 @@ def test_given_test_rows_stay_and_only_newer_ones_have_a_gap_before_them() -> No
     assert ((split.fold == SKIPPED) == is_late).all()
 
 
-def test_classes_that_only_newer_rows_have_do_not_stop_the_split() -> None:
+def test_classes_that_appear_only_in_newer_rows_do_not_stop_the_split() -> None:
     data = table(400)
     late = micros(data) >= np.sort(micros(data))[250]
     y = np.where(late & (np.arange(400) % 5 == 0), 2, data.y).astype(np.int32)
@@ -165,7 +165,7 @@ def with_classes_by_time() -> Dataset:
          (3, 0.2, 0, None, 0.0), "1 different times"),
     ],
 )  # fmt: skip
-def test_a_split_by_time_that_cannot_be_made_is_refused(data, options, named) -> None:
+def test_impossible_split_by_time_is_refused(data, options, named) -> None:
     with pytest.raises(BadInput, match=named):
         study_split(data, *options)
 
@@ -185,12 +185,12 @@ def with_few_new_groups(n: int = 60_000) -> Dataset:
         (with_few_new_groups(), None),
     ],
 )
-def test_the_newest_rows_are_held_out_once_if_they_have_enough_rows_and_groups(data, share) -> None:
+def test_newest_rows_are_held_out_once_if_rows_and_groups_suffice(data, share) -> None:
     assert holdout_share(data, 0.0, 3, 0.0) == share
 
 
-def test_digests_of_data_and_splits_without_times_are_those_of_earlier_versions() -> None:
-    """Computed before data sets had times and ids: stored studies are found by them."""
+def test_digests_without_times_are_the_same_as_in_earlier_versions() -> None:
+    """Stored studies are found by these digests, computed before data had times and ids."""
     frame = small_table(120).assign(patient=np.arange(120) // 3)
     data = frame_dataset(Source("", target="target", group="patient"), frame)
     split = study_split(data, 3, 0.2, 0)

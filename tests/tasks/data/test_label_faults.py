@@ -1,4 +1,4 @@
-"""Labels that cannot be right are counted, listed, and refused if most labels are such."""
+"""Impossible labels are counted and listed, and refused if they are the majority."""
 
 import json
 from pathlib import Path
@@ -24,7 +24,7 @@ FAULTS = {
 
 
 def source(folder: Path, n: int = 40, shift: str = "0D") -> Source:
-    """Events of patients 2 to n, their labels, and the labels with faults."""
+    """Return events of patients 2 to n, their labels, and the labels with faults."""
     rows = [(who, "2020-06-01", "A") for who in range(2, n)] + [(3, "1948-01-01", "OLD")]
     rows += [(who, "1950-01-01", "MEDS_BIRTH") for who in range(2, n)]
     rows += [(4, "2021-06-01", "MEDS_DEATH")]
@@ -39,7 +39,7 @@ def source(folder: Path, n: int = 40, shift: str = "0D") -> Source:
     return Source(paths[0], labels=paths[1])
 
 
-def test_labels_that_cannot_be_right_are_listed_and_refused_if_they_are_most(tmp_path) -> None:
+def test_impossible_labels_are_listed_and_refused_if_most_are_impossible(tmp_path) -> None:
     given = source(tmp_path)
     faults = explained_labels(given)
     assert set(faults["subject_id"]) == {*FAULTS}
@@ -56,7 +56,7 @@ def test_labels_that_cannot_be_right_are_listed_and_refused_if_they_are_most(tmp
         read_source(source(tmp_path, 12))
 
 
-def test_the_command_lists_faults_and_starts_nothing(tmp_path) -> None:
+def test_explain_labels_lists_faults_and_starts_no_study(tmp_path) -> None:
     given, run = source(tmp_path), CommandLine(tmp_path / "home")
     found = run("run", given.data, "--labels", given.labels, "--explain-labels", "--json")
     assert found.exit_code == 0, found.stderr

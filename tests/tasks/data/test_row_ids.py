@@ -1,4 +1,4 @@
-"""Ids of rows, and the test rows they fix on every later data set."""
+"""Row ids, and the test rows that ids fix in every later data set."""
 
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,7 @@ def of_frame(frame: pd.DataFrame, **options: Any) -> Dataset:
 
 
 @pytest.mark.parametrize("group", [None, "patient"])
-def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> None:
+def test_ids_are_the_same_in_csv_parquet_and_store(tmp_path, group) -> None:
     frame = table().assign(patient=np.arange(150) // 3 + 200.0)
     whole = frame.assign(patient=frame["patient"].astype(int))
     options = {"group": group, "drop": () if group else ("patient",)}
@@ -52,12 +52,12 @@ def test_ids_are_the_same_in_csv_and_parquet_and_in_a_store(tmp_path, group) -> 
         ([2**53 + 1, 0], [2**53, 0], False),
     ],
 )
-def test_a_value_has_one_id_however_it_is_stored(one, other, is_same) -> None:
+def test_value_has_one_id_in_every_storage_type(one, other, is_same) -> None:
     ids = value_ids(pd.Series(one)), value_ids(pd.Series(other))
     assert (ids[0] == ids[1]).all() == is_same
 
 
-def test_ids_are_those_of_other_processes_and_earlier_versions() -> None:
+def test_ids_are_stable_across_processes_and_versions() -> None:
     ids = [5717441744405258058, 6892360672924705551]
     assert value_ids(pd.Series(["x", "y"])).tolist() == ids
 
@@ -72,7 +72,7 @@ def test_numbers_that_become_categories_keep_their_ids() -> None:
     assert (row_ids(then, columns)[:150] == row_ids(numbers, columns)).all()
 
 
-def test_content_decides_and_the_target_does_not() -> None:
+def test_ids_depend_on_the_features_and_not_on_the_target() -> None:
     frame = table().assign(patient=np.arange(150) // 3)
     grouped = row_ids(of_frame(frame, group="patient"))
     assert (row_ids(of_frame(frame.iloc[::-1], group="patient"))[::-1] == grouped).all()
@@ -85,7 +85,7 @@ def test_content_decides_and_the_target_does_not() -> None:
         row_ids(of_frame(frame.assign(b=np.nan)), ("a", "b"))
 
 
-def test_equal_rows_of_other_times_are_other_rows() -> None:
+def test_equal_rows_at_other_times_have_other_ids() -> None:
     frame = pd.concat([table(), table()], ignore_index=True)
     frame["when"] = np.repeat(["2024-01-01", "2024-01-02"], len(table()))
     then = frame.assign(when=pd.to_datetime(frame["when"]))[::-1]
@@ -94,7 +94,7 @@ def test_equal_rows_of_other_times_are_other_rows() -> None:
     assert one.tolist() == other[::-1].tolist()
 
 
-def test_patients_are_on_one_side_and_keep_it() -> None:
+def test_each_patient_is_on_one_side_and_stays_there() -> None:
     rows = [(patient, "2020-02-01") for patient in range(200) for _ in range(2)]
     log = [(patient, "2020-01-01", "A", 1.0) for patient in range(200)]
     y = (np.arange(400) % 3 == 0).astype(np.int32)
@@ -107,7 +107,7 @@ def test_patients_are_on_one_side_and_keep_it() -> None:
     assert (study_split(half, 3, 0.2, 5, fixed=()).fold == TEST).tolist() == is_test[200:].tolist()
 
 
-def test_a_given_or_newest_test_part_is_not_replaced_by_the_hash() -> None:
+def test_given_or_newest_test_rows_are_not_replaced_by_the_hash() -> None:
     data, is_test = of_frame(table()), np.arange(150) < 30
     given_test = study_split(replace(data, is_test=is_test), 3, None, 0, fixed=())
     assert ((given_test.fold == TEST) == is_test).all()
@@ -143,8 +143,8 @@ def known_rows(n: int = 300, seed: int = 1) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_rows_in_another_form_are_the_same_and_stay_on_their_side(form: str) -> None:
-    """Among new rows, with a category and fractions that known rows do not have."""
+def test_rows_in_another_form_have_the_same_ids_and_side(form: str) -> None:
+    """The new rows have a category and fractions that the known rows do not have."""
     more = known_rows(90, seed=2).assign(number=np.arange(300, 390), colour="violet")
     more["count"] += 0.5
     change, differ = FORMS[form]
@@ -162,7 +162,7 @@ def test_rows_in_another_form_are_the_same_and_stay_on_their_side(form: str) -> 
     assert 30 < sum(sides[0].values()) < 90
 
 
-def test_new_rows_are_new_in_each_column() -> None:
+def test_new_rows_have_new_ids_in_each_column() -> None:
     one, other = (of_frame(known_rows(seed=seed).drop(columns="number")) for seed in (1, 2))
     columns = identity_columns(one)
     assert settled_columns(one, other, columns) == columns
@@ -170,7 +170,7 @@ def test_new_rows_are_new_in_each_column() -> None:
     assert settled_columns(of_frame(known_rows()), of_frame(half), columns) == columns
 
 
-def test_a_key_decides_which_rows_are_the_same() -> None:
+def test_key_decides_which_rows_are_the_same() -> None:
     frame = table().assign(visit=np.arange(150) // 2, part=np.arange(150) % 2)
     keyed = {"key": ("visit", "part")}
     one = of_frame(frame, **keyed)
@@ -187,7 +187,7 @@ def test_a_key_decides_which_rows_are_the_same() -> None:
     ("key", "group", "named"),
     [(("none",), None, "'none'"), (("gap",), None, "row 4"), (("a",), "visit", "--group visit")],
 )
-def test_a_key_that_cannot_be_used_is_refused(key: tuple, group: str | None, named: str) -> None:
+def test_unusable_key_is_refused(key: tuple, group: str | None, named: str) -> None:
     frame = table().assign(visit=np.arange(150) // 2, gap=np.arange(150.0))
     frame.loc[3, "gap"] = np.nan
     with pytest.raises(BadInput, match=named):

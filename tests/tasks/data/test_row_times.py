@@ -1,4 +1,4 @@
-"""Times of the rows of a table, in any of the forms that files have."""
+"""Times of the rows of a table, in every notation found in files."""
 
 from datetime import date
 from typing import Any
@@ -41,7 +41,7 @@ def read(values: Any) -> tuple[Any, str]:
         ([1, 52], "numbers without a unit", ["1", "52"]),
     ],
 )
-def test_times_are_read_in_all_their_forms(values, how, texts) -> None:
+def test_times_are_read_in_every_notation(values, how, texts) -> None:
     times, found = read(values)
     assert found == how
     assert [time_text(one) for one in times] == texts
@@ -58,7 +58,7 @@ def test_times_are_read_in_all_their_forms(values, how, texts) -> None:
         (["2020-13-01", "2020-01-01"], "'2020-13-01'"),
     ],
 )
-def test_values_that_are_no_times_are_named_with_their_rows(values, named) -> None:
+def test_values_that_are_not_times_are_named_with_their_rows(values, named) -> None:
     with pytest.raises(BadInput, match=named, check=lambda e: (e.option, e.value) == ("time", "t")):
         read(values)
 
@@ -68,7 +68,7 @@ def visits(n: int = 60) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_column_of_times_is_no_feature_and_is_stored_with_the_data(tmp_path, suffix) -> None:
+def test_time_column_is_not_a_feature_and_is_stored_with_the_data(tmp_path, suffix) -> None:
     path = written(visits(), tmp_path / f"visits.{suffix}")
     data = read_source(Source(path, target="target", time="visit"))
     assert list(data.X.columns) == ["a", "b", "c", "count", "colour"]
@@ -97,13 +97,13 @@ def test_times_of_test_rows_are_read_like_those_of_training_rows() -> None:
         ({}, {"time": "target"}, "--target"),
     ],
 )
-def test_a_column_that_cannot_be_the_time_is_refused(changes, options, named) -> None:
+def test_unusable_time_column_is_refused(changes, options, named) -> None:
     source = Source(**{"data": "", "target": "target", "time": "visit", **options})
     with pytest.raises(BadInput, match=named):
         frame_dataset(source, visits().assign(**changes))
 
 
-def test_rows_with_events_have_their_prediction_times() -> None:
+def test_prediction_times_are_the_times_of_rows_with_events() -> None:
     labels = pd.DataFrame({"patient": [1], "index_date": ["2020-01-01"], "label": [1]})
     for time in (None, "prediction_time", "index_date"):
         assert len(labels_table([labels], "LABELS", None, time)[0]) == 1

@@ -1,4 +1,4 @@
-"""Splits of rows into folds and a test part, and nested subsets of a fold."""
+"""Splits of rows into folds and test rows, and nested subsets of a fold."""
 
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -36,7 +36,7 @@ def dataset(n: int = 120, share: float = 0.3, *, per_group: int = 0) -> Dataset:
 
 
 def of_classes(*rows: int) -> Dataset:
-    """A data set with so many rows of each class."""
+    """Return a data set with these numbers of rows per class."""
     y = np.repeat(np.arange(len(rows)), rows).astype(np.int32)
     frame = pd.DataFrame({"x": np.zeros(len(y))})
     return Dataset("d", "table", frame, y, tuple("abcdefghij"[: len(rows)]))
@@ -53,10 +53,10 @@ def check_groups(data: Dataset, split: Split) -> None:
     ("n_folds", "test_size", "holdout"),
     [(3, 0.25, None), (3, 0, None), (None, 0.25, 0.5), (3, None, None), (None, None, 0.25)],
 )
-def test_every_row_is_held_out_once_or_is_for_testing(
+def test_every_row_is_held_out_once_or_tested(
     tmp_path, n_folds, test_size, holdout, per_group
 ) -> None:
-    """With its group; None as the size of the test part stands for given test rows."""
+    """Groups stay together; test_size None stands for given test rows."""
     data = dataset(960, per_group=per_group)
     is_given = np.arange(960) >= 720
     data = replace(data, is_test=is_given) if test_size is None else data
@@ -89,7 +89,7 @@ def test_every_row_is_held_out_once_or_is_for_testing(
     assert make_split(data, n_folds, test_size, 9, holdout).digest() != split.digest()
 
 
-def test_rows_to_judge_on_are_a_part_of_those_held_out_that_grows_with_its_share() -> None:
+def test_evaluated_rows_are_a_growing_part_of_the_held_out_rows() -> None:
     for per_group in (0, 4):
         data = dataset(1_200, per_group=per_group)
         split = make_split(data, 3, 0.2, 0)
@@ -120,7 +120,7 @@ GIVEN_ONE_CLASS = replace(dataset(), is_test=(np.arange(120) >= 60) & (dataset()
         (replace(dataset(), is_test=dataset().y == 1), (3, None, 0), "class 'b'"),
     ],
 )
-def test_a_split_that_cannot_be_made_is_refused(data, options, named) -> None:
+def test_impossible_split_is_refused(data, options, named) -> None:
     with pytest.raises(BadInput, match=named):
         make_split(data, *options)
 
@@ -128,10 +128,10 @@ def test_a_split_that_cannot_be_made_is_refused(data, options, named) -> None:
 @pytest.mark.parametrize("test_size", [None, 0.0, 0.2])
 @pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.2)])
 @pytest.mark.parametrize("per_group", [0, 1, 3])
-def test_every_fold_trains_on_each_class_and_none_holds_out_a_rare_one(
+def test_every_fold_trains_on_each_class_and_never_holds_out_a_rare_one(
     n_folds, holdout, per_group, test_size
 ) -> None:
-    """Some of the classes have fewer rows, or groups, than three folds need."""
+    """Some classes have fewer rows, or groups, than three folds need."""
     for seed in range(8):
         rng = np.random.default_rng(seed)
         data = of_classes(40, 30, *rng.integers(1, 10, 2 + seed))
@@ -155,7 +155,7 @@ def test_every_fold_trains_on_each_class_and_none_holds_out_a_rare_one(
                 assert set(data.y[training]) == set(data.y)
 
 
-def test_rare_classes_stay_in_another_split_and_small_ones_are_dealt() -> None:
+def test_rare_classes_stay_in_training_and_small_ones_are_spread_over_folds() -> None:
     data = of_classes(60, 30, 2, 1)
     for split in (make_split(data, 3, 0.2, 0), make_split(data, None, 0.2, 0, 0.3)):
         again = split_again(data, split)
@@ -173,7 +173,7 @@ def test_rare_classes_stay_in_another_split_and_small_ones_are_dealt() -> None:
         (of_classes(11, 1), 4, "class 'b'"),
     ],
 )
-def test_another_split_that_cannot_be_made_is_refused(data, fold, named) -> None:
+def test_impossible_second_split_is_refused(data, fold, named) -> None:
     former = Split((np.arange(len(data)) // fold).astype(np.int16), 3, 0)
     with pytest.raises(BadInput, match=named):
         split_again(data, former)
@@ -197,14 +197,14 @@ def test_another_split_that_cannot_be_made_is_refused(data, fold, named) -> None
         (replace(dataset(70_000), is_test=np.arange(70_000) < 21_000), None, None),
     ],
 )
-def test_one_part_is_held_out_if_it_has_enough_rows_and_groups(data, test_size, share) -> None:
+def test_single_holdout_is_used_if_rows_and_groups_suffice(data, test_size, share) -> None:
     assert share_held_out_once(data, test_size, 5) == share
 
 
 @pytest.mark.parametrize(("n_folds", "holdout"), [(3, None), (None, 0.25)])
 @pytest.mark.parametrize("seed", range(4))
-def test_few_groups_of_different_sizes_are_dealt_in_another_way(n_folds, holdout, seed) -> None:
-    """Which `StratifiedGroupKFold` does not: it draws among equal groups alone."""
+def test_few_groups_of_different_sizes_are_assigned_differently(n_folds, holdout, seed) -> None:
+    """`StratifiedGroupKFold` does not achieve this: it draws only among equal groups."""
     sizes = [200, 150, 120, 100, 90, 80, 60]
     data = replace(dataset(sum(sizes)), groups=np.repeat(np.arange(len(sizes)), sizes))
     split = make_split(data, n_folds, 0.2, seed, holdout)
@@ -216,7 +216,7 @@ def test_few_groups_of_different_sizes_are_dealt_in_another_way(n_folds, holdout
     check_groups(data, again)
 
 
-def test_groups_are_dealt_with_their_classes_spread_as_evenly_as_some_draws_allow() -> None:
+def test_groups_are_assigned_with_classes_spread_evenly() -> None:
     groups = np.repeat(np.arange(12), 30)
     y = (groups % 2).astype(np.int32)  # each group is of one class
     data = replace(dataset(360), groups=groups, y=y)
@@ -227,7 +227,7 @@ def test_groups_are_dealt_with_their_classes_spread_as_evenly_as_some_draws_allo
 
 @st.composite
 def datasets(draw: st.DrawFn) -> Dataset:
-    """Rows by themselves, or in groups of up to five with rows of one class."""
+    """Return single rows, or groups of up to five rows of one class."""
     n = draw(st.integers(60, 150))
     rng = np.random.default_rng(draw(st.integers(0, 9)))
     y = np.sort(rng.choice(3, n, p=(0.7, 0.2, 0.1)).astype(np.int32))
@@ -247,7 +247,7 @@ def taken(split: Split, data: Dataset, share: float, draw: int = 0) -> NDArray[n
 
 
 @given(datasets(), SHARES, SHARES, st.integers(0, 3))
-def test_subsets_are_nested_and_stratified_and_groups_are_whole(data, first, second, draw) -> None:
+def test_subsets_are_nested_and_stratified_and_groups_stay_whole(data, first, second, draw) -> None:
     split = Split(np.arange(len(data)).astype(np.int16) % 3, 3, 0)
     small, large = sorted((first, second))
     inner, outer, whole = (taken(split, data, share, draw) for share in (small, large, 1.0))
@@ -261,15 +261,15 @@ def test_subsets_are_nested_and_stratified_and_groups_are_whole(data, first, sec
         assert not set(data.groups[inner]) & set(data.groups[np.setdiff1d(whole, inner)])
 
 
-def test_numbers_are_taken_from_all_of_their_range() -> None:
+def test_subset_of_numbers_covers_the_whole_range() -> None:
     y = np.random.default_rng(0).normal(size=200)
     data = Dataset("d", "table", pd.DataFrame({"x": y}), y, ())
     n = np.bincount(data.strata[taken(make_split(data, 3, 0.2, 0), data, 0.01)])
     assert n.tolist() == [ROWS_PER_CLASS] * 10
 
 
-def test_draws_are_independent_families() -> None:
-    """Two of them share as many rows as chance has it, and each row is in some."""
+def test_draws_of_subsets_are_independent() -> None:
+    """Two draws overlap only by chance, and every row is in some draw."""
     data: Any = of_classes(3000)
     split = Split(np.arange(3000).astype(np.int16) % 3, 3, 0)
     drawn = [set(taken(split, data, 0.1, draw)) for draw in range(40)]

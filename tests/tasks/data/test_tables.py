@@ -1,4 +1,4 @@
-"""Tables in files and DataFrames: targets, groups, test rows, names, and what is refused."""
+"""Tables in files and DataFrames: targets, groups, test rows, names, and refusals."""
 
 import gzip
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def dataset(frame: pd.DataFrame, target: str = "target", **options: Any) -> Data
 
 
 @pytest.mark.parametrize("place", ["t.csv", "memory://inputs/t.parquet"])
-def test_a_table_is_the_same_in_a_file_a_frame_and_a_store(tmp_path, monkeypatch, place) -> None:
+def test_table_is_the_same_in_a_file_a_frame_and_a_store(tmp_path, monkeypatch, place) -> None:
     monkeypatch.chdir(tmp_path)
     with fsspec.open(place, "wb") as file:
         getattr(table(), f"to_{place.rpartition('.')[2]}")(file, index=False)
@@ -59,7 +59,7 @@ def test_a_table_is_the_same_in_a_file_a_frame_and_a_store(tmp_path, monkeypatch
     assert column_names(Location.at(place)) == list(table())
 
 
-def test_whatever_changes_the_table_changes_its_name_and_digest() -> None:
+def test_every_change_of_a_table_changes_its_digest() -> None:
     frame = checked_frame(table())
     changed = [
         frame[::-1].reset_index(drop=True),
@@ -88,7 +88,7 @@ def test_whatever_changes_the_table_changes_its_name_and_digest() -> None:
         (["a", "b", "NA"], ("a", "b")),
     ],
 )
-def test_classes_may_be_of_any_type_and_have_gaps(tmp_path, target, classes) -> None:
+def test_classes_may_be_of_any_type_with_missing_values(tmp_path, target, classes) -> None:
     values = pd.Series(target * (150 // len(target)), dtype=object)
     frame = table().assign(target=values)
     given = [dataset(frame, drop_missing_target=True)]
@@ -104,7 +104,7 @@ def test_classes_may_be_of_any_type_and_have_gaps(tmp_path, target, classes) -> 
 
 
 def without(column: str, n: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """Leave out the first values of a column."""
+    """Return a change that removes the first values of a column."""
     return lambda frame: frame.assign(**{column: frame[column].where(frame.index >= n)})
 
 
@@ -143,9 +143,7 @@ def assigned(**columns: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
         (None, {"data": "gopher://hole/t.csv"}, "gopher"),
     ],
 )
-def test_a_table_that_cannot_be_used_is_refused_by_name(
-    tmp_path, monkeypatch, change, options, named
-) -> None:
+def test_unusable_table_is_refused_by_name(tmp_path, monkeypatch, change, options, named) -> None:
     monkeypatch.chdir(tmp_path)
     frame = table().assign(patient=np.arange(150) // 2)
     first = frame[:50]
@@ -159,7 +157,7 @@ def test_a_table_that_cannot_be_used_is_refused_by_name(
         read_source(Source(**{"data": path, "target": "target", **options}))
 
 
-def test_what_is_left_out_is_noted_and_the_ways_out_lead_out(tmp_path) -> None:
+def test_dropped_columns_are_noted_and_the_suggested_options_keep_them(tmp_path) -> None:
     frame = table().assign(empty=np.nan, patient=range(150), name=[f"i{i}" for i in range(150)])
     frame["drug"] = 10**18 + np.arange(150) % 3  # a float does not keep the last digits
     data = read(written(frame, tmp_path / "t.csv"))
@@ -176,7 +174,7 @@ def test_what_is_left_out_is_noted_and_the_ways_out_lead_out(tmp_path) -> None:
     assert kept.X["drug"].nunique() == 3
 
 
-def test_given_test_rows_are_marked_and_are_like_the_others(tmp_path) -> None:
+def test_given_test_rows_are_marked_and_read_like_training_rows(tmp_path) -> None:
     frame = table(200)
     train = written(frame[:150], tmp_path / "train.csv")
     extra = frame[150:].assign(colour="mauve", note=1)[[*reversed(frame.columns), "note"]]
@@ -193,7 +191,7 @@ def test_given_test_rows_are_marked_and_are_like_the_others(tmp_path) -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_whole_numbers_keep_their_last_digit_and_leading_zeros(tmp_path, suffix) -> None:
-    """As groups, beside gaps, and in frames of other libraries."""
+    """As groups, next to missing values, and in frames of other libraries."""
     big, who = 2**60 + 1, np.arange(150) // 3
     frame = table().assign(patient=2**60 + who, id=pd.array([big, None, big + 1] * 50, "Int64"))
     path = written(frame, tmp_path / f"t.{suffix}")
@@ -234,7 +232,7 @@ SPARSE = """@RELATION sparse
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
-def test_arff_gives_numbers_categories_texts_and_dates_with_gaps(tmp_path, encoding) -> None:
+def test_arff_gives_numbers_categories_strings_dates_and_missing_values(tmp_path, encoding) -> None:
     (tmp_path / "t.arff").write_bytes(ARFF.encode(encoding))
     frame = read_table(Location.at(str(tmp_path / "t.arff")))
     assert list(frame) == ["body height", "colour", "note", "the day", "x", "z", "class"]
@@ -246,7 +244,7 @@ def test_arff_gives_numbers_categories_texts_and_dates_with_gaps(tmp_path, encod
     assert frame.isna().sum().tolist() == [1, 1, 1, 2, 0, 1, 0]
 
 
-def test_sparse_arff_leaves_out_zeros_and_first_categories(tmp_path) -> None:
+def test_sparse_arff_omits_zeros_and_first_categories(tmp_path) -> None:
     (tmp_path / "t.arff.gz").write_bytes(gzip.compress(SPARSE.encode()))
     frame = read_table(Location.at(str(tmp_path / "t.arff.gz")))
     assert frame.to_numpy().tolist() == [[1.5, 0, "yes"], [0, 4, "no"]]
@@ -262,12 +260,12 @@ def test_sparse_arff_leaves_out_zeros_and_first_categories(tmp_path) -> None:
          "'a_b_c'"),
     ],
 )  # fmt: skip
-def test_what_no_file_could_hold_is_refused_by_name(frame, named) -> None:
+def test_frame_that_no_file_could_hold_is_refused_by_name(frame, named) -> None:
     with pytest.raises(BadInput, match=named):
         checked_frame(frame)
 
 
-def test_values_of_a_target_become_a_column_in_their_order_and_the_frame_stays() -> None:
+def test_target_given_as_values_becomes_a_column_and_the_frame_is_unchanged() -> None:
     given = table().set_index("count", drop=False)
     before = given.copy(deep=True)
     frame = checked_frame(given)
@@ -290,7 +288,7 @@ def test_values_of_a_target_become_a_column_in_their_order_and_the_frame_stays()
 
 
 def with_column(*parts: pa.Array) -> Callable[[Path], str]:
-    """Writer of `table` as a folder of Parquet files whose column `added` has these parts."""
+    """Return a writer of `table` as Parquet files whose column `added` has these parts."""
 
     def write(folder: Path) -> str:
         folder.mkdir()
@@ -315,7 +313,7 @@ WHOLE = pa.array(range(60), pa.int64())
     ],
     ids=str,
 )
-def test_a_part_with_gaps_or_other_numbers_does_not_change_the_type(tmp_path, other) -> None:
+def test_parts_with_missing_or_converted_numbers_do_not_change_the_type(tmp_path, other) -> None:
     for name, parts in (("first", (other, WHOLE)), ("last", (WHOLE, other))):
         X = read(with_column(*parts)(tmp_path / name)).X
         assert X["added"].dtype == np.float64
@@ -350,7 +348,7 @@ def in_two_levels() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("target", ["('B', 'target')", "B_target"])
-def test_names_of_two_levels_are_joined(tmp_path, target) -> None:
+def test_two_level_column_names_are_joined(tmp_path, target) -> None:
     in_two_levels().to_parquet(tmp_path / "t.parquet")
     of_file = read(tmp_path / "t.parquet", target=target, drop=("('A', 'count')",))
     assert list(of_file.X) == ["A_a", "A_b", "A_c", "A_colour"]
@@ -371,7 +369,7 @@ def test_columns_may_be_named_by_numbers(tmp_path) -> None:
     pd.testing.assert_frame_equal(reader.transform(frame[[1, 2]]), data.X)
 
 
-def test_the_index_of_a_dataframe_is_no_feature_unless_an_option_names_it(tmp_path) -> None:
+def test_index_of_a_dataframe_is_no_feature_unless_an_option_names_it(tmp_path) -> None:
     frame = table().set_index("count")
     frame.to_parquet(tmp_path / "named.parquet")
     lists = dict.fromkeys(("drop", "categorical", "key"), ("count",))

@@ -23,7 +23,7 @@ from prefect_tune.tasks.final.figures import (
 
 
 def clustered(n_groups: int, n_rows: int, seed: int = 0) -> tuple[np.ndarray, ...]:
-    """Rows of groups that have their class and most of their score in common, with ties."""
+    """Return rows of groups that share their class and most of their score, with ties."""
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(n_groups), n_rows)
     y = rng.random(n_groups)[group] < 0.3
@@ -32,7 +32,7 @@ def clustered(n_groups: int, n_rows: int, seed: int = 0) -> tuple[np.ndarray, ..
 
 
 def looped(y, score, group, n_draws: int, seed: int) -> list[float]:
-    """The interval of a plain loop over bootstraps of groups."""
+    """Return the interval of a plain loop over bootstraps of groups."""
     rng, groups, areas = np.random.default_rng(seed), np.unique(group), []
     members = {g: np.flatnonzero(group == g) for g in groups}
     for _ in range(n_draws):
@@ -43,7 +43,7 @@ def looped(y, score, group, n_draws: int, seed: int) -> list[float]:
     return np.percentile(areas, [2.5, 97.5]).tolist()
 
 
-def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch) -> None:
+def test_interval_equals_a_plain_loop_over_groups(monkeypatch) -> None:
     monkeypatch.setattr(figures, "_DRAWS", 4_000)
     y, score, group = clustered(40, 4)
     found = auroc_with_interval(y, score, group, seed=1)
@@ -59,7 +59,7 @@ def test_the_interval_equals_a_plain_loop_over_groups(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("group", [[0, 0, 1, 2], [0, 1, 2, 2], [0, 0, 0, 0]])
-def test_a_class_of_one_patient_has_an_area_without_interval(group) -> None:
+def test_class_with_one_patient_has_an_auroc_without_interval(group) -> None:
     y, score = np.array([True, True, False, False]), np.array([0.2, 0.4, 0.1, 0.3])
     found = auroc_with_interval(y, score, np.array(group), 0)
     assert (found.value, found.low, found.high, found.n_draws) == (0.75, None, None, 0)
@@ -91,7 +91,7 @@ LINEAR = LogisticRegression(max_iter=500)
 
 
 def rows() -> tuple[EventRows, np.ndarray]:
-    """Code RAISES makes the class likelier, LOWERS less likely, and of NOISE there are ten."""
+    """Return rows where RAISES makes the class likelier, LOWERS less likely, and ten are noise."""
     rng = np.random.default_rng(0)
     has = {code: rng.random(N) < 0.5 for code in ("RAISES//x", "LOWERS: y")}
     has |= {f"NOISE//{k}": rng.random(N) < 0.5 for k in range(10)}
@@ -137,7 +137,7 @@ def effects_of(model, seconds: float = 60.0, make=EventWindows):
         (DecisionTreeClassifier(max_depth=3, random_state=0), EventWindows),
     ],
 )
-def test_codes_with_an_effect_come_first_with_its_sign(model, make) -> None:
+def test_codes_with_an_effect_come_first_with_the_right_sign(model, make) -> None:
     found = effects_of(model, make=make)
     first, second = found.codes[:2]
     assert {first.code, second.code} == {"RAISES//x", "LOWERS: y"}
@@ -151,7 +151,7 @@ def test_codes_with_an_effect_come_first_with_its_sign(model, make) -> None:
     assert found.n_rows == N
 
 
-def test_without_time_the_likeliest_code_is_measured_alone() -> None:
+def test_without_time_only_the_most_likely_code_is_measured() -> None:
     found = effects_of(LINEAR, seconds=0.0)
     assert [of.code in {"RAISES//x", "LOWERS: y"} for of in found.codes] == [True]
     assert found.n_codes > 10
@@ -161,5 +161,5 @@ def test_without_time_the_likeliest_code_is_measured_alone() -> None:
     ("column", "code"),
     [("a: b", "a: b"), ("a: b: mean, 30 days", "a: b"), ("c*: count", "c*"), ("age, years", "")],
 )
-def test_a_column_belongs_to_its_code_whatever_the_code_has_in_it(column, code) -> None:
+def test_column_is_assigned_to_its_code_despite_special_characters(column, code) -> None:
     assert code_of_column(column, {"a: b", "c"}) == (code or column)

@@ -67,7 +67,7 @@ def recipe_of(
         ("logp_max_features", 5.0, 10),  # never more than half the columns
     ],
 )
-def test_values_are_fitted_to_the_size_of_the_data(rule, value, effective) -> None:
+def test_values_are_adjusted_to_the_size_of_the_data(rule, value, effective) -> None:
     algorithm = Algorithm(
         id="a",
         estimator="sklearn.decomposition.PCA",
@@ -92,7 +92,7 @@ def test_different_choices_have_different_keys_and_estimators_share_no_object() 
     assert choices[3].random_state is None
 
 
-def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> None:
+def test_number_of_classes_sets_a_value_and_is_not_stored_with_a_matrix() -> None:
     boosting = admm.CLASSIFY.algorithm("gradient_boosting")
     two, three = (replace(SUMMARY, n_classes=n) for n in (2, 3))
     fitted = [recipe_of(boosting, summary, loss="exponential") for summary in (two, three)]
@@ -100,7 +100,7 @@ def test_the_number_of_classes_fits_a_value_and_is_not_kept_with_a_matrix() -> N
     assert MatrixSummary(**three.to_json()) == SUMMARY
 
 
-def test_weighted_bins_are_found_in_one_pass_and_stay_the_same(monkeypatch) -> None:
+def test_weighted_bins_are_found_in_one_pass_and_are_identical(monkeypatch) -> None:
     rng, passes = np.random.default_rng(0), []
     weights, y = rng.integers(0, 3, 2000).astype(float), rng.integers(0, 2, 2000)
     X = rng.normal(size=(2000, 2))
@@ -133,7 +133,7 @@ SELECTIONS = [
 
 @pytest.mark.parametrize(("algorithm", "values"), SELECTIONS)
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_array])
-def test_a_selection_that_no_column_passes_keeps_the_best_one(algorithm, values, layout) -> None:
+def test_selection_that_rejects_every_column_keeps_the_best_one(algorithm, values, layout) -> None:
     y = np.array(list("ab") * 15)
     alike = np.repeat(np.arange(15), 2) / 15  # in both classes
     matrix = np.column_stack([alike, 1 - alike, alike + 0.1 * (y == "a"), np.ones(30)])
@@ -157,11 +157,11 @@ REPAIRS = "prefect_tune.tasks.catalogue.construction.REPAIRS"
         (OWN, [f"prefect_tune {digest_of_own(OWN)}", *SOLVERS, SKLEARN]),
     ],
 )
-def test_versions_of_all_that_decides_a_result_are_in_its_key(path, versions) -> None:
+def test_versions_of_all_deciding_libraries_are_in_the_key(path, versions) -> None:
     assert library_of(path, lambda: None).split(", ") == versions
 
 
-def test_the_digest_changes_with_the_code_of_the_module_alone(monkeypatch) -> None:
+def test_digest_changes_only_with_the_code_of_its_module(monkeypatch) -> None:
     before, of_others = digest_of_own(REPAIRS), digest_of_own(OWN)
     text = SourceFileLoader.get_source
 
@@ -175,7 +175,7 @@ def test_the_digest_changes_with_the_code_of_the_module_alone(monkeypatch) -> No
     assert digest_of_own(OWN) == of_others
 
 
-def test_a_step_that_makes_values_that_are_not_finite_is_an_error() -> None:
+def test_step_that_produces_infinite_values_is_an_error() -> None:
     matrix, y = np.full((6, 2), np.inf), np.array(list("ababab"))
     algorithm = Algorithm(id="a", estimator="sklearn.preprocessing.FunctionTransformer")
     how = recipe_of(algorithm, MatrixSummary.of(matrix))
@@ -186,7 +186,7 @@ def test_a_step_that_makes_values_that_are_not_finite_is_an_error() -> None:
 @pytest.mark.parametrize("degree", [2, 3])
 @pytest.mark.parametrize("interaction_only", [0, 1])
 @pytest.mark.parametrize("p", [1, 2, 7])
-def test_a_polynomial_is_estimated_to_the_column(degree, interaction_only, p) -> None:
+def test_size_of_a_polynomial_is_estimated_exactly(degree, interaction_only, p) -> None:
     exact = PolynomialFeatures(degree, interaction_only=bool(interaction_only), include_bias=False)
     summary = MatrixSummary(5, p, "dense", "float64")
     how = recipe_of(POLYNOMIAL, summary, degree=degree, interaction_only=interaction_only)
@@ -194,7 +194,7 @@ def test_a_polynomial_is_estimated_to_the_column(degree, interaction_only, p) ->
     assert needed == exact.fit_transform(np.ones((5, p))).nbytes
 
 
-def test_what_will_not_fit_in_memory_on_all_rows_is_refused_before_it_starts() -> None:
+def test_step_that_exceeds_memory_on_all_rows_is_refused_before_it_starts() -> None:
     X, y = np.ones((30, 40)), np.array(["a", "b"] * 15)
     data = FoldData(X, X, y, np.unique(y), memory_limit_bytes=1_000_000)
     of = MatrixSummary.of(X)
@@ -206,7 +206,7 @@ def test_what_will_not_fit_in_memory_on_all_rows_is_refused_before_it_starts() -
         fit_transformer(two, 0, replace(data, n_rows_in_all=3_000))
 
 
-def test_a_matrix_larger_than_the_memory_is_refused_also_a_sparse_one_written_out() -> None:
+def test_matrix_larger_than_memory_is_refused_also_if_sparse_becomes_dense() -> None:
     wide = MatrixSummary(10**6, 10**4, "dense", "float64")
     with pytest.raises(WillNotFit, match=r"80\.0 GB"):
         check_memory("Ridge", [], {}, wide, limit_bytes=10**9)
@@ -244,7 +244,7 @@ def test_exits_are_errors_except_signals_in_the_main_thread(error, in_main_threa
         raised(error)
 
 
-def test_a_number_of_threads_that_was_left_open_is_one_and_others_stay() -> None:
+def test_unset_number_of_threads_becomes_one_and_others_stay() -> None:
     inner = RandomForestClassifier()
     outer = with_one_thread(BaggingClassifier(inner, n_jobs=2))
     assert (outer.n_jobs, inner.n_jobs) == (2, 1)
@@ -254,7 +254,7 @@ def test_a_number_of_threads_that_was_left_open_is_one_and_others_stay() -> None
     assert with_one_thread("no estimator") == "no estimator"
 
 
-def test_variables_come_back_when_the_last_thread_leaves(monkeypatch) -> None:
+def test_environment_variables_are_restored_when_the_last_thread_leaves(monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     first, second = one_thread(), one_thread()
     first.__enter__()

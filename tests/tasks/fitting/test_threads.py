@@ -1,4 +1,4 @@
-"""Several threads: as many as pay, equal results, and no trace in what is kept."""
+"""Multiple threads: used if worthwhile, with equal results, and never part of a key."""
 
 import pickle
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ USUAL = ("small: extra_trees", "modern: lightgbm")
 
 
 def declared() -> list[Any]:
-    """Each estimator of the catalogue that may have several threads."""
+    """Return each estimator of the catalog that may use several threads."""
     found: dict[str, Any] = {}
     for space in SPACES.values():
         for step in space.steps:
@@ -44,7 +44,7 @@ def declared() -> list[Any]:
 
 
 def rows(*, is_table: bool) -> tuple[Any, NDArray[np.float64], NDArray[np.float64]]:
-    """Rows, numbers to predict, and weights so unlike that no sum is the same in another order."""
+    """Return rows, targets and weights such that every order of summation gives another sum."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, P)).astype(np.float32)
     X[:, 3:] *= rng.random((N, P - 3)) < 0.1
@@ -80,7 +80,7 @@ def fitted(algorithm: Algorithm, n_threads: int, *, as_sparse: bool) -> tuple[An
 
 
 def kept(estimator: Any) -> Any:
-    """What is kept of a fitted estimator, without what CatBoost draws and when it ended."""
+    """Return the stored content of an estimator, without random names and times of CatBoost."""
     library = getattr(estimator, "estimator_", None)
     if not hasattr(library, "get_metadata"):
         return pickle.dumps(estimator)
@@ -90,7 +90,7 @@ def kept(estimator: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", declared())
-def test_a_fit_gives_the_same_bytes_whatever_its_number_of_threads(algorithm) -> None:
+def test_fit_gives_the_same_bytes_with_any_number_of_threads(algorithm) -> None:
     for as_sparse in (False, True)[: 1 + bool(algorithm.requires)]:
         alone, *others = (fitted(algorithm, n, as_sparse=as_sparse) for n in (1, 2, 3))
         for estimator, predictions in others:
@@ -106,7 +106,7 @@ def test_small_fits_have_one_thread_and_large_ones_all(n_cells, most, n_threads)
     assert fit_threads(n_cells, most) == n_threads
 
 
-def test_threads_are_in_no_key() -> None:
+def test_threads_are_not_part_of_keys() -> None:
     summary = MatrixSummary(N, P, "dense", "float64", n_classes=2)
     several, alone = (
         recipe(a, default_choice(a), summary, balanced=False).to_json(0)
@@ -117,7 +117,7 @@ def test_threads_are_in_no_key() -> None:
 
 @pytest.fixture
 def given(monkeypatch) -> list[int]:
-    """Numbers of threads that fits had."""
+    """Record the number of threads of each fit."""
     monkeypatch.setattr(threads, "_CELLS_PER_THREAD", 1)
     found: list[int] = []
 
@@ -135,14 +135,14 @@ def given(monkeypatch) -> list[int]:
     ("most", "selection", "n_threads"),
     [(1, "extra_trees", 1), (2, "extra_trees", 2), (2, "pca", 1)],
 )
-def test_a_trial_has_the_threads_declared(most, selection, n_threads, tmp_path, given) -> None:
+def test_trial_uses_the_declared_threads(most, selection, n_threads, tmp_path, given) -> None:
     context = replace(context_of(tmp_path), most_threads=most)
     path = next(p for p in context.problem.find_space().paths() if selection in p)
     evaluate(context, draw(context, 0, path))
     assert max(given) == n_threads
 
 
-def test_fits_at_once_and_in_epochs_have_several_threads_and_predictions_one(given) -> None:
+def test_fits_use_several_threads_and_predictions_one(given) -> None:
     X, numbers, _ = rows(is_table=False)
     y = (numbers > 0).astype(int)
     summary = MatrixSummary(300, P, "dense", "float32", n_classes=2)

@@ -1,4 +1,4 @@
-"""Training in epochs gives, to the last bit, what training at once gives."""
+"""Training in epochs equals training at once, to the last bit."""
 
 import pickle
 from dataclasses import replace
@@ -63,7 +63,7 @@ def recipe_of(path: str, arguments: dict[str, Any], **more: Any) -> Recipe:
 
 @cache
 def rows_of(*, classes: bool) -> tuple[FoldData, np.ndarray]:
-    """A fold of 120 and 60 rows, and what is true of the rows held out."""
+    """Return a fold of 120 and 60 rows, and the targets of the held-out rows."""
     if not classes:
         X, y = make_regression(180, 6, noise=20.0, random_state=0)
         y /= y.std()
@@ -87,7 +87,7 @@ def begun(
 
 
 def trained(how: Recipe, *stops: int, data: FoldData | None = None) -> EpochTraining:
-    """Stopped and resumed at each of some epochs."""
+    """Train, stopping and resuming at each of these epochs."""
     training = begun(how, data=data)
     for stop in stops:
         training.advance(stop)
@@ -104,7 +104,7 @@ def held_out(training: EpochTraining) -> bytes:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "arguments"), CASES)
-def test_training_ends_as_if_never_interrupted(path, arguments) -> None:
+def test_resumed_training_ends_as_if_never_interrupted(path, arguments) -> None:
     how = recipe_of(path, arguments)
     whole, parts = trained(how, 10), trained(how, 4, 10)
     assert len(whole.curve) == EPOCHS
@@ -146,7 +146,7 @@ def test_repairs_are_fitted_once_and_stay_in_front_of_the_model() -> None:
         ("sklearn.ensemble.GradientBoostingClassifier", "sample_weight"),
     ],
 )
-def test_weights_of_classes_count_in_every_epoch(path, weights) -> None:
+def test_class_weights_apply_in_every_epoch(path, weights) -> None:
     data, _ = rows_of(classes=True)
     kept = np.flatnonzero((data.y != "a") | (np.arange(120) % 5 == 0))
     skewed = replace(data, train=data.train[kept], y=data.y[kept])
@@ -159,7 +159,7 @@ def test_weights_of_classes_count_in_every_epoch(path, weights) -> None:
 
 
 @given(epochs=st.integers(1, 300), rounds=st.integers(1, 2000))
-def test_rounds_grow_with_the_epochs_to_exactly_what_is_configured(epochs, rounds) -> None:
+def test_rounds_grow_with_the_epochs_to_exactly_the_configured_number(epochs, rounds) -> None:
     counted = [rounds_after(epoch, epochs, rounds) for epoch in range(1, epochs + 1)]
     assert counted[-1] == rounds
     assert counted == sorted(counted)
@@ -167,7 +167,7 @@ def test_rounds_grow_with_the_epochs_to_exactly_what_is_configured(epochs, round
     assert all(abs(n - rounds * e / epochs) <= 0.5 or n == 1 for e, n in enumerate(counted, 1))
 
 
-def test_each_pass_over_the_rows_has_a_seed_of_its_own(monkeypatch) -> None:
+def test_each_pass_over_the_rows_has_its_own_seed(monkeypatch) -> None:
     used: list[int] = []
     fit = SGDClassifier.partial_fit
 
@@ -183,7 +183,7 @@ def test_each_pass_over_the_rows_has_a_seed_of_its_own(monkeypatch) -> None:
 
 
 class SGDClassifierOfAUser(SGDClassifier):  # type: ignore[misc]
-    """It may do anything in `partial_fit`."""
+    """A user's class, which may do anything in `partial_fit`."""
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ class SGDClassifierOfAUser(SGDClassifier):  # type: ignore[misc]
         (f"{__name__}.SGDClassifierOfAUser", {}),
     ],
 )
-def test_a_configuration_without_epochs_is_fitted_at_once(path, arguments) -> None:
+def test_configuration_without_epochs_is_fitted_at_once(path, arguments) -> None:
     assert training_of(recipe_of(path, arguments)) is None
     how = recipe_of("sklearn.linear_model.SGDClassifier", {})
     assert training_of(how) is not None

@@ -44,7 +44,7 @@ from prefect_tune.tasks.problem import open_store
          "disparate_impact(age, bins=20:30:40, metric=auroc)", 0.07),
     ],
 )  # fmt: skip
-def test_a_constraint_is_read_and_written_back(text, name, bound) -> None:
+def test_constraint_is_read_and_written_back(text, name, bound) -> None:
     bounded = parse_constraint(text)
     assert (bounded.constraint.name, bounded.constraint.bound) == (name, bound)
     assert bounded.quantity.text == name
@@ -60,7 +60,7 @@ def test_a_constraint_is_read_and_written_back(text, name, bound) -> None:
         *("disparate_impact(age, sex)<=0.1", "false_positive_rate<=5"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(text) -> None:
+def test_unreadable_constraint_is_refused_by_name(text) -> None:
     with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("constraint", text)):
         parse_constraint(text)
 
@@ -84,8 +84,8 @@ def share(pipeline, X, y):
 """
 
 
-def test_a_function_of_the_user_may_pass_rows_and_returns_a_number() -> None:
-    """Dates, and categories of another type; classes are those of the target."""
+def test_user_function_may_receive_rows_and_returns_a_number() -> None:
+    """Rows have dates and categories of another type; classes are those of the target."""
     days = ["2024-04-01", "2024-05-01"] * 30
     frame = pd.DataFrame({"day": days, "sex": ["f", "m"] * 30, "y": [0.5, 1.5] * 30})
     dataset = frame_dataset(Source("", target="y"), frame)
@@ -100,7 +100,7 @@ def test_a_function_of_the_user_may_pass_rows_and_returns_a_number() -> None:
         measure_quantity(Quantity("own.py:text", code=text), rows)
 
 
-def test_false_positives_are_a_share_of_the_negatives() -> None:
+def test_false_positive_rate_is_a_share_of_the_negatives() -> None:
     rate = Quantity("false_positive_rate")
     found = held_out([0, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 1])
     assert measure_quantity(rate, found) == 0.25
@@ -109,7 +109,7 @@ def test_false_positives_are_a_share_of_the_negatives() -> None:
     assert measure_quantity(rate, other) == 0.5
 
 
-def test_bins_leave_out_what_lies_outside_and_hold_their_last_edge() -> None:
+def test_bins_exclude_values_outside_and_include_their_last_edge() -> None:
     ages = pd.Series([10.0, 20.0, 29.0, 30.0, 40.0, 41.0, np.nan])
     found = held_out([0] * 7, [1, 0, 1, 1, 1, 0, 0], column=ages)
     quantity = Quantity("disparate_impact", "age", bins=(20.0, 30.0, 40.0))
@@ -139,7 +139,7 @@ def test_disparate_impact_is_the_largest_difference(y, score, groups, metric, im
 
 
 @pytest.mark.parametrize(("name", "n_rows"), [("latency_us", 1), ("batch_latency_us", 1000)])
-def test_latency_is_of_calls_with_one_row_or_a_batch_and_reads_rows(name, n_rows) -> None:
+def test_latency_covers_reading_and_predicting_one_row_or_a_batch(name, n_rows) -> None:
     X = pd.DataFrame({"a": np.zeros(3000)})
     model = DummyClassifier().fit(X, np.arange(3000) % 2)
     reader, predicted, read = RowReader.of(X), [], []
@@ -168,7 +168,7 @@ def dataset(X: pd.DataFrame, n_classes: int = 2) -> Dataset:
         "disparate_impact(age, metric=r2)<=1",
     ],
 )
-def test_what_cannot_be_measured_on_the_data_is_refused(text) -> None:
+def test_quantity_that_the_data_cannot_give_is_refused(text) -> None:
     X = pd.DataFrame({"age": np.arange(30.0) % 9, "one": np.ones(30), "many": np.arange(30.0)})
     X["sex"] = pd.Series(list("abcabcabca") * 3, dtype="category")
     X["day"] = pd.date_range("2020-01-01", periods=30)
@@ -192,7 +192,7 @@ def test_quantities_of_a_trial_are_measured_once_and_kept(tmp_path) -> None:
     assert open_store(limited.store).records.exists(record)
 
 
-def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
+def test_dropped_column_still_gives_the_groups(tmp_path) -> None:
     table = str(write_table(tmp_path))
     constraint = (parse_constraint("disparate_impact(colour)<=1"),)
     options = StudyOptions(constraint=constraint, drop=("colour", "b"))
@@ -209,7 +209,7 @@ def test_a_dropped_column_still_gives_the_groups(tmp_path) -> None:
     assert without.digest() != dropped.digest()
 
 
-def test_groups_that_are_missing_in_a_fold_are_refused_by_name() -> None:
+def test_groups_missing_from_a_fold_are_refused_by_name() -> None:
     table = dataset(pd.DataFrame({"group": pd.Categorical(list("aabbcab"))}))
     split = Split(np.array([0, 1, 0, 1, 0, TEST, 2]), 3, 0)
     with pytest.raises(BadInput, check=lambda e: "a, c" in e.reason):

@@ -1,4 +1,4 @@
-"""Losses: of held-out rows, of test rows, and in bootstraps."""
+"""Losses on held-out rows, on test rows, and in bootstraps."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ OF_TWO = ("f1", "jaccard", "precision", "recall", "roc_auc")
 
 
 def classes(n: int, n_classes: int, seed: int = 0) -> tuple[np.ndarray, Predictions]:
-    """True classes, and probabilities in hundredths, so that some are equal."""
+    """Return true classes, and probabilities in hundredths, so that some are equal."""
     rng = np.random.default_rng(seed)
     y = np.append(np.arange(n_classes), rng.integers(0, n_classes, n - n_classes)).astype(np.int32)
     score = rng.dirichlet(np.ones(n_classes), n)
@@ -44,7 +44,7 @@ def numbers(n: int, seed: int = 0) -> tuple[np.ndarray, Predictions]:
 
 
 def scikit_learns(name: str, y: Any, predicted: Predictions, n: int, positive: int) -> float:
-    """The loss of n classes, by scikit-learn's functions alone."""
+    """Return the loss of n classes, computed only with functions of scikit-learn."""
     assert predicted.score is not None
     truth, score = y, predicted.score
     if n == 2:
@@ -78,14 +78,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "n_classes", "positive"), CASES)
-def test_a_loss_of_classes_is_scikit_learns(name, n_classes, positive) -> None:
+def test_classification_loss_equals_scikit_learn(name, n_classes, positive) -> None:
     y, predicted = classes(80, n_classes)
     expected = scikit_learns(name, y, predicted, n_classes, positive)
     assert metric_named(name, positive).loss(y, predicted, n_classes) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("name", OF_NUMBERS)
-def test_a_loss_of_numbers_is_scikit_learns(name) -> None:
+def test_regression_loss_equals_scikit_learn(name) -> None:
     y, predicted = numbers(100)
     metric, called = metric_named(name), name.removeprefix("neg_")
     function = getattr(metrics, called, None) or getattr(metrics, f"{called}_score", None)
@@ -106,7 +106,7 @@ def test_chance_is_the_loss_of_the_best_constant_guess(name, chance) -> None:
     assert objective.lower <= objective.chance <= objective.upper
 
 
-def test_labels_alone_have_an_area_and_no_loss_of_probabilities() -> None:
+def test_labels_without_scores_have_an_auroc_but_no_loss_of_probabilities() -> None:
     y, predicted = classes(80, 3)
     votes = Predictions(predicted.label, np.eye(3)[predicted.label])
     auroc, alone = metric_named("auroc"), Predictions(predicted.label)
@@ -140,14 +140,14 @@ def scored(name: str, test: list[int], predicted: list[int], classes: Any) -> Lo
 @pytest.mark.parametrize(
     "name", ["recall", "f1", "average_precision", "roc_auc", "auroc", "d2_log_loss_score"]
 )
-def test_without_a_row_of_the_positive_class_it_is_undefined(name) -> None:
+def test_loss_is_undefined_without_a_row_of_the_positive_class(name) -> None:
     found = scored(name, [0] * 10, [0, 1] * 5, ["no", "yes"])
     assert found.loss is None
     assert f"{name} " in found.undefined
 
 
 @pytest.mark.parametrize("name", ["recall", "f1", "precision", "jaccard"])
-def test_a_class_without_rows_is_no_part_of_a_mean(name) -> None:
+def test_class_without_rows_is_not_part_of_a_mean(name) -> None:
     y, predicted = [0, 2] * 5, [0, 1, 2, 2, 0] * 2
     score = getattr(metrics, f"{name}_score")
     present = score(y, predicted, labels=[0, 2], average="macro")
@@ -159,7 +159,7 @@ def test_a_class_without_rows_is_no_part_of_a_mean(name) -> None:
 
 
 @pytest.mark.parametrize("name", ["auroc", "roc_auc_ovr", "average_precision", "neg_log_loss"])
-def test_areas_are_averaged_over_the_classes_that_have_rows(name) -> None:
+def test_auroc_is_averaged_over_classes_with_rows(name) -> None:
     y, predicted = classes(60, 4)
     beside = Predictions(predicted.label, np.hstack([predicted.score, np.zeros((60, 1))]))
     metric = metric_named(name)
@@ -177,7 +177,7 @@ def drawn(
     bootstraps: Bootstraps = Bootstraps(20, 0.5),  # noqa: B008 - it is frozen
     n_folds: int = 1,
 ) -> Resampling:
-    """Bootstraps of rows that are dealt into folds in turn."""
+    """Return bootstraps of rows that are assigned to folds in turn."""
     held_out = [np.arange(fold, len(y), n_folds) for fold in range(n_folds)]
     dataset: Any = SimpleNamespace(y=y, classes=tuple(range(n_classes)))
     split: Any = SimpleNamespace(n_folds=n_folds, held_out=held_out.__getitem__)
@@ -185,7 +185,7 @@ def drawn(
 
 
 def check_risks(name: str, y: np.ndarray, predicted: Predictions, n_classes: int, **more) -> None:
-    """A risk is the metric of the rows drawn."""
+    """Check that a risk is the metric of the rows drawn."""
     metric = metric_named(name)
     resampling = drawn(metric, y, n_classes, **more)
     drawn_rows = [np.repeat(np.arange(len(y)), counts) for counts in resampling.counts[0]]
@@ -196,7 +196,7 @@ def check_risks(name: str, y: np.ndarray, predicted: Predictions, n_classes: int
 @pytest.mark.slow
 @pytest.mark.parametrize("n_classes", [2, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [*QUICK, "d2_log_loss_score", "roc_auc_ovo", "explained_variance"])
-def test_a_risk_is_the_loss_of_the_rows_drawn(name: str, n_classes: int) -> None:
+def test_risk_is_the_loss_of_the_rows_drawn(name: str, n_classes: int) -> None:
     if name in OF_NUMBERS:
         check_risks(name, *numbers(60), 0)
         return
@@ -208,7 +208,7 @@ def test_a_risk_is_the_loss_of_the_rows_drawn(name: str, n_classes: int) -> None
 @pytest.mark.parametrize(
     "name", [n for n in QUICK if n in OF_CLASSES and n not in (*MEANS, "auroc", "roc_auc")]
 )
-def test_classes_that_nobody_predicts_or_nobody_has(name: str) -> None:
+def test_risk_is_right_for_classes_without_predictions_or_rows(name: str) -> None:
     n_classes = 2 if name in OF_TWO else 4
     y = np.arange(40, dtype=np.int32) % min(n_classes, 3)  # of four classes, one has no rows
     y[:30] = 0
@@ -217,7 +217,7 @@ def test_classes_that_nobody_predicts_or_nobody_has(name: str) -> None:
         check_risks(name, y, predicted, n_classes, bootstraps=Bootstraps(20, 0.2))
 
 
-def test_areas_of_the_worked_example() -> None:
+def test_weighted_auroc_matches_the_worked_example() -> None:
     score = np.array([0.1, 0.4, 0.35, 0.8, 0.4, 0.7])
     y = np.array([0, 0, 1, 1, 1, 0])
     counts = np.array([[1, 1, 1, 1, 1, 1], [2, 0, 1, 1, 1, 1], [1, 2, 0, 1, 2, 0]])
@@ -234,7 +234,7 @@ def test_each_fold_has_its_share_of_draws(share: float, n_draws: tuple[int, int]
     assert len({c.tobytes() for c in resampling.counts[0]}) == 7
 
 
-def test_a_mean_is_drawn_from_all_rows_and_any_other_metric_within_each_class() -> None:
+def test_means_draw_from_all_rows_and_other_metrics_within_each_class() -> None:
     y = np.array([1] * 2 + [0] * 58)
     by_error = drawn(metric_named("error"), y, 2, Bootstraps(200, 0.5)).counts[0]
     by_area = drawn(metric_named("auroc"), y, 2, Bootstraps(200, 0.5)).counts[0]
@@ -243,7 +243,7 @@ def test_a_mean_is_drawn_from_all_rows_and_any_other_metric_within_each_class() 
     assert (by_area[:, 2:].sum(axis=1) == 29).all()
 
 
-def test_a_bootstrap_without_a_value_takes_the_value_of_the_fold() -> None:
+def test_undefined_bootstrap_takes_the_value_of_the_fold() -> None:
     y = np.array([1.0, 5.0])
     predicted = Predictions(np.array([1.5, 4.0]))
     metric = metric_named("r2")
@@ -251,7 +251,7 @@ def test_a_bootstrap_without_a_value_takes_the_value_of_the_fold() -> None:
     assert resampling.risks([predicted]) == pytest.approx(metric.loss(y, predicted, 0))
 
 
-def test_many_rows_are_weighed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_are_weighted_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     y, predicted = classes(60, 2)
     resampling = drawn(metric_named("auroc"), y, 2)
     at_once = resampling.risks([predicted])
@@ -260,7 +260,7 @@ def test_many_rows_are_weighed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
-def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) -> None:
+def test_evaluation_has_the_risks_that_the_method_requests(tmp_path: Path) -> None:
     context = replace(context_of(tmp_path), bootstraps=Bootstraps(400, 1.0))
     query = draw(context, 1)
     told = evaluate(context, query)
@@ -276,7 +276,7 @@ def test_an_evaluation_has_the_risks_that_the_method_asks_for(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_a_rung_has_no_risks_and_a_training_those_of_its_best_epoch(tmp_path: Path) -> None:
+def test_rung_has_no_risks_and_a_training_has_those_of_its_best_epoch(tmp_path: Path) -> None:
     context = epoch_context(tmp_path, bootstraps=Bootstraps(1, 0.0))
     queries = (draw(context, seed) for seed in range(50))
     query = next(query for query in queries if query.configuration.path[-1] == "sgd")

@@ -41,7 +41,7 @@ def numbers(seed: int, n: int = 150) -> tuple[NDArray, Predictions, Predictions]
 
 
 def two_classes(n: int, n_lost: int, n_won: int) -> tuple[NDArray, Predictions, Predictions]:
-    """Of n rows the challenger gets some wrong that the champion has right, and others right."""
+    """Return n rows of two classes, with `n_lost` and `n_won` errors changed by the challenger."""
     y = np.arange(n) % 2
     old, new = y.copy(), y.copy()
     new[:n_lost] = 1 - y[:n_lost]
@@ -50,7 +50,7 @@ def two_classes(n: int, n_lost: int, n_won: int) -> tuple[NDArray, Predictions, 
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_single_rows_it_is_the_paired_t_test(seed: int) -> None:
+def test_comparison_of_single_rows_equals_the_paired_t_test(seed: int) -> None:
     y, old, new = numbers(seed)
     found = compared("neg_mean_squared_error", old, new, y, n_classes=0, level=1e-12)
     losses = (old.label - y) ** 2, (new.label - y) ** 2
@@ -64,7 +64,7 @@ def test_of_single_rows_it_is_the_paired_t_test(seed: int) -> None:
     assert (found.n_rows, found.n_blocks) == (150, 150)
 
 
-def test_groups_of_one_size_count_as_one_observation_each() -> None:
+def test_groups_of_equal_size_count_as_one_observation_each() -> None:
     y, old, new = numbers(3, n=300)
     groups = np.repeat(np.arange(30), 10)
     found = compared("neg_mean_squared_error", old, new, y, groups, n_classes=0, level=1e-12)
@@ -74,7 +74,7 @@ def test_groups_of_one_size_count_as_one_observation_each() -> None:
 
 
 @pytest.mark.parametrize(("n_lost", "n_won"), [(0, 5), (3, 15), (10, 30)])
-def test_of_errors_it_is_never_below_the_exact_sign_test(n_lost: int, n_won: int) -> None:
+def test_p_value_of_errors_is_at_least_that_of_the_exact_sign_test(n_lost: int, n_won: int) -> None:
     y, old, new = two_classes(200, n_lost, n_won)
     found = compared("error", old, new, y)
     exact = binomtest(n_won, n_won + n_lost, alternative="greater").pvalue
@@ -83,7 +83,7 @@ def test_of_errors_it_is_never_below_the_exact_sign_test(n_lost: int, n_won: int
     assert found.p == pytest.approx(max(exact, t), abs=4 * error + 1e-4)
 
 
-def test_of_areas_its_standard_error_is_that_of_delong() -> None:
+def test_standard_error_of_auroc_agrees_with_delong() -> None:
     rng = np.random.default_rng(1)
     y = (rng.random(200) < 0.4).astype(np.int32)
     shared = rng.normal(size=200)
@@ -96,7 +96,7 @@ def test_of_areas_its_standard_error_is_that_of_delong() -> None:
 
 
 def delong_error(is_positive: NDArray, first: NDArray, second: NDArray) -> float:
-    """The standard error of a difference of areas (DeLong et al. 1988, by placements)."""
+    """Return the standard error of a difference of AUROC (DeLong et al. 1988, by placements)."""
     by_model = []
     for score in (first, second):
         wins = np.sign(score[is_positive][:, None] - score[~is_positive][None, :]) / 2 + 0.5
@@ -107,7 +107,7 @@ def delong_error(is_positive: NDArray, first: NDArray, second: NDArray) -> float
 
 
 @pytest.mark.parametrize("metric", ["error", "auroc", "f1", "neg_log_loss", "average_precision"])
-def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None:
+def test_losses_without_a_block_equal_those_of_the_other_rows(metric: str) -> None:
     rng = np.random.default_rng(2)
     y = (rng.random(120) < 0.4).astype(np.int32)
     probability = np.clip(0.3 * y + 0.6 * rng.random(120), 0.01, 0.99)
@@ -119,7 +119,7 @@ def test_losses_without_a_block_are_those_of_the_other_rows(metric: str) -> None
     assert without == pytest.approx([judged.loss(y[r], found.take(r), 2) for r in parts])
 
 
-def test_the_challenger_must_exceed_the_margin() -> None:
+def test_challenger_must_exceed_the_margin() -> None:
     y, old, new = two_classes(1_000, 5, 105)  # 10 points better
     assert compared("error", old, new, y, margin=7.0).is_better
     assert not compared("error", old, new, y, margin=9.5).is_better
@@ -128,7 +128,7 @@ def test_the_challenger_must_exceed_the_margin() -> None:
     assert (same.p, same.difference.value, same.is_better) == (1.0, 0.0, False)
 
 
-def test_what_cannot_be_compared_is_an_error() -> None:
+def test_undefined_comparison_is_an_error() -> None:
     score = np.column_stack([np.zeros(200), np.random.default_rng(0).random(200)])
     one = Predictions(np.zeros(200, dtype=np.int32), score)
     with pytest.raises(ValueError, match="nan"):
@@ -137,7 +137,7 @@ def test_what_cannot_be_compared_is_an_error() -> None:
         compared("auroc", one, one, np.arange(200) % 2, np.zeros(200, dtype=np.int64))
 
 
-def test_the_levels_of_all_nights_sum_to_the_level() -> None:
+def test_levels_of_all_runs_sum_to_the_level() -> None:
     levels = [*islice(map(level_of, count(1)), 100_000)]
     rest = LEVEL * 2 / np.sqrt(100_000.5) / 2.6124  # of the nights after, by an integral
     assert sum(levels) + rest == pytest.approx(LEVEL, rel=1e-6)
@@ -145,7 +145,7 @@ def test_the_levels_of_all_nights_sum_to_the_level() -> None:
 
 
 def judged(y: NDArray, score: NDArray, metric: str) -> Usefulness:
-    """Scores of the second of two classes."""
+    """Judge scores of the second of two classes."""
     dataset = Dataset("t", "table", pd.DataFrame({"x": np.zeros(len(y))}), y, (0, 1))
     predictions = Predictions((score > 0.5).astype(np.int32), np.stack([1 - score, score], axis=1))
     split, rows = make_split(dataset, 3, 0.2, 0), np.arange(len(y))
@@ -155,7 +155,7 @@ def judged(y: NDArray, score: NDArray, metric: str) -> Usefulness:
 
 
 @pytest.mark.slow
-def test_chance_is_rarely_called_useful_and_skill_is() -> None:
+def test_chance_is_rarely_called_useful_and_skill_always() -> None:
     rng, n = np.random.default_rng(0), 200
     y = (np.arange(n) < 20).astype(np.int32)
     scores = [np.full(n, 0.1) + 0.01 * rng.uniform(size=n) for _ in range(60)]
@@ -165,7 +165,7 @@ def test_chance_is_rarely_called_useful_and_skill_is() -> None:
     assert not is_useless(judged(y, skilled, "auroc"), None)
 
 
-def test_the_best_constant_is_the_reference_and_rows_of_the_rare_class_are_counted() -> None:
+def test_best_constant_is_the_reference_and_rare_rows_are_counted() -> None:
     y = (np.arange(50) < 5).astype(np.int32)
     found = judged(y, np.zeros(50), "error")
     assert (found.loss, found.constant_loss, found.gain) == (10.0, 10.0, 0.0)
@@ -180,7 +180,7 @@ def usual(gain: float, p: float) -> Usefulness:
     return Usefulness(1 - gain, 1.0, gain, gain - 0.1, gain + 0.1, p)
 
 
-def test_folds_are_averaged_and_the_choice_among_configurations_is_paid_for() -> None:
+def test_folds_are_averaged_and_selection_among_configurations_is_corrected() -> None:
     one, twenty = (over_folds([usual(0.1, 0.01), usual(0.0, 0.5)], n) for n in (1, 20))
     assert one is not None
     assert twenty is not None
@@ -203,5 +203,5 @@ def test_folds_are_averaged_and_the_choice_among_configurations_is_paid_for() ->
         (None, None, False),
     ],
 )
-def test_either_kind_of_rows_may_show_that_a_model_is_useful(test, held_out, expected) -> None:
+def test_usefulness_may_be_shown_by_test_rows_or_held_out_rows(test, held_out, expected) -> None:
     assert is_useless(test, held_out) is expected

@@ -1,4 +1,4 @@
-"""Predictions of any model, and the trials that they fail."""
+"""Predictions of any model, and the trials that bad predictions fail."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ X = np.random.default_rng(0).normal(size=(4, 3))
 
 
 class Says:
-    """A fitted model that gives the same answers to any four rows."""
+    """A fitted model that gives the same answers for any four rows."""
 
     def __init__(self, label: Any, *, score: Any = None, decision: Any = None, classes: Any = None):
         self.predict = lambda _: label
@@ -57,7 +57,7 @@ NEVER = np.finfo(np.float64).min
         (np.empty(0), pd.Series(ONE, dtype="Float64"), ONE),
     ],
 )
-def test_labels_are_positions_of_classes_or_numbers_in_any_form(classes, label, expected) -> None:
+def test_labels_of_any_form_become_class_positions_or_numbers(classes, label, expected) -> None:
     found = predictions_of(Says(label), X, classes)
     assert found.label.tolist() == list(expected)
     assert found.label.dtype == (np.int32 if len(classes) else np.float64)
@@ -77,7 +77,7 @@ def test_labels_are_positions_of_classes_or_numbers_in_any_form(classes, label, 
         (NO_YES, {"decision": -ONE, "classes": [True, False]}, np.column_stack([-ONE, ONE])),
     ],
 )
-def test_scores_stand_under_their_classes(classes, answers, expected) -> None:
+def test_scores_are_ordered_by_class(classes, answers, expected) -> None:
     label = LABEL if classes is ABC else ONE > 0
     found = predictions_of(Says(label, **answers), X, classes)
     assert found.score.tolist() == np.array(expected).tolist()
@@ -108,7 +108,7 @@ def test_scores_stand_under_their_classes(classes, answers, expected) -> None:
         ),
     ],
 )
-def test_anything_else_is_an_error_that_names_the_value(classes, model, message) -> None:
+def test_invalid_prediction_is_an_error_that_names_the_value(classes, model, message) -> None:
     with pytest.raises(InvalidPredictions, match=message):
         predictions_of(model, X, classes, name="mine")
 
@@ -120,7 +120,7 @@ def rows_of(n_classes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("n_classes", [3, 4])
-def test_decision_values_of_pairs_are_no_scores_of_classes(n_classes) -> None:
+def test_decision_values_of_pairs_are_not_scores_of_classes(n_classes) -> None:
     rows, y = rows_of(n_classes)
     classes, pairs = np.arange(n_classes), SVC(decision_function_shape="ovo")
     for model in (pairs, make_pipeline(make_pipeline(StandardScaler(), pairs))):
@@ -136,7 +136,7 @@ class ImplementsNoScores(Plain):
         raise NotImplementedError
 
 
-def test_a_method_that_is_not_implemented_gives_no_scores() -> None:
+def test_unimplemented_method_gives_no_scores() -> None:
     rows, y = rows_of(2)
     assert predictions_of(ImplementsNoScores().fit(rows, y), rows, np.arange(2)).score is None
 
@@ -150,14 +150,14 @@ def test_a_method_that_is_not_implemented_gives_no_scores() -> None:
         ([[0.2, 0.8], [-0.5, 1.5]], "row 1"),
     ],
 )
-def test_scores_that_are_no_probabilities_say_why(score, why) -> None:
+def test_scores_that_are_not_probabilities_give_the_reason(score, why) -> None:
     found = Predictions(np.zeros(2, dtype=np.int32), None if score is None else np.array(score))
     assert found.are_probabilities == (not why)
     assert why in found.why_no_probabilities
 
 
 @pytest.mark.slow
-def test_a_trial_has_the_loss_of_the_plain_model_or_fails(tmp_path) -> None:
+def test_trial_has_the_loss_of_the_plain_model_or_fails(tmp_path) -> None:
     models = ("ReversedClasses", "Plain")
     odd, plain = (own_outcome(own_context(tmp_path, model, 3, "auroc")) for model in models)
     assert odd.fold_losses == plain.fold_losses

@@ -1,4 +1,4 @@
-"""The lean runner, and the stock runner that it falls back to, with real workers and a server."""
+"""The lean Dask runner and its stock fallback, with real workers and a server."""
 
 from pathlib import Path
 from uuid import UUID
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("server")
 
 
 def run_trials(gate: Path) -> UUID:
-    """Two trials of two steps in one slot; the second ends once Prefect has seen it run."""
+    """Run two trials of two steps in one slot; the second ends once Prefect has seen it run."""
 
     @task(cache_policy=NO_CACHE, persist_result=False, task_run_name="step {number}")
     def step(number):  # noqa: ARG001

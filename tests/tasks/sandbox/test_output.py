@@ -1,4 +1,4 @@
-"""What a call prints: from everywhere, its end, in bounded memory, without passwords."""
+"""Captured output of calls: complete, limited in memory, and without passwords."""
 
 import os
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def sandbox() -> Iterator[Sandbox]:
 
 
 @pytest.mark.slow
-def test_all_that_a_call_prints_is_kept_and_nothing_of_the_call_before(sandbox, capfd) -> None:
+def test_output_of_a_call_is_complete_and_excludes_earlier_calls(sandbox, capfd) -> None:
     address = "postgresql://me:word@host/db"
     parts = ("python\n", "python, without end|", "c, without end|", "descriptor\n", ": a warning")
     for _ in range(2):
@@ -37,7 +37,7 @@ def test_all_that_a_call_prints_is_kept_and_nothing_of_the_call_before(sandbox, 
 
 
 @pytest.mark.slow
-def test_of_a_long_output_the_end_is_kept(sandbox) -> None:
+def test_end_of_a_long_output_is_kept(sandbox) -> None:
     called(sandbox, calls.print_until_cut)
     printed = sandbox.output.printed([])
     assert printed.is_cut
@@ -46,8 +46,8 @@ def test_of_a_long_output_the_end_is_kept(sandbox) -> None:
     assert 900_000 < len(printed.data) <= 1_000_000
 
 
-def test_what_is_printed_between_cuts_is_kept_in_order(monkeypatch, tmp_path) -> None:
-    """In a file without a name, where the system has no files in memory."""
+def test_output_written_during_truncation_is_kept_in_order(monkeypatch, tmp_path) -> None:
+    """A file without a name is used if the system has no files in memory."""
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr(output_module.tempfile, "tempdir", str(tmp_path))
     output = Output()

@@ -1,4 +1,4 @@
-"""Calls in sandboxes: values, limits, deaths, and processes that are replaced."""
+"""Calls in sandboxes: values, limits, deaths, and replaced processes."""
 
 import os
 import signal
@@ -43,19 +43,19 @@ def sandbox(sandboxes) -> Iterator[Sandbox]:
 
 
 def next_pid(sandboxes: Sandboxes) -> int:
-    """The process of the next call."""
+    """Return the process of the next call."""
     with sandboxes.taken(Caller()) as sandbox:
         return int(called(sandbox, calls.place)["pid"])
 
 
 def ended(call: Any) -> CallEnded:
-    """How a call ends that has no value."""
+    """Return how a call without a value ends."""
     with pytest.raises(CallEnded) as raised:
         value_of(call)
     return raised.value
 
 
-def test_a_process_runs_one_call_after_another_without_prefect_and_dask(sandboxes) -> None:
+def test_process_serves_several_calls_without_importing_prefect_and_dask(sandboxes) -> None:
     with sandboxes.taken(Caller()) as sandbox:
         here = called(sandbox, calls.place)
         assert here["modules"].isdisjoint({"prefect", "prefect_dask", "dask", "distributed"})
@@ -70,7 +70,7 @@ def test_a_process_runs_one_call_after_another_without_prefect_and_dask(sandboxe
     assert next_pid(sandboxes) == here["pid"] != os.getpid()
 
 
-def test_a_new_process_starts_where_its_worker_is(tmp_path, monkeypatch) -> None:
+def test_new_process_has_the_environment_of_its_worker(tmp_path, monkeypatch) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.setenv("ONLY_NOW", "x" * 100_000)
@@ -97,14 +97,14 @@ def test_a_new_process_starts_where_its_worker_is(tmp_path, monkeypatch) -> None
         (None, RuntimeError),  # no error, but a value that cannot be sent
     ],
 )
-def test_an_error_is_raised_and_its_process_replaced(sandboxes, kind, expected) -> None:
+def test_error_is_raised_and_its_process_replaced(sandboxes, kind, expected) -> None:
     before = next_pid(sandboxes)
     with pytest.raises(expected, match=r"wrong|lock"), sandboxes.taken(Caller()) as sandbox:
         called(sandbox, calls.raise_error, kind=kind)
     assert next_pid(sandboxes) != before
 
 
-def test_a_call_over_its_time_is_ended_though_it_holds_the_interpreter(sandbox) -> None:
+def test_timed_out_call_ends_even_if_it_holds_the_interpreter(sandbox) -> None:
     how = ended(begun(sandbox, calls.hold_interpreter, Limits(0.2, remedy="use less")))
     assert (how.kind, how.may_repeat) == (FailureKind.TIMEOUT, False)
     assert "use less" in str(how)
@@ -112,8 +112,8 @@ def test_a_call_over_its_time_is_ended_though_it_holds_the_interpreter(sandbox) 
     assert not is_alive(sandbox.tree.pid)
 
 
-def test_time_of_loading_and_of_waits_does_not_count(sandbox, monkeypatch, tmp_path) -> None:
-    """The worker's clock goes on by 500 s in each phase; the call may take 400 s."""
+def test_loading_and_waiting_do_not_count_as_time_of_a_call(sandbox, monkeypatch, tmp_path) -> None:
+    """The clock advances by 500 s in each phase; the call may take 400 s."""
     passed, seen = [0.0], []
     monkeypatch.setattr(module, "monotonic", lambda: monotonic() + passed[0])
 
@@ -142,7 +142,7 @@ def test_memory_of_a_call_and_its_processes_is_limited(sandbox) -> None:
     assert "--trial-memory" in str(how)
 
 
-def test_memory_that_processes_share_counts_once(sandbox, tmp_path) -> None:
+def test_shared_memory_counts_once(sandbox, tmp_path) -> None:
     looks, limits = [], Limits(memory_bytes=2 * memory_of(sandbox) + 3 * 10**8)
 
     def end_after_a_look(_: CallProgress) -> None:
@@ -154,7 +154,7 @@ def test_memory_that_processes_share_counts_once(sandbox, tmp_path) -> None:
     assert ended(call).kind is None
 
 
-def test_a_process_that_keeps_memory_is_replaced(sandboxes) -> None:
+def test_process_that_keeps_memory_is_replaced(sandboxes) -> None:
     before = next_pid(sandboxes)
     for n_bytes, is_kept in ((10**7, True), (3 * 10**8, False)):
         with sandboxes.taken(Caller()) as sandbox:
@@ -164,7 +164,7 @@ def test_a_process_that_keeps_memory_is_replaced(sandboxes) -> None:
         assert (next_pid(sandboxes) == before) == is_kept
 
 
-def test_a_kill_when_memory_is_short_is_told_as_such(sandbox) -> None:
+def test_kill_near_the_memory_limit_is_reported_as_out_of_memory(sandbox) -> None:
     limit_bytes = 2 * memory_of(sandbox) + 10**8
 
     def kill_near_the_limit(_: CallProgress) -> None:
@@ -177,7 +177,7 @@ def test_a_kill_when_memory_is_short_is_told_as_such(sandbox) -> None:
     assert (how.kind, how.may_repeat) == (FailureKind.MEMORY, True)
 
 
-def test_a_call_that_nobody_wants_is_ended(sandbox, tmp_path) -> None:
+def test_unwanted_call_is_ended(sandbox, tmp_path) -> None:
     caller = Caller()
     call = begun(sandbox, calls.pause, None, caller, started=tmp_path / "started")
     wait_for((tmp_path / "started").exists)
@@ -186,7 +186,7 @@ def test_a_call_that_nobody_wants_is_ended(sandbox, tmp_path) -> None:
     assert not is_alive(sandbox.tree.pid)
 
 
-def test_an_interrupted_worker_leaves_no_running_call(sandboxes) -> None:
+def test_interrupted_worker_leaves_no_running_call(sandboxes) -> None:
     with suppress(KeyboardInterrupt), sandboxes.taken(Caller()) as sandbox:
         begun(sandbox, calls.pause)
         raise KeyboardInterrupt
@@ -194,7 +194,7 @@ def test_an_interrupted_worker_leaves_no_running_call(sandboxes) -> None:
 
 
 @pytest.mark.parametrize("what", calls.DAMAGES)
-def test_a_damaged_process_is_replaced_and_no_other(sandboxes, what) -> None:
+def test_only_a_damaged_process_is_replaced(sandboxes, what) -> None:
     before = next_pid(sandboxes)
     with sandboxes.taken(Caller()) as sandbox:
         assert called(sandbox, calls.damage, what=what) == what
@@ -211,7 +211,7 @@ def test_a_damaged_process_is_replaced_and_no_other(sandboxes, what) -> None:
         (calls.close_files, {}, "lost the connection", False),
     ],
 )
-def test_the_end_of_a_process_is_told_with_what_it_printed_and_the_next_call_runs(
+def test_death_of_a_process_is_reported_with_its_output_and_the_next_call_runs(
     sandboxes, function, arguments, text, may_repeat
 ) -> None:
     with sandboxes.taken(Caller()) as sandbox:
@@ -223,7 +223,7 @@ def test_the_end_of_a_process_is_told_with_what_it_printed_and_the_next_call_run
     assert next_pid(sandboxes) != sandbox.tree.pid
 
 
-def test_an_idle_process_that_was_killed_is_replaced(sandboxes) -> None:
+def test_killed_idle_process_is_replaced(sandboxes) -> None:
     before = next_pid(sandboxes)
     kill(before)
     wait_for(lambda: not is_alive(before))
@@ -234,7 +234,7 @@ def test_an_idle_process_that_was_killed_is_replaced(sandboxes) -> None:
     ("is_killed", "has_lists"),
     [(False, True), (True, True), pytest.param(False, False, marks=pytest.mark.full)],
 )
-def test_processes_that_a_call_has_started_end_with_it(
+def test_processes_started_by_a_call_end_with_the_call(
     sandbox, tmp_path, monkeypatch, is_killed, has_lists
 ) -> None:
     looks = []
@@ -254,7 +254,7 @@ def test_processes_that_a_call_has_started_end_with_it(
     wait_for(lambda: not any(map(is_alive, started)))
 
 
-def test_what_was_left_behind_ends_with_the_last_call(tmp_path) -> None:
+def test_orphaned_processes_end_when_the_sandboxes_close(tmp_path) -> None:
     sandboxes = Sandboxes()
     with suppress(CallEnded), sandboxes.taken(Caller()) as sandbox:
         call = begun(sandbox, calls.start_processes, folder=tmp_path)

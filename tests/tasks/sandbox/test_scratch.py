@@ -1,4 +1,4 @@
-"""The folder for temporary files of a process: private, and gone with the process."""
+"""The folder for temporary files of a process: private, and removed with the process."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def start(tmp: Path, rest: str = "input()") -> tuple[subprocess.Popen[str], Path
     return process, Path(process.stdout.readline().strip())  # type: ignore[union-attr]
 
 
-def test_it_is_private_goes_with_its_process_and_what_a_killed_one_left_is_swept(tmp_path) -> None:
+def test_scratch_folder_is_private_and_removed_even_after_a_kill(tmp_path) -> None:
     killed, left = start(tmp_path)
     running, used = start(tmp_path)
     assert {p.stat().st_mode & 0o777 for p in (left, left.parent, used)} == {0o700}
@@ -46,7 +46,7 @@ def test_it_is_private_goes_with_its_process_and_what_a_killed_one_left_is_swept
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to become another user")
-def test_a_folder_that_another_user_made_first_is_refused() -> None:
+def test_folder_created_first_by_another_user_is_refused() -> None:
     with tempfile.TemporaryDirectory() as everyone:
         Path(everyone).chmod(0o777)
         folder, link = Path(everyone, "folder"), Path(everyone, "link")

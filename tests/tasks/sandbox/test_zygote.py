@@ -1,4 +1,4 @@
-"""The process that forks sandboxes: its threads, its end, and what happens without it."""
+"""The process that forks sandboxes: threads, end, and the fallback without it."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ pytestmark = [
 
 @pytest.fixture
 def zygote(monkeypatch) -> Iterator[Zygote]:
-    """One of this test alone."""
+    """Start a zygote for a single test."""
     zygote = Zygote()
     monkeypatch.setattr(sandbox_module, "ZYGOTE", zygote)
     yield zygote
@@ -33,7 +33,7 @@ def zygote(monkeypatch) -> Iterator[Zygote]:
 
 
 def answer() -> int:
-    """The value of a call in a new sandbox."""
+    """Return the value of a call in a new sandbox."""
     with Sandboxes().taken(Caller()) as sandbox:
         try:
             return int(called(sandbox, calls.in_steps, names=["a"]))
@@ -45,7 +45,7 @@ def n_threads(pid: int | None) -> int:
     return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
-def test_one_that_is_killed_ends_its_calls_and_none_of_the_next_zygote(zygote, tmp_path) -> None:
+def test_killed_zygote_ends_only_its_own_calls(zygote, tmp_path) -> None:
     first, second = Sandbox(), Sandbox()
     assert n_threads(zygote.pid) == 1
     both = [begun(sandbox, calls.pause) for sandbox in (first, second)]
@@ -62,7 +62,7 @@ def test_one_that_is_killed_ends_its_calls_and_none_of_the_next_zygote(zygote, t
     third.end()
 
 
-def test_one_that_is_stopped_is_replaced(zygote, monkeypatch) -> None:
+def test_frozen_zygote_is_replaced(zygote, monkeypatch) -> None:
     assert answer() == 1
     former = zygote.pid
     monkeypatch.setattr(zygote_module, "_ANSWER_SECONDS", 0.2)
@@ -75,7 +75,7 @@ def test_one_that_is_stopped_is_replaced(zygote, monkeypatch) -> None:
 
 
 @pytest.mark.usefixtures("zygote")  # which has not imported it yet
-def test_a_failed_import_is_told_and_repaired_without_a_new_worker(tmp_path, monkeypatch) -> None:
+def test_failed_import_is_reported_and_can_be_repaired(tmp_path, monkeypatch) -> None:
     broken = tmp_path / "scipy.py"
     broken.write_text("raise ImportError('libgomp.so.1: cannot open shared object file')")
     monkeypatch.setattr(sandbox_module, "_START_SECONDS", 0.0)
@@ -86,7 +86,7 @@ def test_a_failed_import_is_told_and_repaired_without_a_new_worker(tmp_path, mon
     assert answer() == 1
 
 
-def test_where_there_is_no_zygote_each_sandbox_is_a_fresh_interpreter(zygote, monkeypatch) -> None:
+def test_without_a_zygote_each_sandbox_is_a_fresh_interpreter(zygote, monkeypatch) -> None:
     monkeypatch.setattr(zygote_module, "IS_LINUX", False)
     sandboxes = Sandboxes()
     with sandboxes.taken(Caller()) as sandbox:
@@ -118,7 +118,7 @@ call.next_step()
 
 
 @pytest.mark.parametrize("how", ["forked", "copy", pytest.param("fresh", marks=pytest.mark.full)])
-def test_nothing_is_left_of_a_worker_that_is_killed(tmp_path, how) -> None:
+def test_killed_worker_leaves_no_process(tmp_path, how) -> None:
     tests = Path(calls.__file__).parent
     worker = subprocess.Popen(
         [sys.executable, "-c", WORKER, how, str(tmp_path)],
@@ -137,7 +137,7 @@ def test_nothing_is_left_of_a_worker_that_is_killed(tmp_path, how) -> None:
     wait_for(lambda: not any(map(is_alive, (*ours, *started.values()))))
 
 
-def test_a_copy_of_the_process_leaves_its_sandboxes_alone() -> None:
+def test_forked_copy_of_a_worker_leaves_its_sandboxes_alone() -> None:
     sandboxes = Sandboxes()
     with sandboxes.taken(Caller()) as sandbox:
         if (pid := os.fork()) == 0:

@@ -50,7 +50,7 @@ def train(context: StudyContext, model: str, epochs: int | None = None) -> Evalu
 
 
 def results(evaluation: Evaluation) -> tuple:
-    """What must not depend on how a training was cut into stretches."""
+    """Return everything that must not depend on how a training was split."""
     return (
         evaluation.loss,
         evaluation.fold_losses,
@@ -62,7 +62,7 @@ def results(evaluation: Evaluation) -> tuple:
 
 
 def straight(folder: Path, model: str) -> Evaluation:
-    """A training at once, in a store of its own."""
+    """Return a training at once, in its own store."""
     (folder / "straight").mkdir()
     return train(epoch_context(folder / "straight"), model)
 
@@ -81,7 +81,7 @@ def lose_predictions(context: StudyContext, evaluation: Evaluation) -> None:
 
 
 def kept_losses(context: StudyContext, evaluation: Evaluation) -> Iterator[float]:
-    """By the predictions in the store."""
+    """Return losses computed from the predictions in the store."""
     path_run = PathRun(context, query_of(context, "mlp"))
     metric = context.problem.find_metric()
     for fold, key in enumerate(evaluation.predictions):
@@ -91,7 +91,7 @@ def kept_losses(context: StudyContext, evaluation: Evaluation) -> Iterator[float
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) -> None:
+def test_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) -> None:
     begun = train(context, model, 4)
     ended = train(replace(context, study="another"), model)
     assert results(ended) == results(straight(tmp_path, model))
@@ -115,7 +115,7 @@ def test_a_resumed_trial_predicts_with_its_best_epoch(tmp_path, context, model) 
     assert verify(store_of(context)).is_sound
 
 
-def test_a_checkpoint_costs_the_sum_of_its_stretches(context, monkeypatch) -> None:
+def test_checkpoint_costs_the_sum_of_its_parts(context, monkeypatch) -> None:
     monkeypatch.setattr(training, "perf_counter", count().__next__)  # all takes one second
     begun = train(context, "mlp", 5)
     lose_predictions(context, begun)
@@ -133,7 +133,7 @@ def test_a_checkpoint_costs_the_sum_of_its_stretches(context, monkeypatch) -> No
 
 
 @pytest.mark.parametrize("is_damaged", [True, False])
-def test_a_damaged_checkpoint_is_passed_over_as_if_evicted(tmp_path, context, is_damaged) -> None:
+def test_damaged_or_evicted_checkpoint_is_skipped(tmp_path, context, is_damaged) -> None:
     train(context, "sgd", 3)
     later = train(context, "sgd", 6)
     store = store_of(context)
@@ -149,7 +149,7 @@ def test_a_damaged_checkpoint_is_passed_over_as_if_evicted(tmp_path, context, is
     assert ended.resumed_from == 3
 
 
-def test_an_interrupted_training_resumes_from_a_checkpoint(tmp_path, context, monkeypatch) -> None:
+def test_interrupted_training_resumes_from_a_checkpoint(tmp_path, context, monkeypatch) -> None:
     monkeypatch.setattr(node_module, "CHECKPOINT_SECONDS", 0.0)
     advance = IterativeNode.advance
 
@@ -170,7 +170,7 @@ def test_an_interrupted_training_resumes_from_a_checkpoint(tmp_path, context, mo
     assert results(ended) == results(straight(tmp_path, "mlp"))
 
 
-def test_numbers_that_are_not_finite_end_a_training_with_its_best_epoch(tmp_path) -> None:
+def test_infinite_loss_ends_a_training_with_its_best_epoch(tmp_path) -> None:
     context = epoch_context(tmp_path, numbers=True)
     ended = train(context, "growing")
     n = len(ended.curve)
@@ -187,7 +187,7 @@ def test_numbers_that_are_not_finite_end_a_training_with_its_best_epoch(tmp_path
     assert {step.step for step in failed.steps} == {"impute", "encode", "rescale"}
 
 
-def test_without_epochs_a_model_is_fitted_at_once_with_the_keys_it_always_had(context) -> None:
+def test_model_without_epochs_is_fitted_at_once_with_its_earlier_keys(context) -> None:
     part, whole = train(context, "lbfgs", 3), train(context, "lbfgs")
     assert results(part) == results(whole)
     assert (part.curve, part.best_epoch) == ((), None)
@@ -200,7 +200,7 @@ def test_without_epochs_a_model_is_fitted_at_once_with_the_keys_it_always_had(co
 
 
 @pytest.mark.parametrize("model", ITERATIVE)
-def test_a_refit_trains_the_epochs_that_were_best(context, monkeypatch, model) -> None:
+def test_refit_trains_the_best_number_of_epochs(context, monkeypatch, model) -> None:
     monkeypatch.setattr(node_module, "CHECKPOINT_SECONDS", 0.0)
     path_run = run_all(context, query_of(context, model, 7), [REFIT])
     before, node = path_run.nodes(REFIT)[-2:]
@@ -216,7 +216,7 @@ def test_a_refit_trains_the_epochs_that_were_best(context, monkeypatch, model) -
     assert [folder.name for folder in kept.glob("*/*")] == [node.predictions_key]
 
 
-def test_a_fold_trained_alone_predicts_with_the_best_epoch_of_all(tmp_path, context) -> None:
+def test_fold_trained_alone_predicts_with_the_best_epoch_of_all_folds(tmp_path, context) -> None:
     first = evaluate(context, to_epoch(query_of(context, "mlp"), None, folds=1))
     ended = train(context, "mlp")
     assert ended.best_epoch != first.best_epoch

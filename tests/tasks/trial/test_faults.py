@@ -1,4 +1,4 @@
-"""Faults of disks, databases and buckets: a trial's result is what it is with no cache at all."""
+"""Faults of disks, databases and buckets: results equal those without any cache."""
 
 import shutil
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def context(tmp_path) -> StudyContext:
 
 @contextmanager
 def in_bucket(folder: Path) -> Iterator[tuple[FaultyProxy, StudyContext]]:
-    """A study whose store is in a bucket, and what lies before that."""
+    """Return a study with its store in a bucket, and the proxy in front of the bucket."""
     with faulty_bucket() as proxy, pytest.MonkeyPatch.context() as patched:
         patched.setenv("XDG_CACHE_HOME", str(folder))  # where copies of its data go
         address = StoreAddress(f"s3://bucket/{uuid4().hex}", f"sqlite:///{folder}/index.sqlite")
@@ -54,7 +54,7 @@ def in_bucket(folder: Path) -> Iterator[tuple[FaultyProxy, StudyContext]]:
         open_store.cache_clear()
 
 
-def test_a_cache_that_cannot_be_written_or_read_changes_nothing(context, caplog) -> None:
+def test_unusable_cache_changes_no_result(context, caplog) -> None:
     unhurt = expected(context)
     cache = Path(store_of(context).files.path("cache"))
     cache.write_text("in the way")
@@ -77,8 +77,8 @@ def test_records_that_cannot_be_written_end_the_run(context) -> None:
 
 
 @pytest.mark.full
-def test_a_bucket_that_is_away_is_waited_for(tmp_path, monkeypatch, caplog) -> None:
-    """An hour passes until it is back."""
+def test_unreachable_bucket_is_waited_for(tmp_path, monkeypatch, caplog) -> None:
+    """An hour passes until the bucket is back."""
     with in_bucket(tmp_path) as (proxy, context):
         unhurt = expected(context)
         passed, sleep = [0.0], outage.sleep
@@ -102,7 +102,7 @@ def test_a_bucket_that_is_away_is_waited_for(tmp_path, monkeypatch, caplog) -> N
         assert not verify(store_of(context)).damaged
 
 
-def test_a_worker_without_the_store_has_no_verdict_on_its_trial(context, monkeypatch) -> None:
+def test_worker_without_the_store_returns_no_result_for_its_trial(context, monkeypatch) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0")
     query, nowhere = draw(context, 3).to_json(), "postgresql+psycopg://me@127.0.0.1:9/index"
     away = replace(context, store=replace(context.store, database=nowhere))
@@ -116,7 +116,7 @@ def test_a_worker_without_the_store_has_no_verdict_on_its_trial(context, monkeyp
     open_store.cache_clear()
 
 
-def test_records_leave_the_last_gigabyte_and_a_study_can_resume(context, monkeypatch) -> None:
+def test_records_leave_the_last_gigabyte_free_and_a_study_can_resume(context, monkeypatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(records, "FREE_BYTES_KEPT", shutil.disk_usage("/").total * 10)
         with pytest.raises(DiskFull, match="GB left"):

@@ -1,4 +1,4 @@
-"""Evaluating queries with the prefix cache on, off, hit and missed, on all rows and on some."""
+"""Evaluation of queries with the step cache on, off, hit and missed, on all rows or subsets."""
 
 import shutil
 from dataclasses import replace
@@ -48,20 +48,20 @@ def context(tmp_path) -> StudyContext:
 
 
 def path(context: StudyContext, **changes: Any) -> Query:
-    """A query of a path that has all steps but balancing, with some of them changed."""
+    """Return a query of a path that has all steps but balancing, with some of them changed."""
     usual = {"rescale": "standardize", "balance": "none", "preprocess": PCA, "fit_model": TREE}
     return configured(context, **{**usual, **changes})
 
 
 def results(evaluation: Evaluation) -> tuple:
-    """What must not depend on the cache."""
+    """Return everything that must not depend on the cache."""
     return evaluation.fold_losses, evaluation.predictions, [s.key for s in evaluation.steps]
 
 
 @pytest.mark.parametrize(
     ("events", "n"), [(False, 3), pytest.param(True, 8, marks=pytest.mark.full)]
 )
-def test_cache_on_off_hit_and_missed_give_the_same_to_the_last_bit(tmp_path, events, n) -> None:
+def test_cache_on_off_hit_and_missed_give_the_same_bits(tmp_path, events, n) -> None:
     cached = context_of(tmp_path, events=events)
     store_of(cached).memory = MemoryTier(0)
     n_complete = 0
@@ -87,7 +87,7 @@ def test_cache_on_off_hit_and_missed_give_the_same_to_the_last_bit(tmp_path, eve
     assert verify(store_of(cached)).is_sound
 
 
-def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
+def test_shared_first_steps_are_computed_once(context) -> None:
     evaluate(context, path(context))
     steps = evaluate(context, path(context, fit_model="gaussian_nb")).steps
     assert [s.step for s in steps if not s.hit] == ["fit model"] * 3
@@ -100,7 +100,7 @@ def test_a_prefix_is_made_once_for_all_that_begin_with_it(context) -> None:
     assert used == sorted(map(predictions_record, served.predictions))
 
 
-def test_what_changes_no_result_changes_no_key(context) -> None:
+def test_irrelevant_changes_keep_the_keys(context) -> None:
     def keys(context: StudyContext = context, **changes: Any) -> dict[str, str]:
         steps = evaluate(context, path(context, **changes)).steps
         return {s.step: s.key for s in steps if s.fold == 0}
@@ -116,7 +116,7 @@ def test_what_changes_no_result_changes_no_key(context) -> None:
     assert {step for step, key in keys().items() if other[step] != key} == {"fit model"}
 
 
-def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(context) -> None:
+def test_evicted_step_is_not_recomputed_if_a_later_one_is_cached(context) -> None:
     store = store_of(context)
     query = path(context)
     steps = evaluate(context, query).steps
@@ -131,7 +131,7 @@ def test_an_evicted_prefix_is_not_made_again_when_a_later_one_is_there(context) 
 @pytest.mark.parametrize(
     "part", ["train.parquet", pytest.param("held_out.parquet", marks=pytest.mark.full)]
 )
-def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, part) -> None:
+def test_damaged_step_result_is_recomputed_with_a_warning(context, caplog, part) -> None:
     store = store_of(context)
     store.memory = MemoryTier(0)
     first, second = path(context), path(context, fit_model="gaussian_nb")
@@ -147,7 +147,7 @@ def test_a_damaged_prefix_is_made_again_with_a_warning(context, caplog, part) ->
 
 
 @pytest.mark.parametrize("events", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_a_pilot_shows_what_each_step_takes_and_changes_nothing(tmp_path, events) -> None:
+def test_pilot_measures_each_step_and_changes_nothing(tmp_path, events) -> None:
     context = context_of(tmp_path, events=events)
     query = draw(context, 1)
     came = evaluate_query(context, query, pilot_seconds=inf)
@@ -161,7 +161,7 @@ def test_a_pilot_shows_what_each_step_takes_and_changes_nothing(tmp_path, events
     assert verify(store_of(context)).is_sound
 
 
-def test_what_would_take_too_long_is_not_started_and_leaves_nothing(context) -> None:
+def test_trial_predicted_to_time_out_is_not_started_and_leaves_nothing(context) -> None:
     failure = evaluate_query(context, draw(context, 1), pilot_seconds=0.0)
     assert failure.is_unstarted
     assert (failure.kind, failure.steps) == ("timeout", ())
@@ -170,7 +170,7 @@ def test_what_would_take_too_long_is_not_started_and_leaves_nothing(context) -> 
     assert not store_of(context).records.used_by("test", PREDICTIONS)
 
 
-def test_a_model_is_judged_on_the_share_of_held_out_rows_that_is_asked_for(context) -> None:
+def test_model_is_evaluated_on_the_requested_share_of_held_out_rows(context) -> None:
     query = draw(context, 1)
     half, whole = evaluate(context, replace(query, held_out=0.5)), evaluate(context, query)
     records = store_of(context).records
@@ -181,7 +181,7 @@ def test_a_model_is_judged_on_the_share_of_held_out_rows_that_is_asked_for(conte
     assert not set(half.predictions) & set(whole.predictions)
 
 
-def test_loading_the_data_is_no_cost_of_a_trial(context, monkeypatch) -> None:
+def test_loading_the_data_is_not_a_cost_of_a_trial(context, monkeypatch) -> None:
     query, hours = draw(context, 1), []
     monkeypatch.setattr(outage, "monotonic", lambda: monotonic() + 3600.0 * len(hours))
 
@@ -198,7 +198,7 @@ def test_loading_the_data_is_no_cost_of_a_trial(context, monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("fit", "step", "fold"), [("fit_transformer", "rescale", 0), ("fit_model", "fit model", 1)]
 )
-def test_a_failure_says_where_and_keeps_earlier_steps(
+def test_failure_names_the_step_and_keeps_earlier_steps(
     context, monkeypatch, fit, step, fold
 ) -> None:
     made, fitted = getattr(node, fit), []
@@ -223,7 +223,7 @@ def test_a_failure_says_where_and_keeps_earlier_steps(
     assert [s.seconds for s in again.steps] == [s.seconds for s in came.steps]
 
 
-def test_the_first_folds_are_served_when_all_are_asked_for(context) -> None:
+def test_finished_folds_are_reused_when_all_folds_are_requested(context) -> None:
     size = Quantity("model_size_bytes")
     context = replace(context, quantities=(size,))
     query = draw(context, 1)
@@ -243,7 +243,7 @@ def test_the_first_folds_are_served_when_all_are_asked_for(context) -> None:
         assert evaluation.constraints[size.text] == np.mean([of["value"] for of in sizes[:n]])
 
 
-def test_test_rows_have_no_part_in_the_search(context) -> None:
+def test_search_ignores_test_rows(context) -> None:
     store = store_of(context)
     dataset = load_dataset(store, context.problem.dataset)
     test = load_split(store, context.problem.split).held_out(REFIT)
@@ -259,20 +259,20 @@ def test_test_rows_have_no_part_in_the_search(context) -> None:
         assert evaluate(context, query).fold_losses == evaluate(other, query).fold_losses
 
 
-def test_a_loss_that_is_no_number_is_a_failure(context, monkeypatch) -> None:
+def test_non_finite_loss_is_a_failure(context, monkeypatch) -> None:
     monkeypatch.setattr(metric, "loaded", lambda _: lambda *_: float("nan"))
     came = outcome(context, draw(context, 0))
     assert "error is nan on 40 held-out rows" in came.message
 
 
-def test_data_that_is_gone_ends_the_run_with_the_reason(context) -> None:
+def test_missing_data_ends_the_run_with_the_reason(context) -> None:
     lost = replace(context, problem=replace(context.problem, dataset="0" * 64))
     with pytest.raises(StoreLost, match="data/0000"):
         outcome(lost, draw(context, 0))
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_predictions_dropped_or_lost_are_made_again_by_the_model(context, is_lost) -> None:
+def test_lost_or_dropped_predictions_are_recomputed_by_the_model(context, is_lost) -> None:
     first, store = evaluate(context, draw(context, 1)), store_of(context)
     names = [predictions_record(key) for key in first.predictions]
     kept = [store.records.get(name)["label"].tolist() for name in names]
@@ -288,7 +288,7 @@ def test_predictions_dropped_or_lost_are_made_again_by_the_model(context, is_los
     assert verify(store).is_sound
 
 
-def test_a_draw_has_prefixes_of_its_own_and_is_held_against_all_held_out_rows(context) -> None:
+def test_each_subset_draw_has_its_own_steps_and_is_scored_on_all_held_out_rows(context) -> None:
     store, whole = store_of(context), path(context, fit_model="gaussian_nb")
     first, other = (evaluate(context, replace(whole, subset=0.5, subset_draw=d)) for d in (0, 1))
     assert not {s.key for s in first.steps} & {s.key for s in other.steps}
@@ -303,7 +303,7 @@ def test_a_draw_has_prefixes_of_its_own_and_is_held_against_all_held_out_rows(co
         assert first.fold_losses[fold] == pytest.approx(100 * np.mean(labels != y[rows]))
 
 
-def test_a_quantity_that_fails_tells_of_its_own_error_alone(tmp_path, monkeypatch) -> None:
+def test_failing_quantity_reports_only_its_own_error(tmp_path, monkeypatch) -> None:
     def fail(*_: object) -> float:
         raise ZeroDivisionError("no rows in a second")
 

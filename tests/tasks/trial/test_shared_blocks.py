@@ -1,4 +1,4 @@
-"""Blocks of events that the folds and configurations of a data set share."""
+"""Blocks of events shared by the folds and configurations of a data set."""
 
 import pickle
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def of_sixty_patients() -> EventRows:
 
 
 def histories(patients: Sequence[int]) -> EventRows:
-    """Two rows of each patient, whose events depend on its number alone; in any order of rows."""
+    """Return two rows per patient, whose events depend only on the patient's number."""
     events, rows = [], []
     for patient in patients:
         rng = np.random.default_rng(patient)
@@ -59,7 +59,7 @@ def histories(patients: Sequence[int]) -> EventRows:
 def fold_of(
     context: StudyContext, X: EventRows, rows: np.ndarray
 ) -> tuple[EventRows, EventRows, SharedBlocks]:
-    """Some rows and all others, with one fold's shared blocks."""
+    """Return some rows and all others, with the shared blocks of one fold."""
     y = np.arange(len(X), dtype=np.int32) % 2
     digest = Dataset("d", "events", X, y, (False, True)).digest()
     context = replace(context, problem=replace(context.problem, dataset=digest))
@@ -88,7 +88,7 @@ def most_rows(X: EventRows) -> np.ndarray:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
-    """Blocks that were made for all rows."""
+    """Record the blocks that are made for all rows."""
     found, make = list[Block](), shared_blocks.make_blocks
 
     def noted(X: EventRows, wanted: Sequence[Block], vocabulary: Any) -> Any:
@@ -100,7 +100,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Block]:
 
 
 @pytest.mark.parametrize("levels", LEVELS)
-def test_shared_blocks_give_the_columns_of_a_fold_alone(context, X, monkeypatch, levels) -> None:
+def test_shared_blocks_give_the_columns_of_a_single_fold(context, X, monkeypatch, levels) -> None:
     rows = most_rows(X)
     arguments = {"aggregations": "every", "levels": levels, "windows": "30_365"}
     train, held_out, _ = fold_of(context, X, rows)
@@ -112,7 +112,7 @@ def test_shared_blocks_give_the_columns_of_a_fold_alone(context, X, monkeypatch,
         train, held_out, _ = fold_of(context, X, rows)
 
 
-def test_another_fold_and_configuration_make_only_what_is_new(context, X) -> None:
+def test_other_folds_and_configurations_make_only_new_blocks(context, X) -> None:
     train, _, _ = fold_of(context, X, most_rows(X))
     construct(train, aggregations="count_sum_mean")
     before = entries(context)
@@ -135,7 +135,7 @@ def test_another_data_set_has_its_own_blocks(context, X) -> None:
     assert len(entries(context)) == 2 * len(before)
 
 
-def test_few_rows_make_their_own_blocks_unless_all_are_there(context, X) -> None:
+def test_few_rows_make_their_own_blocks_unless_shared_ones_exist(context, X) -> None:
     few, _, _ = fold_of(context, X, np.arange(20))
     alone = construct(X.take(np.arange(20)))
     assert np.array_equal(construct(few)[0], alone[0])
@@ -149,7 +149,7 @@ def test_few_rows_make_their_own_blocks_unless_all_are_there(context, X) -> None
         assert (shared.blocks(few, [Block("count")]) is not None) == is_shared
 
 
-def test_a_cache_that_is_too_small_makes_no_block_twice(context, X, made) -> None:
+def test_small_cache_still_makes_no_block_twice(context, X, made) -> None:
     rows, store = most_rows(X), store_of(context)
     alone = construct(X.take(rows))[0]
     train, _, shared = fold_of(context, X, rows)
@@ -168,7 +168,7 @@ def test_a_cache_that_is_too_small_makes_no_block_twice(context, X, made) -> Non
         assert not set(connection.execute(pinned_keys()).scalars())
 
 
-def test_rows_that_a_step_has_changed_make_their_own_blocks(context, X) -> None:
+def test_rows_changed_by_a_step_make_their_own_blocks(context, X) -> None:
     train, _, _ = fold_of(context, X, most_rows(X))
     construct(train)
     cut = replace(train, stop=train.start + 1)
@@ -177,7 +177,7 @@ def test_rows_that_a_step_has_changed_make_their_own_blocks(context, X) -> None:
     assert pickle.loads(pickle.dumps(train)).shared is None
 
 
-def test_workers_that_need_the_same_blocks_make_them_once(context, X, made) -> None:
+def test_concurrent_workers_make_shared_blocks_once(context, X, made) -> None:
     together = Barrier(2)
 
     def work() -> None:
@@ -190,7 +190,7 @@ def test_workers_that_need_the_same_blocks_make_them_once(context, X, made) -> N
 
 
 @pytest.mark.parametrize("has_parents", [False, True])
-def test_levels_of_parents_are_others_where_codes_have_parents(has_parents) -> None:
+def test_levels_that_need_parents_change_only_if_codes_have_parents(has_parents) -> None:
     """A table of descriptions alone names no parents."""
     X = histories(range(9))
     if not has_parents:
