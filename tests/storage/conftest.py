@@ -11,7 +11,7 @@ from prefect_tune.storage.notices import noticed_by
 
 @pytest.fixture(autouse=True)
 def _hear_earlier_warnings() -> None:
-    """Take the warnings that other tests have left for the next listener."""
+    """Take warnings left by other tests, so that the next listener does not get them."""
     with noticed_by(lambda _: None):
         pass
 
@@ -32,7 +32,7 @@ def store(address: StoreAddress) -> Iterator[ArtifactStore]:
     params=["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.full])]
 )
 def either_address(request: pytest.FixtureRequest, address: StoreAddress) -> StoreAddress:
-    """An empty store whose index is in its folder, or on a server."""
+    """An empty store with its index in its folder or on a server."""
     if request.param == "sqlite":
         return address
     return replace(address, database=request.getfixturevalue("postgres").new_database())
@@ -54,6 +54,6 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def bucket() -> Iterator[str]:
-    """Name of an empty bucket; the environment says where its server is."""
+    """Name of an empty bucket; environment variables name its server."""
     with s3_server() as url, bucket_at(url) as name:
         yield name

@@ -1,4 +1,4 @@
-"""A store whose folder or bucket is away for a while: waited for, and never taken for another."""
+"""A store with its folder or bucket unreachable for a while: no second store is created."""
 
 import sqlite3
 import threading
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow  # for they wait
 
 @dataclass
 class Folder:
-    """The folder of a store, which can be taken away, and the outages that are noticed then."""
+    """The folder of a store, which can be taken away, and the outages noticed meanwhile."""
 
     path: Path
     kind: str
@@ -37,7 +37,7 @@ class Folder:
 
     @property
     def hidden(self) -> Path:
-        """Where it is meanwhile."""
+        """Path of the folder while it is away."""
         return self.path.with_name("hidden")
 
     def take_away(self) -> None:
@@ -61,7 +61,7 @@ class Folder:
 
     @contextmanager
     def away(self, n_outages: int) -> Iterator[None]:
-        """Be away when the body begins, and come back once so many outages were noticed."""
+        """Take the folder away for the body, and bring it back after `n_outages` outages."""
 
         def note(notice: Notice) -> None:
             if notice.kind == "outage":
@@ -123,7 +123,7 @@ OPERATIONS: list[Callable[[ArtifactStore], Any]] = [
 
 
 @pytest.mark.parametrize("work", OPERATIONS)
-def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, work) -> None:
+def test_work_on_an_unreachable_store_completes_once_the_store_is_back(store, folder, work) -> None:
     with folder.away(n_outages=1):
         store.database.close()  # as at the renewal of a lease
         assert work(store)
@@ -131,7 +131,7 @@ def test_work_on_a_store_that_is_away_is_done_when_it_is_back(store, folder, wor
     assert not verify(store).missing
 
 
-def test_nothing_is_written_to_a_folder_that_was_moved_away_before_a_renewal(store, folder) -> None:
+def test_nothing_is_written_to_a_folder_that_was_moved_before_a_renewal(store, folder) -> None:
     ledger, book = Ledger(store.database), LeaseBook(store.database, lease_seconds=0.6)
     assert book.acquire("study before")
     assert ledger.create_study("before", {}, {})
@@ -148,7 +148,7 @@ def test_nothing_is_written_to_a_folder_that_was_moved_away_before_a_renewal(sto
     book.close()
 
 
-def test_a_worker_that_opens_a_known_store_does_not_make_another(store, folder) -> None:
+def test_worker_does_not_create_a_second_store_if_the_known_one_is_away(store, folder) -> None:
     folder.take_away()
     with pytest.raises(StoreAway):
         ArtifactStore(store.address)
@@ -158,7 +158,7 @@ def test_a_worker_that_opens_a_known_store_does_not_make_another(store, folder) 
     again.close()
 
 
-def test_a_store_that_stays_away_is_lost_and_later_calls_do_not_wait(
+def test_store_that_stays_away_is_lost_and_later_calls_do_not_wait(
     store, folder, monkeypatch
 ) -> None:
     monkeypatch.setenv(OUTAGE_VARIABLE, "0.5")
@@ -195,7 +195,7 @@ def in_bucket(proxy, tmp_path) -> Iterator[ArtifactStore]:  # noqa: ARG001
     ("fault", "kind"),
     [("cut", "outage"), ("away", "outage"), ("errors", "artifacts"), ("undeletable", "artifacts")],
 )
-def test_a_bucket_with_a_fault_is_waited_for_or_does_without_what_it_refuses(
+def test_faulty_bucket_is_waited_for_or_refused_work_is_skipped(
     proxy, in_bucket, fault, kind
 ) -> None:
     store, heard = in_bucket, []
@@ -217,7 +217,7 @@ def test_a_bucket_with_a_fault_is_waited_for_or_does_without_what_it_refuses(
 
 
 @pytest.mark.full
-def test_many_records_leave_a_bucket_with_few_requests(proxy, in_bucket) -> None:
+def test_many_records_are_deleted_from_a_bucket_in_few_requests(proxy, in_bucket) -> None:
     for number in range(20):
         in_bucket.records.put(f"predictions/{number}", {"label": [1], "score": [2]}, "s")
     before = proxy.n_requests

@@ -1,4 +1,4 @@
-"""What a store promises, whatever keeps its files and its index."""
+"""Contract of a store, for every place of files and index."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> StoreAddress:
     return replace(on_server, url=f"s3://{request.getfixturevalue('bucket')}/{uuid4().hex}")
 
 
-def test_it_is_made_once_and_then_served(store, address) -> None:
+def test_artifact_is_made_once_and_then_served(store, address) -> None:
     store.get_or_make(entry("a"), {}, made)
     other = ArtifactStore(address)
     served, again = other.get_or_make(entry("a"), {}, made)
@@ -47,7 +47,7 @@ def test_it_is_made_once_and_then_served(store, address) -> None:
     assert (totals.hits, totals.misses) == (1, 1)
 
 
-def test_least_recently_used_goes_first_and_the_budget_holds(store) -> None:
+def test_least_recently_used_artifact_is_evicted_first_within_the_budget(store) -> None:
     size = put(store, "a").size_bytes
     store.set_budget(3 * size)
     put(store, "b")
@@ -78,7 +78,7 @@ def test_pinned_artifacts_stay_and_a_put_that_cannot_fit_is_refused(store) -> No
     assert present(store) == {"d", "e"}
 
 
-def test_without_pressure_all_is_kept_and_with_it_what_is_cheap_goes_first(store) -> None:
+def test_everything_is_kept_without_pressure_and_cheap_artifacts_are_evicted_first(store) -> None:
     store.read(put(store, "f", seconds=50.0), ["train"])  # its speed is known from now on
     store.index.usage.flush()
     store.prune(0)
@@ -99,7 +99,7 @@ def test_without_pressure_all_is_kept_and_with_it_what_is_cheap_goes_first(store
 
 
 @pytest.mark.parametrize("fault", ["flipped", "truncated", "missing"])
-def test_a_damaged_part_is_a_miss_and_one_warning(store, caplog, fault) -> None:
+def test_damaged_part_is_a_miss_with_one_warning(store, caplog, fault) -> None:
     kept = put(store, "a")
     path = store.files.path(artifact_folder(kept.key), kept.parts["train"].file)
     data = bytearray(store.files.filesystem.cat_file(path))
@@ -118,7 +118,7 @@ def test_a_damaged_part_is_a_miss_and_one_warning(store, caplog, fault) -> None:
     assert verify(store).is_sound
 
 
-def test_repair_forgets_what_is_wrong_and_deletes_what_nobody_knows(store) -> None:
+def test_repair_forgets_damaged_artifacts_and_deletes_unknown_files(store) -> None:
     kept, whole = put(store, "a"), put(store, "b")
     path = store.files.path(artifact_folder(kept.key), kept.parts["train"].file)
     store.files.filesystem.rm(path)
@@ -132,7 +132,7 @@ def test_repair_forgets_what_is_wrong_and_deletes_what_nobody_knows(store) -> No
     assert store.read(whole, ["train"])
 
 
-def test_what_a_dead_writer_left_is_swept_and_counts_nothing(store) -> None:
+def test_leftovers_of_a_dead_writer_are_swept_and_do_not_count(store) -> None:
     folder = artifact_folder(entry("a").key)
     store.index.journal.begin(folder, "place")
     store.files.publish(folder, "place", store.files.encode(folder, {"x": 1}))
@@ -147,7 +147,7 @@ def test_what_a_dead_writer_left_is_swept_and_counts_nothing(store) -> None:
     assert store.index.totals().size_bytes == 0
 
 
-def test_records_are_apart_from_the_cache(store) -> None:
+def test_records_are_separate_from_the_cache(store) -> None:
     store.records.put("data/x", {"y": canonical(np.arange(3))}, "s")
     put(store, "a")
     store.set_budget(1)

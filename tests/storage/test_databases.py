@@ -1,4 +1,4 @@
-"""Databases under many writers, many keys and few connections, and upgrades of an older one."""
+"""Databases under many writers, many keys and few connections, and upgrades of older ones."""
 
 import gc
 import sqlite3
@@ -40,7 +40,7 @@ from prefect_tune.storage.schema import (
 )
 
 
-def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:
+def test_unreferenced_database_closes_its_connections(tmp_path) -> None:
     database = Database(f"sqlite:///{tmp_path}/index.sqlite")
     with database.read() as connection:
         raw = connection.connection.driver_connection
@@ -52,7 +52,7 @@ def test_a_database_that_nobody_holds_closes_its_connections(tmp_path) -> None:
 
 
 @pytest.mark.full
-def test_a_connection_is_waited_for_when_all_are_taken(address, postgres) -> None:
+def test_connection_is_waited_for_when_all_are_taken(address, postgres) -> None:
     address = replace(address, database=postgres.new_database())
     ArtifactStore(address).close()
     engine = create_engine(address.database, poolclass=NullPool)
@@ -77,7 +77,7 @@ KEYS = [f"{number:064x}" for number in range(MANY)]
 
 @pytest.mark.full
 @pytest.mark.parametrize("either_address", ["postgresql"], indirect=True)
-def test_any_number_of_keys_is_looked_up_pinned_linked_and_released(either_store) -> None:
+def test_any_number_of_keys_can_be_looked_up_pinned_linked_and_released(either_store) -> None:
     index, records = either_store.index, either_store.records
     assert index.entries(KEYS) == {}
     assert index.bytes_present(KEYS, "s") == 0
@@ -101,7 +101,7 @@ def test_any_number_of_keys_is_looked_up_pinned_linked_and_released(either_store
 
 
 @pytest.mark.slow
-def test_code_that_closes_descriptors_cannot_make_sqlite_write_into_other_files(tmp_path) -> None:
+def test_closed_descriptors_do_not_make_sqlite_write_into_other_files(tmp_path) -> None:
     code = """
 import os
 import sys
@@ -128,27 +128,27 @@ NEXT = SCHEMA + 1
 
 
 def to_next(op: Operations) -> None:
-    """A later upgrade."""
+    """Upgrade to the next schema."""
     op.create_table("planted", Column("id", Integer, primary_key=True))
     op.add_column("studies", Column("loss", Double, nullable=True))
 
 
 @pytest.fixture
 def old(either_address) -> Iterator[ArtifactStore]:
-    """A store of this version with a study in it, open."""
+    """An open store of this version with a study in it."""
     store = ArtifactStore(either_address)
     Ledger(store.database).create_study("s", {"metric": "error"}, {})
     yield store
     store.close()
 
 
-def test_tables_change_only_with_the_number_of_the_schema() -> None:
+def test_tables_change_only_with_the_schema_number() -> None:
     tables = [str(CreateTable(t)) for t in metadata.sorted_tables]
     indexes = sorted(str(CreateIndex(i)) for t in metadata.sorted_tables for i in t.indexes)
     assert (SCHEMA, digest("".join([*tables, *indexes]).encode())[:16]) == (8, "1f855af78312238c")
 
 
-def test_an_older_store_is_upgraded_and_has_what_it_had(old, monkeypatch) -> None:
+def test_older_store_is_upgraded_without_losing_data(old, monkeypatch) -> None:
     monkeypatch.setattr(opening, "SCHEMA", NEXT)
     monkeypatch.setitem(opening._UPGRADES, NEXT, to_next)
     for _ in range(2):  # the second time, nothing is upgraded
@@ -165,7 +165,7 @@ def test_an_older_store_is_upgraded_and_has_what_it_had(old, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize(("schema", "reason"), [(7, "older version"), (NEXT, f"format {NEXT}")])
-def test_a_store_of_a_development_version_or_a_newer_one_is_refused_and_left_alone(
+def test_store_of_a_development_or_newer_version_is_refused_and_unchanged(
     old, schema, reason
 ) -> None:
     with old.database.write() as connection:

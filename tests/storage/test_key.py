@@ -48,7 +48,7 @@ def test_keys_and_ids_match_stores_on_disk() -> None:
      {"steps": []},
      {"steps": [{"step": "rescale", "algorithm": "minmax", "arguments": {"clip": False}}]}],
 )  # fmt: skip
-def test_whatever_may_change_a_result_changes_the_key(change) -> None:
+def test_every_input_of_a_result_changes_the_key(change) -> None:
     assert prefix_key({**LINEAGE, **change}) != KEY
 
 
@@ -59,7 +59,7 @@ def test_equal_values_give_equal_text_in_any_order(value) -> None:
         canonical_json({**value, "a": math.nan})
 
 
-def test_where_one_part_ends_and_the_next_begins_counts() -> None:
+def test_content_digest_depends_on_the_boundaries_of_parts() -> None:
     assert content_digest("t", [b"ab", b"c"]) != content_digest("t", [b"a", b"bc"])
     assert content_digest("t", [b"a"]) != content_digest("u", [b"a"])
 
@@ -90,22 +90,20 @@ def bounded(value, most=LIMIT):
      ("    return value", "    return 'value'", False), ("        return most", "pass", False),
      ("LIMIT = 255", "LIMIT = {**A, 1: 2}", False), ("most=LIMIT):", "most=LIMIT", False)],
 )  # fmt: skip
-def test_whatever_python_runs_decides_the_digest_of_code_and_nothing_else(
-    text, edited, is_same
-) -> None:
-    """Code that Python cannot parse counts as it is written."""
+def test_digest_of_code_depends_only_on_what_python_runs(text, edited, is_same) -> None:
+    """Code that Python cannot parse counts as written."""
     assert text in CODE
     edited = CODE.replace(text, edited)
     assert (code_digest("t", [edited]) == code_digest("t", [CODE])) is is_same
 
 
 @pytest.mark.parametrize("reads", ["bounded.__doc__", "inspect.getsource(bounded)"])
-def test_the_docstrings_of_code_that_reads_them_decide_its_digest(reads) -> None:
+def test_docstrings_count_in_code_that_reads_docstrings(reads) -> None:
     one, two = (f'def bounded():\n    """{doc}"""\nTEXT = {reads}\n' for doc in ("One.", "Two."))
     assert code_digest("t", [one]) != code_digest("t", [two])
 
 
-def test_the_digest_of_a_long_chain_does_not_depend_on_the_depth_of_its_caller() -> None:
+def test_digest_of_a_long_chain_does_not_depend_on_the_stack_depth_of_the_caller() -> None:
     branches = "".join(f"elif x == {i}:\n    y = {i}\n" for i in range(400))
     chain, commented = (f"if x:\n    y = 1\n{branches}{more}" for more in ("", "# a chain\n"))
 
@@ -115,7 +113,7 @@ def test_the_digest_of_a_long_chain_does_not_depend_on_the_depth_of_its_caller()
     assert digest_at(300, chain) == digest_at(0, commented)
 
 
-def test_a_parser_that_stumbles_over_another_thread_is_tried_again(monkeypatch) -> None:
+def test_parser_error_caused_by_another_thread_is_retried(monkeypatch) -> None:
     parse, stumbles = ast.parse, iter([True, True])
 
     def stumbling(text: str) -> ast.Module:

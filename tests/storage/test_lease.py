@@ -1,4 +1,4 @@
-"""Leases, their holders, and who waits for them; `test_what_holds.py` kills holders."""
+"""Leases, their holders, and processes that wait; `test_what_holds.py` kills holders."""
 
 import os
 import subprocess
@@ -27,12 +27,12 @@ def book(either_store):
 
 
 def set_clock_forward(store: ArtifactStore, seconds: float = LEASE_SECONDS + 1) -> None:
-    """Let the database's clock say so much more, by letting all leases end so much earlier."""
+    """Advance the clock of the database, by shortening all leases by the same time."""
     with store.database.write() as connection:
         connection.execute(update(lease_table).values(expires=lease_table.c.expires - seconds))
 
 
-def test_a_lease_is_held_by_one_at_a_time(book) -> None:
+def test_lease_has_one_holder_at_a_time(book) -> None:
     assert book.acquire("a")
     assert book.holder("a") == ProcessIdentity.this_process()
     assert not book.acquire("a")
@@ -42,7 +42,7 @@ def test_a_lease_is_held_by_one_at_a_time(book) -> None:
     assert book.acquire("a")
 
 
-def test_no_lease_that_a_process_renews_is_taken_after_it_slept(either_store, book) -> None:
+def test_renewed_lease_is_not_taken_after_the_process_slept(either_store, book) -> None:
     other = LeaseBook(either_store.database)
     assert book.acquire("a")
     set_clock_forward(either_store)
@@ -55,7 +55,7 @@ def test_no_lease_that_a_process_renews_is_taken_after_it_slept(either_store, bo
 
 
 @pytest.mark.parametrize("holder", [ProcessIdentity.this_process(), ELSEWHERE])
-def test_a_lease_that_is_not_renewed_expires(either_store, holder) -> None:
+def test_lease_that_is_not_renewed_expires(either_store, holder) -> None:
     closed, other = LeaseBook(either_store.database), LeaseBook(either_store.database)
     closed.close()  # it will not renew
     assert closed.acquire("a")
@@ -67,7 +67,7 @@ def test_a_lease_that_is_not_renewed_expires(either_store, holder) -> None:
     other.close()
 
 
-def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_store) -> None:
+def test_files_of_a_live_writer_are_not_swept_whatever_the_clock_says(either_store) -> None:
     either_store.index.journal.begin("cache/aa", "place")
     with either_store.database.write() as connection:
         started = publication_table.c.started
@@ -78,7 +78,7 @@ def test_what_a_live_process_writes_is_not_swept_whatever_the_clock_says(either_
     assert either_store.index.journal.abandoned() == [("cache/aa", "place")]
 
 
-def test_a_process_is_known_by_its_boot_its_id_and_its_start_whatever_the_clock_says(
+def test_process_is_identified_by_boot_pid_and_start_whatever_the_clock_says(
     monkeypatch,
 ) -> None:
     create_time = psutil.Process.create_time  # what a step of the clock by an hour does to it
@@ -98,8 +98,8 @@ def test_a_process_is_known_by_its_boot_its_id_and_its_start_whatever_the_clock_
 
 
 @pytest.mark.slow
-def test_the_start_of_a_process_does_not_depend_on_the_name_of_its_program() -> None:
-    """Its line in /proc has the name in parentheses, and names have parentheses and blanks."""
+def test_process_start_does_not_depend_on_the_program_name() -> None:
+    """In /proc, the name stands in parentheses and may itself contain parentheses and blanks."""
     rename = "open('/proc/self/comm', 'w').write(') S 1 (x'); print(flush=True); input()"
     command = [sys.executable, "-c", rename]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
@@ -113,7 +113,7 @@ def test_the_start_of_a_process_does_not_depend_on_the_name_of_its_program() -> 
 
 
 def statements_of(thread: threading.Thread, store: ArtifactStore) -> list[str]:
-    """What a thread has the database do from now on."""
+    """Record the statements that a thread sends to the database from now on."""
     found: list[str] = []
 
     def note(*about: object) -> None:
@@ -125,9 +125,7 @@ def statements_of(thread: threading.Thread, store: ArtifactStore) -> list[str]:
 
 
 @pytest.mark.parametrize("is_made", [True, False])
-def test_who_waits_reads_and_takes_no_lease_for_what_was_made_meanwhile(
-    either_store, is_made
-) -> None:
+def test_waiting_process_reads_the_artifact_without_taking_the_lease(either_store, is_made) -> None:
     going_on, came, failed = threading.Event(), [], []
 
     def make():

@@ -1,4 +1,4 @@
-"""The ledger and series: events in order, runs, and nothing by who has lost the lease."""
+"""The ledger and series: ordered events, runs, and no changes after the lease is lost."""
 
 import threading
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def trial(number: int, state: str = "waiting") -> dict:
     return {"number": number, "state": state}
 
 
-def test_events_come_back_in_order_with_where_their_trials_stand(ledger, monkeypatch) -> None:
+def test_events_are_returned_in_order_with_the_state_of_their_trials(ledger, monkeypatch) -> None:
     assert not ledger.create_study("s", {}, {})  # it is entered once
     stored = ledger.study("s")
     assert (stored.problem, stored.settings) == ({"metric": "error"}, {"trials": 3})
@@ -62,7 +62,7 @@ def test_events_come_back_in_order_with_where_their_trials_stand(ledger, monkeyp
     assert list(ledger.each_trial("s")) == ledger.trials("s")
 
 
-def test_time_is_the_sum_of_all_sessions_and_only_the_last_memo_is_kept(ledger) -> None:
+def test_time_is_summed_over_sessions_and_only_the_last_memo_is_kept(ledger) -> None:
     for seconds in (2.0, 3.5):
         session = ledger.start_session("s")
         ledger.beat(session, seconds / 2)
@@ -90,9 +90,7 @@ def test_appending_from_many_threads_loses_nothing(ledger) -> None:
 
 @pytest.mark.full
 @pytest.mark.slow
-def test_what_is_appended_while_the_database_is_restarted_is_there_once(
-    tmp_path, monkeypatch
-) -> None:
+def test_event_appended_during_a_database_restart_is_stored_once(tmp_path, monkeypatch) -> None:
     server = Postgres(tmp_path / "postgres")
     store = ArtifactStore(StoreAddress(str(tmp_path / "store"), server.new_database()))
     assert store.leases.acquire("study s")
@@ -127,7 +125,7 @@ CHANGES = {
 OTHER = ProcessIdentity("another boot", 1, 1.0, "machine")
 
 
-def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(either_store) -> None:
+def test_process_that_lost_the_lease_of_a_study_changes_nothing(either_store) -> None:
     Ledger(either_store.database).create_study("s", {}, {})
     asleep = LeaseBook(either_store.database, lease_seconds=-1.0)
     asleep.close()
@@ -146,10 +144,10 @@ def test_who_has_lost_the_lease_of_a_study_changes_nothing_of_it(either_store) -
 @pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES)
-def test_who_wants_to_take_over_waits_for_what_the_holder_has_begun(
+def test_takeover_of_a_lease_waits_for_the_transaction_of_the_holder(
     address, postgres, change
 ) -> None:
-    """The other one takes the lease by the statement of a takeover, on a connection of its own."""
+    """The other process takes the lease by the statement of a takeover, on its own connection."""
     address = replace(address, database=postgres.new_database())
     store, other = ArtifactStore(address), Database(address.database)
     old = Ledger(store.database, lease="study s")
@@ -208,7 +206,7 @@ def table(either_store) -> Iterator[SeriesTable]:
     either_store.leases.release(series_lease("n"))
 
 
-def test_a_series_comes_back_as_it_was_written(table) -> None:
+def test_series_is_read_back_as_written(table) -> None:
     assert (table.find("n"), table.names()) == (None, [])
     table.save(SERIES, RUN)
     champion = Champion("n-1", "champions/n/n-1/1", "test")
@@ -230,7 +228,7 @@ def test_promotions_keep_the_last_three_former_champions() -> None:
     assert series.n_tests == 0
 
 
-def test_a_process_without_the_lease_of_a_series_changes_nothing(table, either_store) -> None:
+def test_process_without_the_lease_of_a_series_changes_nothing(table, either_store) -> None:
     table.save(SERIES)
     with either_store.database.write() as connection:
         connection.execute(update(lease_table).values(holder=OTHER.to_text()))
@@ -240,7 +238,7 @@ def test_a_process_without_the_lease_of_a_series_changes_nothing(table, either_s
     assert table.find("n") == SERIES
 
 
-def test_a_damaged_run_is_named(table, either_store) -> None:
+def test_damaged_run_is_named(table, either_store) -> None:
     table.save(SERIES, RUN)
     with either_store.database.write() as connection:
         connection.execute(update(series_run_table).values(body={"study": "n-1"}))

@@ -29,15 +29,15 @@ LETTERS = st.characters(categories=("Lu", "Ll", "Nd"), include_characters="-_.!$
 
 # `80/x@` may be a port with a path: such a password is taken for one.
 @given(st.text(LETTERS, min_size=1).filter(lambda word: not re.match(r"\d{1,5}/", word)))
-def test_a_password_is_never_shown(word: str) -> None:
+def test_password_in_a_url_is_masked(word: str) -> None:
     shown = masked(f"at x://ann:{word}@db.example/tune now")
     assert shown == "at x://ann:***@db.example/tune now"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["a.", "a://", "a://u:", "x:1@", "?a", "&a.", "@"])
-def test_long_words_take_no_longer_than_others(part: str) -> None:
-    """Where it grew with the square of their length, 400 KB would take an hour."""
+def test_masking_takes_linear_time_in_the_length_of_words(part: str) -> None:
+    """With quadratic time, 400 KB would take an hour."""
     text = part * (400_000 // len(part))
     assert len(masked(text)) <= len(text) + 3
     assert has_password(text) in (True, False)
@@ -50,7 +50,7 @@ def test_long_words_take_no_longer_than_others(part: str) -> None:
      "http://127.0.0.1:4200/runs/a@b", "s3://bucket/store?endpoint=here&part=2",
      "ridge (alpha=1.0, secretion=2, token=none)"],
 )  # fmt: skip
-def test_what_has_no_password_is_shown_as_it_is(text: str) -> None:
+def test_text_without_a_password_is_unchanged(text: str) -> None:
     assert masked(text) == text
     assert not has_password(text)
 
@@ -64,14 +64,14 @@ def test_what_has_no_password_is_shown_as_it_is(text: str) -> None:
      "https://b.s3.amazonaws.com/d.csv?X-Amz-Credential=hidden&X-Amz-Signature=hidden",
      "abfs://c@acc/d?account_key=hidden", "s3://bucket/d?aws_secret_access_key=hidden"],
 )  # fmt: skip
-def test_keys_among_the_parameters_of_a_url_are_passwords_too(url: str) -> None:
+def test_keys_in_url_parameters_are_masked_like_passwords(url: str) -> None:
     assert has_password(url)
     for shown in (masked(url), masked(f"{{'url': '{url}', 'mail': 'a@b'}} failed")):
         assert not any(part in shown for part in ("hid", "wJal", "EMI"))
     assert masked(json.dumps({"url": url, "mail": "a@b"})).endswith('"mail": "a@b"}')
 
 
-def test_addresses_errors_warnings_and_documents_do_not_show_it(caplog) -> None:
+def test_addresses_errors_warnings_and_documents_never_show_a_password(caplog) -> None:
     errors = [error(f"no {URL}") for error in (StoreRefused, StoreLost, BadInput)]
     errors.append(BadInput("cannot be used", option="database", value=URL))
     database = Database("postgresql+psycopg://ann:se:cret@127.0.0.1:1/tune")
@@ -101,14 +101,14 @@ def test_passwords_in_printed_bytes_are_masked(printed, shown) -> None:
     assert masked_output(printed.encode()) == shown.encode()
 
 
-def test_a_known_password_is_masked_outside_urls() -> None:
+def test_known_password_is_masked_outside_urls() -> None:
     secrets = list(passwords_in("postgresql://me:p%40ss%2Fword@host/db?password=other"))
     data = b"I know p@ss/word, p%40ss%2Fword and other"
     assert masked_output(data, secrets) == b"I know ***, *** and ***"
     assert not list(passwords_in("postgresql://me:abc@host/db"))  # too many words would go
 
 
-def test_a_signature_is_known_to_the_process_that_masked_it(monkeypatch) -> None:
+def test_signature_is_restored_only_in_the_process_that_masked_it(monkeypatch) -> None:
     url, shown = "https://b.example/t.csv?v=1&sig=hidden", "https://b.example/t.csv?v=1&sig=***"
     assert without_signature(url) == shown
     assert with_signature(shown) == url

@@ -1,4 +1,4 @@
-"""Outages of stores and databases: whose fault they are, and how they are waited for."""
+"""Outages of stores and databases: their causes, and how they are waited for."""
 
 import errno
 import os
@@ -32,14 +32,14 @@ from prefect_tune.storage.waiting import Cause, cause_of, deferred_signals
      (["ENOSPC", "EDQUOT"], Cause.FULL), (["EMFILE", "ENFILE", "ENOMEM"], Cause.PROCESS),
      (["ENOENT", "ENOTDIR", "EEXIST", "EFBIG", "EROFS", "EACCES", "EPERM"], None)],
 )  # fmt: skip
-def test_an_errno_tells_the_store_from_the_process(names, cause) -> None:
+def test_errno_distinguishes_outages_from_faults_of_the_process(names, cause) -> None:
     for name in names:
         number = getattr(errno, name)
         assert cause_of(OSError(number, os.strerror(number))) == cause
 
 
 def sqlite_error(path: Path, *statements: str, **options: bool) -> sqlite3.Error:
-    """The error of the last of these statements."""
+    """Return the error of the last of these statements."""
     with pytest.raises(sqlite3.Error) as caught:  # noqa: PT012, SIM117
         with closing(sqlite3.connect(path, **options)) as connection:
             for statement in statements:
@@ -47,7 +47,7 @@ def sqlite_error(path: Path, *statements: str, **options: bool) -> sqlite3.Error
     return caught.value
 
 
-def test_a_database_that_is_full_read_only_or_not_there(tmp_path) -> None:
+def test_full_read_only_and_missing_databases_are_told_apart(tmp_path) -> None:
     path, make = tmp_path / "a.sqlite", "CREATE TABLE a (b)"
     insert = "INSERT INTO a VALUES (zeroblob(100000))"
     assert cause_of(sqlite_error(path, "PRAGMA max_page_count=2", make, insert)) == Cause.FULL
@@ -65,7 +65,7 @@ def test_a_database_that_is_full_read_only_or_not_there(tmp_path) -> None:
      ("EROFS", DatabaseLost, False), ("EDQUOT", waiting.DiskFull, False),
      ("EMFILE", waiting.ProcessExhausted, False)],
 )  # fmt: skip
-def test_a_file_beside_the_database_tells_why_sqlite_cannot_open_it(
+def test_writing_a_probe_file_shows_why_sqlite_cannot_open_a_database(
     tmp_path, monkeypatch, name, kind, is_waited_for
 ) -> None:
     def write(_path: Path, data: bytes) -> int:
@@ -85,7 +85,7 @@ def test_a_file_beside_the_database_tells_why_sqlite_cannot_open_it(
 
 
 class RefusalError(Exception):
-    """An answer of an object store, as the clients of its kinds describe it."""
+    """An answer of an object store, as described by its various clients."""
 
     def __init__(self, **about: object) -> None:
         super().__init__("refused")
@@ -98,7 +98,7 @@ class RefusalError(Exception):
      {"response": {"Error": {"Code": "X"}, "ResponseMetadata": {"HTTPStatusCode": 507}}},
      {"status": 507}, {"status_code": 507}, {"sqlstate": "53100"}],
 )  # fmt: skip
-def test_a_server_without_room_is_full_also_behind_the_error_of_fsspec(about) -> None:
+def test_server_without_space_counts_as_full_also_if_fsspec_wraps_the_error(about) -> None:
     refusal = RefusalError(**about)
     assert cause_of(refusal) == Cause.FULL
     wrapped = OSError(errno.EIO, "refused")
@@ -108,10 +108,10 @@ def test_a_server_without_room_is_full_also_behind_the_error_of_fsspec(about) ->
 
 
 @pytest.mark.parametrize("of", ["leases", "sessions"])
-def test_leases_and_the_time_of_a_session_are_noted_again_after_an_outage(
+def test_leases_and_session_times_are_renewed_after_an_outage(
     either_store, caplog, monkeypatch, of
 ) -> None:
-    """Their table has another name meanwhile, so that all that uses it fails."""
+    """Their table is renamed meanwhile, so that every use fails."""
 
     def noted() -> float:
         column = lease_table.c.expires if of == "leases" else session_table.c.seconds
@@ -169,9 +169,7 @@ def reached(service: Callable[[], object]) -> object:
     )
 
 
-def test_a_service_that_comes_back_is_waited_for_and_what_was_in_vain_is_no_work(
-    clock, caplog
-) -> None:
+def test_returning_service_is_waited_for_and_waiting_is_not_counted_as_work(clock, caplog) -> None:
     service = Away(3)
     with waiting.waits_counted():
         stopwatch = waiting.Stopwatch()
@@ -184,7 +182,7 @@ def test_a_service_that_comes_back_is_waited_for_and_what_was_in_vain_is_no_work
     assert "me:***@here" in message
 
 
-def test_one_that_stays_away_ends_in_its_error_which_no_outer_call_waits_for(clock) -> None:
+def test_error_of_a_lost_service_is_not_waited_for_again_by_outer_calls(clock) -> None:
     services, n_outer = [Away()], []
 
     def outer() -> None:
@@ -202,7 +200,7 @@ def test_one_that_stays_away_ends_in_its_error_which_no_outer_call_waits_for(clo
 
 
 @pytest.mark.usefixtures("clock")
-def test_an_interrupted_process_waits_for_no_outage_while_it_cleans_up() -> None:
+def test_interrupted_process_does_not_wait_for_outages_during_cleanup() -> None:
     service = Away()
     with pytest.raises(ConnectionError), ExitStack() as cleaning:  # noqa: PT012
         cleaning.callback(reached, service)
@@ -211,7 +209,7 @@ def test_an_interrupted_process_waits_for_no_outage_while_it_cleans_up() -> None
     assert service.n_calls == 2
 
 
-def test_a_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
+def test_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
     is_back, is_beating = Event(), Event()
 
     def beat() -> None:
@@ -225,7 +223,7 @@ def test_a_heartbeat_that_waits_for_an_outage_can_be_stopped() -> None:
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_wait_inside_of_a_call_in_vain_or_of_another_wait_counts_once() -> None:
+def test_nested_waits_are_counted_once() -> None:
     heard, n_calls = [], []
 
     def waits() -> None:
@@ -249,7 +247,7 @@ class Interrupted(BaseException):
 
 @pytest.fixture
 def send() -> Iterator[Callable[[], None]]:
-    """A signal, which raises `Interrupted` as soon as it may."""
+    """A signal, which raises `Interrupted` as soon as allowed."""
 
     def interrupt(*_: object) -> None:
         raise Interrupted
@@ -263,7 +261,7 @@ def send() -> Iterator[Callable[[], None]]:
     signal.signal(signal.SIGTERM, former)
 
 
-def test_a_transaction_that_is_interrupted_is_committed_and_then_the_interrupt_is_raised(
+def test_interrupted_transaction_is_committed_before_the_interrupt_is_raised(
     tmp_path, send
 ) -> None:
     database = Database(f"sqlite:///{tmp_path}/x.sqlite")
@@ -286,7 +284,7 @@ def test_a_transaction_that_is_interrupted_is_committed_and_then_the_interrupt_i
 
 
 @pytest.mark.parametrize("is_of_service", [True, False])
-def test_a_wait_is_broken_off(send, is_of_service) -> None:
+def test_signal_ends_a_wait(send, is_of_service) -> None:
     def call() -> None:
         send()
         raise ConnectionError

@@ -1,4 +1,4 @@
-"""Parts of artifacts and records: how values become bytes, and when bytes are read."""
+"""Parts of artifacts and records: conversion to bytes, and safe reading."""
 
 import json
 import stat
@@ -42,7 +42,7 @@ def publish(files: Files, folder: str = FOLDER, **besides: bytes):
     return files.publish(folder, new_place(), encoded, besides), encoded
 
 
-def test_each_publication_has_a_place_of_its_own_and_goes_alone(files) -> None:
+def test_each_publication_has_its_own_place_and_is_cleared_alone(files) -> None:
     (first, _), (second, encoded) = publish(files), publish(files, **{"about.json": b"{}"})
     assert place_of(first) != place_of(second)
     files.clear(FOLDER, place_of(first))
@@ -56,7 +56,7 @@ def test_each_publication_has_a_place_of_its_own_and_goes_alone(files) -> None:
     assert (files.free_bytes() == float("inf")) is not files.is_local
 
 
-def test_a_writer_that_fails_leaves_nothing_and_deleting_takes_empty_folders(
+def test_failing_writer_leaves_nothing_and_deleting_removes_empty_folders(
     tmp_path, monkeypatch
 ) -> None:
     def broken_off(*_) -> None:
@@ -83,7 +83,7 @@ def again(value):
     return decode(encoded.codec, encoded.data)
 
 
-def test_a_document_is_json_and_what_json_would_change_is_not() -> None:
+def test_document_is_stored_as_json_unless_json_would_change_it() -> None:
     document = {"a": [1, 2.5, None, True], "b": {"c": "é"}}
     encoded = encode(document)
     assert encoded.codec == "json"
@@ -99,7 +99,7 @@ DTYPES = [np.float64, np.float32, np.int64, np.int32, np.int8, np.bool_]
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data())
 @settings(max_examples=10)
-def test_dense_matrices_and_vectors_come_back_bit_by_bit(dtype, data) -> None:
+def test_dense_matrices_and_vectors_are_read_back_bit_by_bit(dtype, data) -> None:
     shapes = st_numpy.array_shapes(min_dims=1, max_dims=2, min_side=1, max_side=7)
     value = canonical(data.draw(st_numpy.arrays(dtype, shapes)))
     encoded = encode(value, mappable=True)
@@ -114,7 +114,7 @@ def test_dense_matrices_and_vectors_come_back_bit_by_bit(dtype, data) -> None:
 
 @given(st_numpy.arrays(np.float64, st.tuples(*[st.integers(1, 6)] * 2), elements=st.floats(-1, 1)))
 @settings(max_examples=20)
-def test_sparse_matrices_come_back_as_sorted_csr(dense) -> None:
+def test_sparse_matrices_are_read_back_as_sorted_csr(dense) -> None:
     value = canonical(sparse.csc_array(dense))
     encoded = encode(value, mappable=True)
     backs = [again(value), decode(encoded.codec, encoded.data)]
@@ -130,7 +130,7 @@ def test_sparse_matrices_come_back_as_sorted_csr(dense) -> None:
 
 
 def mixed_frame() -> pd.DataFrame:
-    """Columns of each kind, those of one type apart from each other, with gaps."""
+    """Return columns of every kind, mixed, with missing values."""
     times = pd.to_datetime(["2020-01-01", None, "2020-01-02T03:04:05.000006"], format="ISO8601")
     columns = {
         "a": [1.5, np.nan, -2.0],
@@ -148,7 +148,7 @@ def mixed_frame() -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("n", [3, 0])
-def test_frames_come_back_from_parquet_and_as_views_of_arrow(n) -> None:
+def test_frames_are_read_back_from_parquet_and_as_views_of_arrow(n) -> None:
     frame = canonical(mixed_frame()[:n])
     encoded = encode(frame, mappable=True)
     back = decode(encoded.codec, encoded.data)
@@ -163,7 +163,7 @@ def test_frames_come_back_from_parquet_and_as_views_of_arrow(n) -> None:
     assert list(frame["colour"].cat.categories) == (["blue", "red"] if n else [])
 
 
-def test_columns_of_one_type_are_one_matrix_however_they_are_mixed() -> None:
+def test_columns_of_one_type_form_one_matrix_in_any_order() -> None:
     numbers = pd.DataFrame(np.arange(12.0).reshape(3, 4), columns=list("abcd"))
     frame = canonical(numbers.assign(e=["x", "y", "x"])[["a", "e", "b", "c", "d"]])
     encoded = encode(frame, mappable=True)
@@ -172,7 +172,7 @@ def test_columns_of_one_type_are_one_matrix_however_they_are_mixed() -> None:
     assert np.shares_memory(matrix, np.frombuffer(encoded.data, np.uint8))
 
 
-def test_any_reader_of_arrow_and_parquet_reads_them_with_their_gaps(tmp_path) -> None:
+def test_every_arrow_and_parquet_reader_sees_missing_values(tmp_path) -> None:
     frame = mixed_frame()
     table = pa.ipc.open_file(encode(frame, mappable=True).data).read_all()
     table.validate(full=True)
@@ -190,7 +190,7 @@ def write_half(path: Path) -> None:
     raise ZeroDivisionError
 
 
-def test_a_file_is_replaced_when_all_is_written_and_not_before(tmp_path: Path) -> None:
+def test_file_is_replaced_only_when_completely_written(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     target.write_text("former")
     with pytest.raises(ZeroDivisionError), atomic_file(target) as path:
@@ -205,7 +205,7 @@ def test_a_file_is_replaced_when_all_is_written_and_not_before(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_folder_half_written_is_not_there(tmp_path: Path) -> None:
+def test_half_written_folder_does_not_appear(tmp_path: Path) -> None:
     target = tmp_path / "below" / "out"
     with pytest.raises(ZeroDivisionError), atomic_folder(target) as folder:
         write_half(folder / "one")
@@ -216,7 +216,7 @@ def test_a_folder_half_written_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "gone/out.txt"])
-def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, name) -> None:
+def test_unwritable_file_is_refused_before_the_work(tmp_path, name) -> None:
     with pytest.raises(OSError, match=tmp_path.name):
         check_writable(tmp_path / name)
     with pytest.raises(OSError, match=tmp_path.name), atomic_file(tmp_path / name):
@@ -226,7 +226,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path, name
 
 
 class Bomb:
-    """What an attacker would pickle."""
+    """An object that an attacker would pickle."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -253,10 +253,10 @@ def keep(store: ArtifactStore):
 
 
 @pytest.mark.parametrize("key_and_place", ["", None, "secret:cache/bb/b", "guess:{folder}"])
-def test_a_pickle_that_is_not_rightly_signed_is_never_loaded(
+def test_pickle_without_a_valid_signature_is_never_loaded(
     store, with_key, tmp_path, caplog, key_and_place
 ) -> None:
-    """Others may write into the store, and all but the first into its index."""
+    """Others may write into the store and, except in the first case, into its index."""
     with_key("secret")
     kept = keep(store)
     folder, part = f"cache/{kept.key[:2]}/{kept.key}", kept.parts["estimator"]
@@ -276,7 +276,7 @@ def test_a_pickle_that_is_not_rightly_signed_is_never_loaded(
     assert not (tmp_path / "exploded").exists()
 
 
-def test_what_was_kept_without_a_key_is_made_again_with_one(store, with_key) -> None:
+def test_artifact_stored_without_a_key_is_recomputed_once_a_key_is_set(store, with_key) -> None:
     with_key(None)
     kept = keep(store)
     assert kept.parts["estimator"].signature == ""
@@ -304,12 +304,12 @@ def copies(tmp_path, monkeypatch) -> HostCopies:
 
 
 def obtained(copies: HostCopies, content: bytes = CONTENT, name: str = NAME) -> tuple[bytes, str]:
-    """What is had of a file whose download would bring this content."""
+    """Return the file from the copies; a download would bring this content."""
     data, found = copies.obtain(name, lambda path: path.write_bytes(content))
     return bytes(data), found
 
 
-def test_a_file_is_downloaded_once_and_then_mapped_unless_it_is_damaged(copies) -> None:
+def test_file_is_downloaded_once_and_then_mapped_unless_damaged(copies) -> None:
     assert obtained(copies, b"else") == (b"else", digest(b"else"))
     assert not list(copies.folder.glob("*.arrow"))  # its digest is another one
     for content in (CONTENT, b"not downloaded"):
@@ -323,14 +323,14 @@ def test_a_file_is_downloaded_once_and_then_mapped_unless_it_is_damaged(copies) 
     assert copy.read_bytes() == CONTENT
 
 
-def test_without_a_place_for_copies_there_is_a_warning_and_no_copy(copies, caplog) -> None:
+def test_unusable_copy_folder_gives_a_warning_and_no_copy(copies, caplog) -> None:
     copies.folder.parent.parent.mkdir(parents=True)
     copies.folder.parent.write_text("a file")
     assert copies.obtain(NAME, lambda _: pytest.fail("downloaded")) is None
     assert caplog.records
 
 
-def test_copies_go_that_the_store_no_longer_has_and_half_ones(copies) -> None:
+def test_copies_of_removed_files_and_partial_downloads_are_swept(copies) -> None:
     copies.sweep([])
     assert not copies.folder.exists()
     obtained(copies)

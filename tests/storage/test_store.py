@@ -1,4 +1,4 @@
-"""Artifacts from their making to their loss, records and their users, and how stores open."""
+"""Artifacts from making to loss, records and their users, and opening of stores."""
 
 import errno
 import shutil
@@ -41,7 +41,7 @@ from prefect_tune.storage.records import RecordDamaged, _linked, _released
 from prefect_tune.storage.waiting import StoreLost
 
 
-def test_what_was_made_before_the_lease_was_taken_is_served_if_its_record_is_there(store) -> None:
+def test_artifact_made_before_the_lease_is_served_if_its_record_exists(store) -> None:
     put(store, "a")
     _, again = store.get_or_make(entry("a"), {}, made, is_missed=True)
     assert again is None
@@ -49,7 +49,7 @@ def test_what_was_made_before_the_lease_was_taken_is_served_if_its_record_is_the
     assert again is not None
 
 
-def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store, caplog) -> None:
+def test_reading_an_artifact_that_was_evicted_and_remade_is_a_harmless_miss(store, caplog) -> None:
     former = put(store, "a")
     store.prune(0)
     put(store, "a")
@@ -59,7 +59,7 @@ def test_who_reads_what_is_evicted_and_made_again_meanwhile_harms_nothing(store,
     assert verify(store).is_sound
 
 
-def test_a_full_disk_keeps_the_cache_from_growing_and_takes_no_sound_artifact_away(
+def test_full_disk_stops_the_cache_from_growing_and_keeps_sound_artifacts(
     store, monkeypatch, caplog
 ) -> None:
     kept = put(store, "a")
@@ -74,9 +74,7 @@ def test_a_full_disk_keeps_the_cache_from_growing_and_takes_no_sound_artifact_aw
     assert store.index.totals().refused == 2
 
 
-def test_entries_are_found_by_key_however_many_are_asked_for_and_selected(
-    store, monkeypatch
-) -> None:
+def test_any_number_of_entries_is_found_by_key_and_selected(store, monkeypatch) -> None:
     monkeypatch.setattr(database_module, "_KEYS_PER_QUERY", 2)
     kept = [put(store, name) for name in ("a", "b")]
     kept += [put(store, "c", parent=kept[0].key), put(store, "d", n=500, step="encode")]
@@ -105,7 +103,7 @@ def test_entries_are_found_by_key_however_many_are_asked_for_and_selected(
     assert totals.steps["encode"].size_bytes == kept[3].size_bytes
 
 
-def test_of_what_a_study_made_last_it_is_known_what_is_gone(store) -> None:
+def test_evicted_artifacts_of_a_study_are_listed(store) -> None:
     kept, gone = put(store, "a", study="one"), put(store, "b", study="one")
     put(store, "c", study="one")
     last = put(store, "c", study="two")
@@ -119,7 +117,7 @@ def test_of_what_a_study_made_last_it_is_known_what_is_gone(store) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 60)), max_size=40))
 @settings(max_examples=40)
-def test_memory_never_holds_more_than_its_budget(puts) -> None:
+def test_memory_never_exceeds_its_budget(puts) -> None:
     tier = MemoryTier(100)
     for place, n in puts:
         tier.put(str(place), "x", canonical(np.zeros(n, dtype=np.int8)))
@@ -127,7 +125,7 @@ def test_memory_never_holds_more_than_its_budget(puts) -> None:
         assert sum(a.nbytes for a in held if a is not None) <= 100
 
 
-def test_what_somebody_could_change_is_not_held() -> None:
+def test_mutable_values_are_not_held_in_memory() -> None:
     tier = MemoryTier(10_000)
     for value in (np.zeros(3), sparse.csr_array(np.eye(3)), [1, 2], "text"):
         tier.put("a", "x", value)
@@ -136,7 +134,7 @@ def test_what_somebody_could_change_is_not_held() -> None:
     assert tier.get("a", "x") is not None
 
 
-def test_a_second_read_comes_from_memory_unless_it_was_evicted_and_made_again(address) -> None:
+def test_second_read_is_served_from_memory_unless_evicted_and_remade(address) -> None:
     store = ArtifactStore(address)
     former = put(store, "a")
     store.memory.drop(former.place)
@@ -165,7 +163,7 @@ def test_provenance_is_stored_with_the_data(store) -> None:
     assert Path(document["files"][0]["url"]).exists()
 
 
-def test_a_damaged_record_is_an_error_that_names_it(store) -> None:
+def test_damaged_record_is_an_error_that_names_the_record(store) -> None:
     store.records.put("data/x", {"y": np.arange(3), "about": {"name": "n"}})
     assert list(store.records.get("data/x", ["y"])) == ["y"]
     assert store.records.is_whole("data/x")
@@ -178,7 +176,7 @@ def test_a_damaged_record_is_an_error_that_names_it(store) -> None:
     assert verify(store).damaged == ["data/x"]
 
 
-def test_records_are_not_written_where_their_area_is_gone(store) -> None:
+def test_records_are_not_written_if_their_folder_is_gone(store) -> None:
     area = Path(store.files.path("records"))
     area.rename(area.with_name("elsewhere"))
     with pytest.raises(StoreLost, match="records is gone"):
@@ -187,7 +185,7 @@ def test_records_are_not_written_where_their_area_is_gone(store) -> None:
     assert put(store, "a").is_present  # the cache's is made again
 
 
-def test_a_copy_is_a_record_of_its_own(store, monkeypatch) -> None:
+def test_copied_record_is_independent(store, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_TUNE_SIGNING_KEY", "secret")
     parts = {"model": Path("an object that is pickled"), "about": {"name": "n"}, "y": np.arange(3)}
     store.records.put("models/s", parts, "s")
@@ -203,7 +201,7 @@ def test_a_copy_is_a_record_of_its_own(store, monkeypatch) -> None:
     assert not store.records.exists("champions/x")
 
 
-def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
+def test_record_is_removed_with_the_last_study_that_uses_it(store) -> None:
     store.records.link(["predictions/a"], "first")  # before it is put
     for record in ("data/shared", "predictions/a", "predictions/b"):
         store.records.put(record, {"v": 1})
@@ -223,7 +221,7 @@ def test_a_record_goes_with_the_last_study_that_uses_it(store) -> None:
      (["two"], lambda c: _linked(["data/x"], "one", c), [])],
     ids=["who releases last takes it away", "who is about to use it keeps it"],
 )  # fmt: skip
-def test_of_two_that_change_the_users_of_a_record_one_waits(
+def test_concurrent_changes_of_the_users_of_a_record_wait_for_each_other(
     tmp_path, postgres, users, first_change, gone
 ) -> None:
     address = StoreAddress(str(tmp_path / "store"), postgres.new_database())
@@ -245,8 +243,8 @@ def test_of_two_that_change_the_users_of_a_record_one_waits(
         store.close()
 
 
-def test_a_record_whose_entry_was_committed_and_lost_its_answer_is_entered_once(store) -> None:
-    """A connection may be cut between the commit and its answer: the change is made again."""
+def test_record_is_entered_once_if_the_answer_to_its_commit_was_lost(store) -> None:
+    """A connection may be cut between the commit and its answer, so the change is repeated."""
     store.records.put("models/s", {"m": 1})
     once = store.database.transact
 
@@ -266,7 +264,7 @@ def mode_of(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-def test_a_new_store_and_its_index_are_closed_to_other_users(tmp_path: Path) -> None:
+def test_new_store_and_its_index_are_closed_to_other_users(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "store"
     for address in (
         StoreAddress(str(folder)),
@@ -301,13 +299,13 @@ def in_a_file(_: StoreAddress, folder: Path) -> StoreAddress:
      (in_a_file, "cannot be written"),
      (lambda *_: StoreAddress("s3://bucket/store"), "--database")],
 )  # fmt: skip
-def test_a_store_that_is_not_whole_or_not_ours_is_refused(address, tmp_path, wrong, reason) -> None:
+def test_incomplete_or_foreign_store_is_refused(address, tmp_path, wrong, reason) -> None:
     with pytest.raises(StoreRefused, match=reason):
         ArtifactStore(wrong(address, tmp_path))
     assert not (tmp_path / "mistyped.sqlite").exists()
 
 
-def test_a_new_store_is_claimed_whole_or_not_at_all(address, monkeypatch) -> None:
+def test_new_store_is_claimed_completely_or_not_at_all(address, monkeypatch) -> None:
     def write_half(path: Path, text: str) -> None:
         with path.open("w") as file:
             file.write(text[:8])
@@ -334,7 +332,7 @@ def test_a_new_store_is_claimed_whole_or_not_at_all(address, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize("name", ["100% #1;&?=x", "today's", "50%20x", "[x]", "@", "é"])
-def test_a_store_lies_in_a_folder_of_any_name(tmp_path, name) -> None:
+def test_store_works_in_a_folder_of_any_name(tmp_path, name) -> None:
     address = StoreAddress(str(tmp_path / name / "store"))
     for _ in range(2):
         store = ArtifactStore(address)
@@ -364,7 +362,7 @@ except StoreRefused as error:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_in_use", [False, pytest.param(True, marks=pytest.mark.full)])
-def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
+def test_read_only_store_can_be_read_and_refuses_writing(is_in_use) -> None:
     with TemporaryDirectory() as folder:  # below pytest's own, others could not read
         Path(folder).chmod(0o755)
         owner = ArtifactStore(StoreAddress(f"{folder}/store"))
@@ -394,7 +392,7 @@ def test_a_read_only_store_is_read_and_refused_for_writing(is_in_use) -> None:
     [(make_private, (0o755, 0o755), "chmod 700"), (make_private, (0o755, 0o700), ""),
      (make_private_file, (0o755, 0o644), "chmod 600"), (make_private_file, (0o700, 0o644), "")],
 )  # fmt: skip
-def test_what_others_can_enter_is_left_as_it_is_and_warned_of_once(
+def test_open_permissions_are_unchanged_and_warned_about_once(
     tmp_path, caplog, make, modes, remedy
 ) -> None:
     (around, mode), path = modes, tmp_path / "path"
@@ -411,7 +409,7 @@ KEYS = st.sampled_from([f"{i:x}{i:x}" for i in range(1, 9)])
 
 
 class StoreAgainstModel(RuleBasedStateMachine):
-    """Every rule is done to both; after each, both hold the same, and no more is on the disk."""
+    """Apply every rule to store and model; afterwards both are equal, without extra files."""
 
     def __init__(self) -> None:
         super().__init__()

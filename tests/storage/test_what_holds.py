@@ -1,4 +1,4 @@
-"""What holds when a process is killed: leases, artifacts, eviction, copies, upgrades, ledger."""
+"""Kills of processes at work on leases, artifacts, eviction, copies, upgrades and the ledger."""
 
 import os
 import signal
@@ -29,14 +29,14 @@ N_KEYS = 30
 
 
 def numbered(number: int) -> Made:
-    """An artifact that tells its number."""
+    """Return an artifact that contains its number."""
     return Made({"train": canonical(np.full((500, 2), float(number)))}, {"rows": 500}, 0.5)
 
 
 def hammer(address: StoreAddress, seed: int, n_turns: int, log: str) -> None:
-    """Get or make random keys; each must hold what it should, and the budget must hold.
+    """Get or make random keys, checking each artifact and the budget.
 
-    Each turn is an event of a study, noted in the log when it is in the ledger.
+    Each turn is an event of a study, logged once it is in the ledger.
     """
     store, chance = ArtifactStore(address, memory_bytes=0), np.random.default_rng(seed)
     ledger = Ledger(store.database)
@@ -55,7 +55,7 @@ def hammer(address: StoreAddress, seed: int, n_turns: int, log: str) -> None:
     store.close()
 
 
-def test_who_is_killed_at_work_tears_nothing_and_the_budget_holds(either_address, tmp_path) -> None:
+def test_killed_process_damages_nothing_and_the_budget_holds(either_address, tmp_path) -> None:
     store = ArtifactStore(either_address)
     store.set_budget(8 * store.write(entry("a"), numbered(0), {}).size_bytes)
     logs = [tmp_path / f"{seed}" for seed in range(3)]
@@ -96,7 +96,7 @@ def hold_for_ever(address: StoreAddress, log: str) -> None:
     ArtifactStore(address).get_or_make(entry("a"), {}, make)
 
 
-def test_a_lease_is_held_whatever_the_clock_says_until_its_holder_dies(
+def test_lease_is_held_until_its_holder_dies_whatever_the_clock_says(
     either_address, tmp_path
 ) -> None:
     store, log = ArtifactStore(either_address), tmp_path / "log"
@@ -122,12 +122,12 @@ def test_a_lease_is_held_whatever_the_clock_says_until_its_holder_dies(
 
 
 def put_and_die(address: StoreAddress) -> None:
-    """Be killed when all is written but the move to its place."""
+    """Be killed once everything is written but not moved to its place."""
     Path.rename = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     ArtifactStore(address).records.put("data/x", {"v": canonical(np.arange(9))}, mappable=True)
 
 
-def test_what_a_killed_process_has_half_written_is_never_read(store) -> None:
+def test_half_written_record_of_a_killed_process_is_never_read(store) -> None:
     run_killed(put_and_die, store.address)
     assert list(Path(store.files.path("tmp")).rglob("*.arrow"))
     assert not store.records.exists("data/x")
@@ -159,7 +159,7 @@ def obtain_and_die() -> None:
     HostCopies("store").obtain(digest(CONTENT), download)
 
 
-def test_one_of_several_processes_downloads_also_after_one_was_killed(
+def test_one_of_several_processes_downloads_even_after_one_was_killed(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
@@ -182,7 +182,7 @@ def open_as_next_version(address: StoreAddress, barrier) -> None:
 
 
 def upgrade_and_die(address: StoreAddress) -> None:
-    """Open a store, and be killed when half of its upgrade is done."""
+    """Open a store, and be killed in the middle of its upgrade."""
 
     def die(*about: object) -> None:
         if "CREATE TABLE planted" in str(about[2]):
@@ -192,7 +192,7 @@ def upgrade_and_die(address: StoreAddress) -> None:
     open_as_next_version(address, None)
 
 
-def test_who_is_killed_while_it_upgrades_leaves_it_as_it_was_for_those_that_open_it_at_once(
+def test_killed_upgrade_is_undone_and_repeated_by_processes_that_open_the_store(
     either_store,
 ) -> None:
     run_killed(upgrade_and_die, either_store.address)
