@@ -1,4 +1,4 @@
-"""Studies that are prepared in folders of their own."""
+"""Studies prepared in separate folders."""
 
 import sys
 from collections.abc import Callable
@@ -14,9 +14,9 @@ from prefect_tune.flows.starting.prepare import PreparedStudy
 
 @pytest.fixture
 def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
-    """Enters a study by its options, in a folder with `train.csv` and `test.parquet`.
+    """Enter a study by its options, in a folder with `train.csv` and `test.parquet`.
 
-    Each patient has two rows there.
+    Each patient has two rows in these files.
     """
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
@@ -32,7 +32,7 @@ def prepared(tmp_path, monkeypatch) -> Callable[..., PreparedStudy]:
 
 @pytest.fixture
 def without_libgomp(tmp_path, monkeypatch) -> None:
-    """LightGBM is installed as on a system that lacks the runtime of OpenMP."""
+    """Simulate a system without the OpenMP runtime that LightGBM needs."""
     message = "libgomp.so.1: cannot open shared object file: No such file or directory"
     folder = tmp_path / "broken"
     folder.mkdir()

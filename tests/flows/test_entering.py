@@ -1,4 +1,4 @@
-"""How flows are entered: beside an event loop, and with what a command has prepared."""
+"""Entering flows: next to an event loop, and with preparations by a command."""
 
 import asyncio
 import pickle
@@ -26,7 +26,7 @@ def in_loop(work: Callable[[], Any]) -> Any:
     return asyncio.run(called())
 
 
-def test_in_a_loop_work_is_done_in_another_thread_with_its_observer_and_errors() -> None:
+def test_work_in_an_event_loop_runs_in_another_thread_with_observer_and_errors() -> None:
     async def here() -> int:
         return threading.get_ident()
 
@@ -46,7 +46,7 @@ def collect_nothing() -> None:
 
 
 @pytest.mark.parametrize("wait_for_workers", [collect_nothing, check_interrupted])
-def test_an_interrupt_ends_the_work_where_it_next_waits(wait_for_workers) -> None:
+def test_interrupt_ends_the_work_at_its_next_wait(wait_for_workers) -> None:
     ended = []
 
     def work() -> None:
@@ -77,7 +77,7 @@ def test_an_interrupt_ends_the_work_where_it_next_waits(wait_for_workers) -> Non
 GIVEN = {"data": "https://host/t.csv?sig=***", "study": "one", "trials": 3}
 
 
-def test_what_a_command_has_prepared_is_taken_once_by_its_thread_and_equal_parameters() -> None:
+def test_prepared_study_is_taken_once_by_its_thread_and_equal_parameters() -> None:
     """The signature of an address does not count, nor does a copy in another process."""
     handover: Handover[str] = Handover()
     with handover.offered(GIVEN | {"data": "https://host/t.csv?sig=geheim"}, "prepared"):

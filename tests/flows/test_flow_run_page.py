@@ -1,4 +1,4 @@
-"""The page of a flow run follows its study, and neither slow nor absent servers delay the study."""
+"""The page of a flow run follows its study, and slow or missing servers do not delay it."""
 
 import socket
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 def silent_server() -> Iterator[str]:
-    """One that takes connections and never answers."""
+    """A server that accepts connections and never answers."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(100)
@@ -58,7 +58,7 @@ def silent_server() -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("server")
-def test_the_page_has_the_lines_of_show_and_the_share_that_is_done(
+def test_page_has_the_lines_of_show_and_the_finished_share(
     study, heard, monkeypatch, file_regression
 ) -> None:
     monkeypatch.setattr(module, "_LEAST_SECONDS", 0.0)
@@ -94,7 +94,7 @@ def page(study, heard, monkeypatch) -> FlowRunPage:
     return FlowRunPage(study, heard, PROGRESS, OutageNote(heard))
 
 
-def test_a_server_that_never_answers_delays_nothing(page, heard, silent_server) -> None:
+def test_server_that_never_answers_delays_nothing(page, heard, silent_server) -> None:
     with temporary_settings({PREFECT_API_URL: silent_server}):
         page.update()
         for number in range(50):
@@ -105,7 +105,7 @@ def test_a_server_that_never_answers_delays_nothing(page, heard, silent_server) 
     assert len(heard.ticks) == 50
 
 
-def test_an_absent_server_is_reported_once(page, heard, silent_server) -> None:
+def test_missing_server_is_reported_once(page, heard, silent_server) -> None:
     gone = silent_server.replace("127.0.0.1", "127.0.0.2")  # where nobody listens
     with temporary_settings({PREFECT_API_URL: gone}):
         page.update()
@@ -116,7 +116,7 @@ def test_an_absent_server_is_reported_once(page, heard, silent_server) -> None:
     assert "Prefect server" in note
 
 
-def test_a_summary_shows_texts_of_users_literally() -> None:
+def test_summary_shows_strings_of_users_literally() -> None:
     hostile = "<img src=x> [a](javascript:b) https://evil.example ```` ~~~ \u202e"
     view = study_view(no_model=hostile, study="a`b", data=hostile)
     tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(summary(view))
@@ -127,7 +127,7 @@ def test_a_summary_shows_texts_of_users_literally() -> None:
     assert "\u202e" not in summary(view)
 
 
-def test_names_of_studies_give_keys_that_prefect_takes_and_that_differ() -> None:
+def test_study_names_give_distinct_valid_keys_of_prefect_artifacts() -> None:
     names = ["responders", "A.b", "a_b", "a-b", "a.b", "-", "x" * 100]
     keys = {artifact_key(name, "trials") for name in names}
     assert len(keys) == len(names)

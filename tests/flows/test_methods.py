@@ -1,4 +1,4 @@
-"""Methods as those of a study: closed, opened again, gone on with and ended in a model."""
+"""Methods within a study: closed, reopened, resumed, and ended with a model."""
 
 from contextlib import suppress
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def next_of(optimizer: Optimizer) -> list[Query]:
-    """Up to three queries, none of them told."""
+    """Return up to three queries without telling results."""
     queries: list[Query] = []
     with suppress(NotYet):
         while len(queries) < 3:
@@ -22,7 +22,7 @@ def next_of(optimizer: Optimizer) -> list[Query]:
     return queries
 
 
-def test_a_study_continues_where_it_was_and_ends_in_a_model(tmp_path, monkeypatch) -> None:
+def test_study_continues_where_it_stopped_and_ends_in_a_model(tmp_path, monkeypatch) -> None:
     given = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
     given |= {"method": "flash"}
     asking: list[Optimizer] = []
@@ -49,7 +49,7 @@ def test_a_study_continues_where_it_was_and_ends_in_a_model(tmp_path, monkeypatc
     assert all(isinstance(line, str) for line in lines)
 
 
-def test_in_a_race_a_promoted_configuration_is_served_its_first_fold(tmp_path) -> None:
+def test_promoted_configuration_in_a_race_reuses_its_first_fold(tmp_path) -> None:
     data = {"data": str(write_table(tmp_path)), "target": "target", "space": "small"}
     done = searched(tmp_path, trials=10, fit=False, race=True, **data)
     history = Study(done.store, done.name).optimizer.history

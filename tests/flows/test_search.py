@@ -1,4 +1,4 @@
-"""The loop over trials, with a study and a pool of workers that do what a test has written down."""
+"""The loop over trials, with a study and workers that behave as written in the test."""
 
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
@@ -45,7 +45,7 @@ QUERY = Query(sample_configuration(mixed_space(), np.random.default_rng(0)))
 
 @dataclass
 class WrittenStudy:
-    """A study in memory, which has nothing to ask for beyond `n_configurations`."""
+    """A study in memory, with no more than `n_configurations` to propose."""
 
     n_configurations: int = 100
     trials: StudyTrials = field(default_factory=StudyTrials)
@@ -101,10 +101,10 @@ class WrittenStudy:
 
 @dataclass
 class WrittenPool:
-    """Two workers; each look at them takes the study a second, and ends the trials in their order.
+    """Two workers; each poll takes the study one second and ends trials in order.
 
     Attributes:
-        fates: By number and attempt, what becomes of a trial; all others have a loss of 1.
+        fates: Outcome by number and attempt; all other trials have a loss of 1.
     """
 
     study: WrittenStudy
@@ -212,7 +212,7 @@ class Searched:
             self.reason = search.run()
 
 
-def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
+def test_all_trials_are_asked_and_told_with_every_worker_busy() -> None:
     done = Searched(trials=5)
     assert done.reason == "all trials are done"
     assert done.study.numbers("complete") == [0, 1, 2, 3, 4]
@@ -225,7 +225,7 @@ def test_all_trials_are_asked_for_and_told_with_every_worker_busy() -> None:
 
 
 class Changes(Heard):
-    """Changes an attribute of the requests to the run at the first tick."""
+    """Change an attribute of the run requests at the first tick."""
 
     def __init__(self, requests: RunRequests, change: str) -> None:
         super().__init__()
@@ -240,7 +240,7 @@ class Changes(Heard):
     ("change", "error", "complete", "waiting"),
     [("is_suspended", Pause, [0, 1], []), ("is_ended", Abort, [0], [1])],
 )
-def test_a_suspended_run_tells_what_runs_and_one_resumed_elsewhere_cuts_it(
+def test_suspended_run_finishes_its_trials_unless_resumed_elsewhere(
     change, error, complete, waiting
 ) -> None:
     requests = RunRequests()
@@ -250,7 +250,7 @@ def test_a_suspended_run_tells_what_runs_and_one_resumed_elsewhere_cuts_it(
     assert len(done.study.trials) == 2
 
 
-def test_the_others_do_not_wait_for_slow_trials_which_wait_untold_once_the_time_is_spent() -> None:
+def test_slow_trial_delays_no_others_and_is_requeued_at_the_end_of_the_time() -> None:
     done = Searched({(0, 1): "hangs"}, seconds=6)
     assert done.reason == "time budget used"
     assert done.pool.n_cuts == 1
@@ -258,7 +258,7 @@ def test_the_others_do_not_wait_for_slow_trials_which_wait_untold_once_the_time_
     assert [t.number for t in done.study.told] == [1, 2, 3, 4, 5, 6]
 
 
-def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
+def test_time_limit_shrinks_once_other_trials_have_ended() -> None:
     done = Searched(trials=15)
     assert done.pool.limits == [900.0] * 2 + [30.0] * 13  # the second runs beside the first
     assert done.pool.pilots == [None] * 15
@@ -267,7 +267,7 @@ def test_trials_have_less_time_once_it_is_known_what_others_took() -> None:
     assert pilots[2:] == [None] * 13
 
 
-def test_if_no_trial_ends_in_time_the_cheapest_keeps_running_with_a_note() -> None:
+def test_cheapest_trial_keeps_running_with_a_note_if_none_ends_in_time() -> None:
     fates = {(n, 1): "times out" for n in range(30)}
     study = WrittenStudy(plan=plan(trial_timeout=1.0))
     done = Searched(fates, study=study, trials=14)
@@ -279,7 +279,7 @@ def test_if_no_trial_ends_in_time_the_cheapest_keeps_running_with_a_note() -> No
 
 
 @pytest.mark.parametrize(("spent", "rule"), [(0, {"trials": 4}), (20, {"seconds": 5})])
-def test_the_cheapest_runs_on_once_no_more_may_be_begun_or_the_time_is_spent(spent, rule) -> None:
+def test_cheapest_trial_runs_on_once_trials_or_time_are_used_up(spent, rule) -> None:
     fates = {(n, 1): "times out" for n in range(9)}
     done = Searched(fates, WrittenStudy(spent=spent), **rule)
     assert [t.state for t in done.study.trials.values()].count(TrialState.COMPLETE) == 1
@@ -301,7 +301,7 @@ class OfTwoModels(WrittenStudy):
         return self.set_trial(replace(trial, query=QUERY if trial.number < 3 else other))
 
 
-def test_after_a_timeout_another_algorithm_is_next() -> None:
+def test_another_algorithm_is_next_after_a_timeout() -> None:
     done = Searched({(0, 1): "times out"}, OfTwoModels(), seconds=9)
     assert [t.attempts for t in done.study.trials.values()][:4] == [1, 1, 0, 1]
     failure = done.study.trials[2].failure
@@ -311,7 +311,7 @@ def test_after_a_timeout_another_algorithm_is_next() -> None:
 
 
 @pytest.mark.parametrize(("reserved", "spent"), [(7.0, 93.0), (60.0, 50.0)])
-def test_at_most_half_of_the_time_is_held_back_for_the_final_model(reserved, spent) -> None:
+def test_at_most_half_of_the_time_is_reserved_for_the_final_model(reserved, spent) -> None:
     study, asked = WrittenStudy(), []
 
     def reserve(most: float) -> float:
@@ -323,7 +323,7 @@ def test_at_most_half_of_the_time_is_held_back_for_the_final_model(reserved, spe
     assert (study.spent, min(asked)) == (spent, 50.0)
 
 
-def test_a_budget_that_is_spent_at_the_start_leaves_time_for_a_first_result() -> None:
+def test_budget_spent_at_the_start_leaves_time_for_a_first_result() -> None:
     done = Searched(study=WrittenStudy(spent=20.0), seconds=5)
     assert [t.number for t in done.study.told] == [0]
     assert done.pool.most == 1
@@ -333,7 +333,7 @@ def test_a_budget_that_is_spent_at_the_start_leaves_time_for_a_first_result() ->
     assert [t.number for t in done.study.told] == [0, 1, 2]
 
 
-def test_a_retry_runs_what_it_names_and_the_next_search_first_what_waits() -> None:
+def test_retry_runs_only_named_trials_and_the_next_search_starts_with_waiting_ones() -> None:
     study = WrittenStudy(5, trials=StudyTrials(Trial(n, QUERY) for n in range(4)))
     done = Searched(study=study, numbers=frozenset({1, 3}), trials=10)
     assert [t.number for t in done.study.told] == [1, 3]
@@ -343,7 +343,7 @@ def test_a_retry_runs_what_it_names_and_the_next_search_first_what_waits() -> No
     assert again.reason == "nothing is left"
 
 
-def test_an_ask_knows_the_workers_and_what_is_spent_and_left() -> None:
+def test_ask_knows_the_workers_and_the_spent_and_remaining_budget() -> None:
     done = Searched(trials=4, seconds=10)
     first, last = done.study.budgets[0], done.study.budgets[-1]
     assert (first.trials_spent, first.trials_left, first.seconds_left) == (0, 4, 20.0)
@@ -361,10 +361,10 @@ def test_an_ask_knows_the_workers_and_what_is_spent_and_left() -> None:
         ({(2, 1): "dies", (2, 2): "dies"}, "crashed", 2),
     ],
 )
-def test_a_trial_that_fails_is_told_at_once_and_one_whose_worker_died_once_more(
+def test_failed_trial_is_told_and_a_trial_of_a_dead_worker_is_repeated(
     fates, kind, attempts
 ) -> None:
-    """Even if no other may begin. A second death is the trial's own doing."""
+    """The repetition runs even if no other trial may begin. A second death fails the trial."""
     done = Searched(fates, trials=3)
     trial = done.study.trials[2]
     assert (trial.failure and trial.failure.kind, trial.attempts) == (kind, attempts)
@@ -378,7 +378,7 @@ def test_a_trial_that_fails_is_told_at_once_and_one_whose_worker_died_once_more(
 @pytest.mark.parametrize(
     ("fate", "error"), [("store lost", StoreLost), ("interrupt", KeyboardInterrupt)]
 )
-def test_a_search_that_must_stop_leaves_a_resumable_study(fate, error) -> None:
+def test_search_that_must_stop_leaves_a_resumable_study(fate, error) -> None:
     done = Searched({(2, 1): fate, (3, 1): fate}, trials=6, raises=error)
     assert done.pool.n_cuts == 1
     assert done.study.numbers("running") == []
@@ -389,7 +389,7 @@ def test_a_search_that_must_stop_leaves_a_resumable_study(fate, error) -> None:
     assert again.study.trials[2].deaths == 0
 
 
-def test_a_worker_that_must_stop_is_benched_and_its_trial_is_requeued() -> None:
+def test_worker_without_a_store_is_benched_and_its_trial_is_requeued() -> None:
     done = Searched({(1, 1): "store lost"}, trials=4)
     assert done.pool.benched == ["w1"]
     assert done.study.numbers("complete") == [0, 1, 2, 3]
@@ -407,7 +407,7 @@ def test_no_trial_is_started_while_the_server_is_behind() -> None:
 
 @dataclass
 class Promoting(WrittenStudy):
-    """A study of stretches: a configuration is gone on with once both of a pair were told."""
+    """A method with rungs: a configuration is promoted once both of a pair were told."""
 
     optimizer: Any = field(default_factory=lambda: _method(resumes_configurations=True))
     begun: int = 0
@@ -430,7 +430,7 @@ class Promoting(WrittenStudy):
         return self.set_trial(Trial(len(self.trials), QUERY))
 
 
-def test_a_method_that_waits_is_asked_again_after_the_next_tell_and_not_before() -> None:
+def test_waiting_method_is_asked_again_only_after_the_next_tell() -> None:
     study = Promoting()
     done = Searched({(0, 1): "hangs"}, study=study, seconds=4, trials=2)
     assert done.reason == "time budget used"

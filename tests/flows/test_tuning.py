@@ -1,4 +1,4 @@
-"""Whole studies of files and of DataFrames: a real Prefect server, real worker processes."""
+"""Whole studies of files and DataFrames: a real Prefect server, real worker processes."""
 
 import asyncio
 import json
@@ -35,12 +35,12 @@ def store_in(folder: Path) -> ArtifactStore:
 
 
 def run_of(name: str) -> Any:
-    """The newest flow run of a study."""
+    """Return the newest flow run of a study."""
     return max((r for r in flow_runs() if r.name.startswith(name)), key=lambda r: r.created)
 
 
 class Finished:
-    """A study that ran to its end, and the flow run that it was."""
+    """A study that ran to its end, and its flow run."""
 
     def __init__(self, folder: Path, **parameters: Any) -> None:
         self.parameters = {
@@ -64,7 +64,7 @@ def finished(server, tmp_path_factory: pytest.TempPathFactory) -> Finished:  # n
     return Finished(folder, trials=6, study="table", task_runs="steps")
 
 
-def test_a_study_ends_with_a_model_better_than_chance_and_what_the_cache_saved(finished) -> None:
+def test_study_ends_with_a_useful_model_and_reports_cache_savings(finished) -> None:
     summary = finished.summary
     assert (summary["state"], summary["n_trials"], summary["n_failed"]) == ("complete", 6, 0)
     assert summary["incumbent"]["loss"] < 0.6 * summary["chance_loss"]
@@ -82,7 +82,7 @@ def test_a_study_ends_with_a_model_better_than_chance_and_what_the_cache_saved(f
     assert (predicted == fresh["target"]).mean() > 0.7
 
 
-def test_every_step_of_every_trial_is_a_task_run_named_by_step_and_algorithm(finished) -> None:
+def test_every_step_is_a_task_run_named_by_step_and_algorithm(finished) -> None:
     runs = finished.task_runs
     names = pd.Series([run.name for run in runs]).value_counts()
     assert names["impute: median"] == names["encode: one_hot"] == 7  # 6 trials and the refit
@@ -100,7 +100,7 @@ def test_every_step_of_every_trial_is_a_task_run_named_by_step_and_algorithm(fin
     assert finished.flow_run.name == "table (random)"
 
 
-def test_a_finished_study_resumes_for_a_larger_total_and_another_is_served(finished) -> None:
+def test_finished_study_resumes_for_a_larger_total_and_another_reuses_its_steps(finished) -> None:
     data = Path(finished.parameters["data"])
     data.rename(data.with_name("gone"))  # its imported copy is enough
     before = finished.trials
@@ -135,7 +135,7 @@ space = models(one("own", Own, SMOOTHING))
 """A space whose model does something else after so many fits, until a file `on` is there."""
 
 
-def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path) -> None:
+def test_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path) -> None:
     (tmp_path / "fits").touch()
     space = OWN.format(folder=tmp_path, n_fits=0, then="raise ValueError('not yet')")
     (tmp_path / "own.py").write_text(space)
@@ -165,16 +165,14 @@ def test_a_study_without_a_completed_trial_fails_and_can_be_retried(tmp_path) ->
 
 
 def told(folder: Path) -> list[Any]:
-    """The trials that have ended, if there is a store."""
+    """Return the ended trials, if the store exists."""
     if not (folder / "store" / "index.sqlite").exists():
         return []
     trials = Ledger(store_in(folder).database).trials("killed")
     return [trial for trial in trials if trial["state"] == "complete"]
 
 
-def test_a_study_whose_process_was_killed_resumes_with_the_same_next_query(
-    server, tmp_path
-) -> None:
+def test_killed_study_resumes_with_the_same_next_query(server, tmp_path) -> None:
     home = tmp_path / "home"
     space = OWN.format(folder=tmp_path, n_fits=8, then="sleep(600)")
     (tmp_path / "own.py").write_text(space)
@@ -216,7 +214,7 @@ def call(store: ArtifactStore) -> Callable[..., dict[str, Any]]:
     return partial(tune, **{"target": "target", "trials": 1, **QUICK, **where})
 
 
-def test_prefect_is_told_the_name_of_a_dataframe_and_the_store_has_its_content(call, store) -> None:
+def test_prefect_gets_the_name_of_a_dataframe_and_the_store_its_content(call, store) -> None:
     async def in_loop() -> dict[str, Any]:
         return call(table())
 
@@ -247,7 +245,7 @@ def test_prefect_is_told_the_name_of_a_dataframe_and_the_store_has_its_content(c
         ({"test": table(9).assign(a=["x", 1] * 4 + [2])}, "'a'"),
     ],
 )
-def test_what_cannot_be_used_is_refused_before_a_flow_run(call, change, message) -> None:
+def test_unusable_input_is_refused_before_a_flow_run(call, change, message) -> None:
     before = len(flow_runs())
     with pytest.raises(ValueError, match=message):
         call(**{"data": table(), "study": "refused", **change})

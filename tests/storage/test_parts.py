@@ -330,7 +330,7 @@ def test_unusable_copy_folder_gives_a_warning_and_no_copy(copies, caplog) -> Non
     assert caplog.records
 
 
-def test_copies_of_removed_files_and_partial_downloads_are_swept(copies) -> None:
+def test_copies_of_removed_files_and_partial_copies_are_swept(copies) -> None:
     copies.sweep([])
     assert not copies.folder.exists()
     obtained(copies)

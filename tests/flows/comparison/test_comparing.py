@@ -58,7 +58,7 @@ def compared(server, tmp_path_factory) -> Compared:  # noqa: ARG001 - flows go t
     return Compared(tmp_path_factory.mktemp("compared"))
 
 
-def test_outcome_and_curves_are_those_of_the_studies(compared) -> None:
+def test_outcome_and_curves_match_the_studies(compared) -> None:
     outcome = compared.outcome
     assert json.loads(json.dumps(outcome)) == outcome
     assert {(m["method"], m["trials"]) for m in outcome["methods"]} == {
@@ -78,7 +78,7 @@ def test_outcome_and_curves_are_those_of_the_studies(compared) -> None:
         assert set(study["test_loss"]) == {view.test_loss}
 
 
-def test_no_study_is_served_what_another_one_made(compared) -> None:
+def test_studies_of_a_comparison_share_no_cached_steps(compared) -> None:
     made: dict[str, str] = {}
     for name in STUDIES.values():
         for trial in compared.ledger.trials(name):
@@ -87,7 +87,7 @@ def test_no_study_is_served_what_another_one_made(compared) -> None:
     assert all(compared.store.index.keys_of(name) for name in STUDIES.values())
 
 
-def test_a_comparison_resumes_where_it_stopped(compared, monkeypatch) -> None:
+def test_comparison_resumes_where_it_stopped(compared, monkeypatch) -> None:
     assert compared.states_before["c-0-tpe"] == "new"
     for name, events in compared.before.items():
         now = list(compared.ledger.each_event(name))
@@ -101,7 +101,7 @@ def test_a_comparison_resumes_where_it_stopped(compared, monkeypatch) -> None:
     assert compare(**again) == compared.outcome
 
 
-def test_studies_are_flow_runs_of_their_own(compared) -> None:
+def test_studies_of_a_comparison_are_separate_flow_runs(compared) -> None:
     plans = [open_study(compared.store, name).plan for name in STUDIES.values()]
     runs = {str(run.id): run for run in flow_runs()}
     own = [runs[plan.flow_run_id] for plan in plans]

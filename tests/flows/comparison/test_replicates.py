@@ -1,4 +1,4 @@
-"""What a comparison is made of, and what may change when it is resumed."""
+"""Studies of a comparison, and changes allowed on resume."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +22,7 @@ TWO = {"methods": "random,tpe", "repeats": 1, "trials": 3, "name": "c"}
 
 @pytest.fixture
 def compared(tmp_path, monkeypatch) -> Compare:
-    """Prepares a comparison on the test table by its options."""
+    """Prepare a comparison on the test table by its options."""
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     table().to_csv("table.csv", index=False)
@@ -59,7 +59,7 @@ def test_each_repeat_has_a_study_of_each_method_with_its_seed(compared) -> None:
     assert [replicate.entrant.method for replicate in entrants] == by_default
 
 
-def test_a_comparison_can_be_extended(compared) -> None:
+def test_comparison_can_be_extended(compared) -> None:
     compared(**TWO, folds=4, race=False)
     extended = compared(methods="smac,random,tpe", repeats=2, name="c")
     options = [replicate.prepared.options for replicate in extended.replicates]
@@ -75,7 +75,7 @@ def test_a_comparison_can_be_extended(compared) -> None:
     }
 
 
-def test_a_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared) -> None:
+def test_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared) -> None:
     first = compared(**TWO)
     for name in names(first):
         Ledger(first.store.database).update_study(name, state="complete")
@@ -89,7 +89,7 @@ def test_a_comparison_of_a_changed_file_stops_or_continues_on_its_copy(compared)
         compared(**TWO | {"name": "d"}, input="stored")
 
 
-def test_a_killed_comparison_continues_on_its_copy_and_reads_no_file(compared) -> None:
+def test_killed_comparison_continues_on_its_copy_and_reads_no_file(compared) -> None:
     first = compared(**TWO | {"repeats": 2})
     Path("table.csv").write_text("none\n")
     again = compared(**TWO | {"repeats": 2})
@@ -102,7 +102,7 @@ def test_a_killed_comparison_continues_on_its_copy_and_reads_no_file(compared) -
     assert len(datasets(first, grown)) == 1
 
 
-def test_what_replicates_share_cannot_change(compared) -> None:
+def test_options_shared_by_replicates_cannot_change(compared) -> None:
     first = compared(**TWO)
     for options, named in (
         ({"seed": 4}, "--seed 0"),
@@ -138,7 +138,7 @@ def test_what_replicates_share_cannot_change(compared) -> None:
         ({"test_size": 0}, "test-size"),
     ],
 )
-def test_what_cannot_be_compared_is_named_before_any_study_is_entered(
+def test_impossible_comparison_is_refused_before_any_study_is_entered(
     compared, options, option
 ) -> None:
     with pytest.raises(BadInput, check=lambda e: e.option == option):
@@ -146,7 +146,7 @@ def test_what_cannot_be_compared_is_named_before_any_study_is_entered(
     assert names(compared(**TWO)) == ["c-0-random", "c-0-tpe"]
 
 
-def test_methods_are_told_apart_by_their_options() -> None:
+def test_methods_are_distinguished_by_their_options() -> None:
     one, other = parse_methods('flash, flash:variant="paper":r=5:keep=0.1')
     assert (one.method, other.method, one.options) == ("flash", "flash", {})
     assert other.options == {"variant": "paper", "r": 5, "keep": 0.1}

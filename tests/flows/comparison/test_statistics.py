@@ -1,4 +1,4 @@
-"""Standings of compared methods: by enumeration and by hand."""
+"""Rankings of compared methods, checked by enumeration and by hand."""
 
 from itertools import permutations, product
 from typing import Any
@@ -16,7 +16,7 @@ from prefect_tune.tasks.bad_input import BadInput
 def curves(
     test_losses: dict[str, list[float | None]], dataset: str = "d", comparison: str = "c"
 ) -> pd.DataFrame:
-    """Studies of 8 trials, whose loss falls by one with each trial."""
+    """Return studies of 8 trials, with a loss that falls by one in each trial."""
     names = {"data": dataset, "dataset": dataset, "comparison": comparison}
     return curves_of(
         replicate(method, repeat, [9.0 - n + repeat for n in range(8)], test_loss, **names)
@@ -29,7 +29,7 @@ def by_method(found: Standings) -> dict[str, Any]:
     return {row.method: row for row in found.methods.itertuples()}
 
 
-def test_a_comparison_worked_by_hand() -> None:
+def test_standings_match_an_example_worked_by_hand() -> None:
     found = standings(
         curves({"a": [1.0, 2.0, 3.0] * 2, "b": [2.0, 2.0, 2.0] * 2, "c": [9.0, 8.0, 7.0] * 2})
     )
@@ -49,7 +49,7 @@ def test_a_comparison_worked_by_hand() -> None:
     assert pairs["b", "a"] == [2, 2, 1.0]
 
 
-def test_one_block_proves_nothing_and_three_may() -> None:
+def test_one_block_is_not_significant_and_three_blocks_may_be() -> None:
     losses = {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
     methods = by_method(standings(curves(losses)))
     tied = {name: bool(method.is_tied_with_best) for name, method in methods.items()}
@@ -60,7 +60,7 @@ def test_one_block_proves_nothing_and_three_may() -> None:
     assert len(once.warnings) == 1
 
 
-def test_a_study_that_found_nothing_is_last_and_has_no_figures() -> None:
+def test_study_without_a_result_ranks_last_and_has_no_figures() -> None:
     table = curves({"a": [1.0, 1.0], "b": [None, None]})
     found = standings(table[(table["method"] == "a") | (table["trials"] == 0)])
     methods = by_method(found)
@@ -92,7 +92,7 @@ def test_ranks_do_not_depend_on_the_scale_of_a_data_set(tmp_path) -> None:
         read_curves([files[0], files[0]])
 
 
-def test_what_cannot_be_pooled_is_refused_by_name(tmp_path) -> None:
+def test_comparisons_that_cannot_be_pooled_are_refused_by_name(tmp_path) -> None:
     one, two = curves({"a": [1.0], "b": [2.0]}, "one"), curves({"a": [1.0]}, "two", "c2")
     with pytest.raises(BadInput, check=lambda e: "'c2'" in e.reason and "'b'" in e.reason):
         standings(pd.concat([one, two]))

@@ -1,4 +1,4 @@
-"""Ensembles chosen from predictions of held-out rows, and which of those a study keeps."""
+"""Ensembles chosen by held-out predictions, and the predictions that a study keeps."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def study(folder) -> Iterator[Study]:
-    """A study with so many complete trials."""
+    """Return a study with `N_TRIALS` complete trials."""
     context = replace(context_of(folder), study="choosing")
     with entered(context, "choosing") as study:
         for query in (draw(context, seed) for seed in range(N_TRIALS)):
@@ -60,9 +60,7 @@ def weights_of(chosen: ChosenEnsemble) -> dict[int, float]:
     return {trial.number: weight for trial, weight in chosen.members}
 
 
-def test_an_agnostic_ensemble_weighs_all_trials_by_how_often_they_are_best(
-    study, monkeypatch
-) -> None:
+def test_agnostic_ensemble_weights_trials_by_how_often_they_are_best(study, monkeypatch) -> None:
     chosen = chosen_of(study, "agnostic", 2)  # the size is of greedy selection
     weights, complete = weights_of(chosen), study.optimizer.history.complete
     assert (chosen.kind, len(chosen.losses)) == ("agnostic", 1)
@@ -78,7 +76,7 @@ def test_an_agnostic_ensemble_weighs_all_trials_by_how_often_they_are_best(
     assert weights_of(chosen_of(study, "agnostic")) == expected
 
 
-def test_auto_builds_the_kind_that_it_expects_most_of(study, monkeypatch) -> None:
+def test_auto_builds_the_most_promising_kind_of_ensemble(study, monkeypatch) -> None:
     monkeypatch.setattr(ensemble, "_LITTLE_SECONDS", 1e9)
     chosen = chosen_of(study, "auto")
     assert set(chosen.nested) == {"single", "greedy", "agnostic"}
@@ -96,9 +94,7 @@ def test_auto_builds_the_kind_that_it_expects_most_of(study, monkeypatch) -> Non
     assert (unknown.kind, weights_of(unknown)) == ("single", {best(study).number: 1.0})
 
 
-def test_a_choice_that_would_take_too_long_considers_only_the_best_trials(
-    study, monkeypatch
-) -> None:
+def test_choice_that_would_take_too_long_considers_only_the_best_trials(study, monkeypatch) -> None:
     monkeypatch.setattr(study, "choice_costs", ChoiceCosts(100.0, 0.0, 0.0))
     ranked = [trial.number for trial in study.optimizer.history.best(N_TRIALS)]
     chosen = chosen_of(study, "agnostic", seconds=700.0)
@@ -115,7 +111,7 @@ def test_a_choice_that_would_take_too_long_considers_only_the_best_trials(
     assert 0 < few < all_trials
 
 
-def test_trials_whose_predictions_are_gone_are_left_out_and_counted(study, folder) -> None:
+def test_trials_without_predictions_are_left_out_and_counted(study, folder) -> None:
     heaviest, *_ = weights_of(chosen_of(study, "agnostic"))
     key = study.trials[heaviest].evaluation.predictions[0]
     lay = folder / "store/records" / predictions_record(key)
@@ -142,7 +138,7 @@ def store(tmp_path) -> Iterator[ArtifactStore]:
 
 
 def ended(number: int, loss: float, *, key: int | None = None, is_whole: bool = True) -> Trial:
-    """A trial with a loss, and predictions under a number of its own unless it shares them."""
+    """Return a trial with a loss, and its own predictions unless `key` is shared."""
     query = Query(CONFIGURATIONS[number], folds=None if is_whole else 1)
     predictions = (f"{number if key is None else key:064x}",)
     came = replace(evaluation(loss), predictions=predictions)
@@ -162,7 +158,7 @@ def record(store: ArtifactStore, trial: Trial) -> None:
 
 
 def left(store: ArtifactStore) -> set[int]:
-    """Numbers of the trials whose predictions are there."""
+    """Return the numbers of trials with predictions."""
     return {int(r.rsplit("/", 1)[-1], 16) for r in store.records.used_by("s", PREDICTIONS)}
 
 
@@ -172,7 +168,7 @@ def keep(kept: Retention, store: ArtifactStore, trials: list[Trial]) -> None:
         kept.tell(trial, None)
 
 
-def test_the_best_and_the_last_stay(store, monkeypatch) -> None:
+def test_predictions_of_the_best_and_the_last_trials_are_kept(store, monkeypatch) -> None:
     keep(kept_by(store), store, [ended(n, float(n * 37 % 100)) for n in range(100)])
     assert left(store) == {n for n in range(100) if n * 37 % 100 < 50} | set(range(90, 100))
     assert verify(store).is_sound
@@ -182,7 +178,7 @@ def test_the_best_and_the_last_stay(store, monkeypatch) -> None:
     assert left(store) == {*range(70), *range(90, 100)}
 
 
-def test_a_session_drops_what_those_before_it_left(store) -> None:
+def test_session_drops_predictions_left_by_earlier_sessions(store) -> None:
     trials = [ended(number, float(number)) for number in range(100)]
     for trial in trials:
         record(store, trial)
@@ -191,7 +187,7 @@ def test_a_session_drops_what_those_before_it_left(store) -> None:
     assert left(store) == {*range(50), 70, *range(90, 100), int("f" * 64, 16)}
 
 
-def test_resumable_trials_stay_until_they_are_complete(store) -> None:
+def test_predictions_of_resumable_trials_are_kept_until_complete(store) -> None:
     kept = kept_by(store, model_step="fit model")
     keep(kept, store, [ended(0, 99.0, is_whole=False), ended(1, 98.0, is_whole=False)])
     keep(kept, store, [ended(number, float(number % 7)) for number in range(2, 100)])
@@ -201,7 +197,7 @@ def test_resumable_trials_stay_until_they_are_complete(store) -> None:
     assert left(store) & {0, 1, 200} == {1}
 
 
-def test_who_has_lost_the_study_drops_nothing(store) -> None:
+def test_process_that_lost_the_study_drops_no_predictions(store) -> None:
     kept = kept_by(store)
     store.leases.release("study s")
     with pytest.raises(LeaseLost):
@@ -209,7 +205,7 @@ def test_who_has_lost_the_study_drops_nothing(store) -> None:
     assert len(left(store)) >= 60
 
 
-def test_a_running_study_drops_predictions(study, monkeypatch) -> None:
+def test_running_study_drops_predictions(study, monkeypatch) -> None:
     monkeypatch.setattr(retention, "_BEST", 3)
     monkeypatch.setattr(retention, "_LAST", 2)
     monkeypatch.setattr(retention, "_TRIALS_PER_DROP", 1)

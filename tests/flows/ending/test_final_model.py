@@ -1,4 +1,4 @@
-"""A study ends in a final model, on workers that are this process."""
+"""Final models of studies, with workers in this process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,11 +38,11 @@ PAIR = EnsembleRule("greedy", 2)
 
 @dataclass
 class Workers(Here):
-    """Workers that are this process.
+    """Workers in this process.
 
     Attributes:
-        meanwhile: Called between members and what is made of them.
-        too_slow: Numbers of the trials whose refit takes longer than it may.
+        meanwhile: Called between members and the model made from them.
+        too_slow: Numbers of trials whose refit exceeds its time limit.
         score: Called before the model is scored.
     """
 
@@ -66,7 +66,7 @@ class Workers(Here):
 
 @dataclass
 class Ending:
-    """A study of four trials that is about to end, and how it did."""
+    """A study of four trials that is about to end, and its result."""
 
     study: Study
     context: StudyContext
@@ -74,7 +74,7 @@ class Ending:
     heard: Any = field(default_factory=Heard)
 
     def end(self, rule: EnsembleRule | None = None, *, use_cache: bool = True) -> dict[str, Any]:
-        """End it by a rule; the summary."""
+        """End the study with an ensemble rule, and return the summary."""
         self.workers.begun.clear()
         self.heard.notes.clear()
         self.study.plan = changed(self.study.plan, ensemble=rule, no_cache=not use_cache)
@@ -98,7 +98,7 @@ def ending(tmp_path: Path) -> Iterator[Ending]:
 
 @pytest.fixture
 def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int | None]]]:
-    """Decides what is chosen, and returns what is asked for."""
+    """Set the chosen ensemble, and return the list of requested choices."""
 
     def decide(kind: Any, **weights: float) -> list[tuple[str, int | None]]:
         asked: list[tuple[str, int | None]] = []
@@ -117,7 +117,7 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, int
     return decide
 
 
-def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choose) -> None:
+def test_study_ends_in_its_best_trial_by_default(ending, choose) -> None:
     asked = choose("greedy", t2=0.5, t0=0.5)
     summary = ending.end()
     assert summary["ensemble"] is None
@@ -134,9 +134,7 @@ def test_a_study_ends_in_its_best_trial_unless_it_is_told_otherwise(ending, choo
 
 
 @pytest.mark.parametrize("said", [None, EnsembleRule("agnostic")])
-def test_a_method_may_declare_that_its_studies_end_in_an_ensemble(
-    ending, choose, monkeypatch, said
-) -> None:
+def test_method_may_declare_an_ensemble_as_default(ending, choose, monkeypatch, said) -> None:
     method = ending.study.optimizer.method
     declared = replace(method, ensemble="agnostic" if said is None else None)
     monkeypatch.setattr(type(ending.study.optimizer), "method", declared)
@@ -173,9 +171,7 @@ def test_members_are_fitted_and_pinned_and_the_best_trial_is_tested_alone(ending
     assert uncached["test_loss"] == summary["test_loss"]
 
 
-def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(
-    ending, choose, monkeypatch
-) -> None:
+def test_best_trial_replaces_an_ensemble_that_cannot_be_fitted(ending, choose, monkeypatch) -> None:
     choose("greedy", t2=0.5, t0=0.5)
     with monkeypatch.context() as patched:
         patched.setattr("prefect_tune.tasks.trial.node.fit_model", lambda *_, **__: 1 // 0)
@@ -187,7 +183,7 @@ def test_the_best_trial_is_taken_for_an_ensemble_that_cannot_be_fitted(
     assert ending.members == (WeightedTrial(BEST, 1.0),)
 
 
-def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending) -> None:
+def test_next_best_trial_replaces_a_trial_that_cannot_be_fitted_in_time(ending) -> None:
     ending.workers.too_slow = {2, 1}
     summary = ending.end()
     assert ending.members == (WeightedTrial(0, 1.0),)
@@ -203,7 +199,7 @@ def test_the_next_best_is_taken_for_a_trial_that_cannot_be_fitted_in_time(ending
     assert ending.members == (WeightedTrial(BEST, 1.0),)
 
 
-def test_an_accident_while_the_model_is_scored_leaves_the_model_to_be_scored(ending) -> None:
+def test_model_survives_an_error_during_scoring(ending) -> None:
     def fail(error: BaseException) -> None:
         raise error
 
@@ -221,7 +217,7 @@ def test_an_accident_while_the_model_is_scored_leaves_the_model_to_be_scored(end
     assert ending.workers.begun == ["score"]
 
 
-def test_an_ensemble_that_cannot_be_chosen_does_not_cost_the_model(ending, monkeypatch) -> None:
+def test_failed_choice_of_an_ensemble_does_not_cost_the_model(ending, monkeypatch) -> None:
     monkeypatch.setattr(ensemble, "choose_ensemble", lambda *_, **__: 1 // 0)
     summary = ending.end(EnsembleRule("auto"))
     assert summary["model_trial"]["trial"] == BEST

@@ -1,4 +1,4 @@
-"""Studies that evaluated anything end with a model, whatever users' estimators do."""
+"""Studies with any evaluation end with a model, whatever the estimators of users do."""
 
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ unlocked = models(stump, before=(Step("pass", (one("pass", Unlocked, seeded=True
 
 
 class Place:
-    """A folder with a table, the spaces and a home, in which studies are searched."""
+    """A folder with a table, spaces and a home, where studies are run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder, folder / "home"
@@ -85,7 +85,7 @@ class Place:
         self.command = CommandLine(self.home)
 
     def search(self, space: str, **changed: Any) -> dict[str, Any]:
-        """The summary of a study of one of the spaces."""
+        """Return the summary of a study of one of the spaces."""
         named = f"{self.folder}/own.py:{space}" if space in SPACE.lower() else space
         searched(self.home, **{**self.parameters, "space": named, **changed})
         return self.summary
@@ -112,7 +112,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.mark.parametrize(
     ("space", "reason"), [("locked", "cannot pickle"), ("turned", "predicts other values")]
 )
-def test_the_next_best_that_can_be_kept_is_the_model(place, space, reason) -> None:
+def test_next_best_trial_that_can_be_stored_becomes_the_model(place, space, reason) -> None:
     summary = place.search(space, trials=12)
     best, of_model = summary["incumbent"], summary["model_trial"]
     assert best["configuration"]["fit model"]["algorithm"] == "better"
@@ -125,7 +125,7 @@ def test_the_next_best_that_can_be_kept_is_the_model(place, space, reason) -> No
     assert len(model.predict(table().drop(columns="target"))) == 150
 
 
-def test_what_pickle_refuses_is_kept_by_cloudpickle(place) -> None:
+def test_model_that_pickle_refuses_is_stored_by_cloudpickle(place) -> None:
     assert place.search("lambda", trials=1)["instead_of"] is None
     new, out = place.folder / "new.csv", place.folder / "p.csv"
     table().drop(columns="target").to_csv(new, index=False)
@@ -133,14 +133,14 @@ def test_what_pickle_refuses_is_kept_by_cloudpickle(place) -> None:
     place.said("export", "s", place.folder / "m.pkl")
 
 
-def test_a_step_that_cannot_be_pickled_is_fitted_whenever_it_is_needed(place) -> None:
-    """Its trials count. Only a model cannot be made of them."""
+def test_step_that_cannot_be_pickled_is_refitted_whenever_needed(place) -> None:
+    """The trials count, but no model can be stored."""
     with pytest.raises(StudyFailed, match="cannot pickle"):
         place.search("unlocked", trials=1)
     assert place.summary["n_failed"] == 0
 
 
-def test_an_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
+def test_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
     test = place.folder / "test.csv"
     table(40, seed=1).assign(a=1000.0).to_csv(test, index=False)
     summary = place.search("blind", trials=1, test=str(test))
@@ -155,7 +155,7 @@ def test_an_undefined_test_loss_leaves_the_model_and_is_reported(place) -> None:
 PARTIAL: dict[str, Any] = {"method": "halving", "option": {"fidelity": "folds"}, "trials": 3}
 
 
-def test_the_best_partial_evaluation_is_the_model_where_none_is_full(place) -> None:
+def test_best_partial_evaluation_becomes_the_model_if_none_is_full(place) -> None:
     summary = place.search("small", **PARTIAL, constraint=["model_size_bytes<=1e9"])
     assert summary["n_trials"] == summary["n_stopped"]
     assert summary["model_is_partial"]
@@ -165,7 +165,7 @@ def test_the_best_partial_evaluation_is_the_model_where_none_is_full(place) -> N
     assert summary["model_trial"]["fidelity"] in place.said("show", "s")
 
 
-def test_neither_a_full_nor_a_partial_evaluation_outside_of_the_constraints_is_the_model(
+def test_evaluation_outside_the_constraints_never_becomes_the_model(
     place,
 ) -> None:
     for changed in (PARTIAL, {"trials": 1, "study": "full"}):

@@ -1,4 +1,4 @@
-"""A model that is the mean of the folds' models, where no time is left to fit on all rows."""
+"""A model that is the mean of the fold models, if no time is left to fit on all rows."""
 
 import shutil
 from dataclasses import dataclass, field, replace
@@ -40,7 +40,7 @@ class Ended:
     heard: Any = field(default_factory=Heard)
 
     def end(self, *seconds: float, **plan: Any) -> dict[str, Any]:
-        """Fit the final model; the seconds that are left at each look, the last one for good."""
+        """Fit the final model; `seconds` are left at the checks, and the last value stays."""
         looks = iter(seconds)
         left = [0.0]
 
@@ -63,7 +63,7 @@ class Ended:
         return final_model(self.store, "s")[0]
 
     def folds(self) -> list[Any]:
-        """The pipelines of the best trial's folds, as the cache has them."""
+        """Return the pipelines of the best trial's folds, from the cache."""
         with self.opened() as study:
             context = StudyContext("s", study.problem, self.store.address)
             run = PathRun(context, study.incumbent.query)
@@ -78,7 +78,7 @@ class Ended:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory) -> Path:
-    """The folder of a study, of which each test has a copy."""
+    """The folder of a study, copied for each test."""
     folder = tmp_path_factory.mktemp("original")
     searched(folder, trials=3, space="modern", **WINE).store.close()
     return folder
@@ -112,19 +112,19 @@ def test_under_constraints_the_model_of_one_fold_replaces_the_refit(tmp_path) ->
     np.testing.assert_array_equal(ended.model.predict_proba(X), ended.folds()[0].predict_proba(X))
 
 
-def test_a_refit_that_takes_too_long_is_ended_and_the_folds_take_its_place(ended) -> None:
+def test_refit_that_takes_too_long_is_ended_and_replaced_by_the_folds(ended) -> None:
     summary = ended.end(1e3, 1e3, 1e3, -1.0)
     assert summary["model_of_folds"]
     assert summary["test_loss"] is not None
 
 
-def test_where_the_cache_has_lost_a_model_the_refit_takes_its_time(ended) -> None:
+def test_refit_takes_its_time_if_the_cache_has_lost_a_fold_model(ended) -> None:
     ended.store.prune(0)
     assert not ended.end(-2.0)["model_of_folds"]
     assert isinstance(ended.model, Pipeline)
 
 
-def test_models_of_folds_need_a_cache_and_no_early_stopping(ended) -> None:
+def test_fold_models_need_a_cache_and_no_early_stopping(ended) -> None:
     with ended.opened() as study:
         best = study.incumbent
         assert can_average_folds(study, [best])
@@ -146,7 +146,7 @@ def test_models_of_folds_need_a_cache_and_no_early_stopping(ended) -> None:
         (9.0, {"budget": 60.0, "ensemble": EnsembleRule("agnostic")}, (20.0, 18, 19)),
     ],
 )
-def test_time_for_a_refit_and_a_choice_is_held_back_where_it_fits(
+def test_time_for_refit_and_choice_is_reserved_if_possible(
     ended, monkeypatch, refit, plan, expected
 ) -> None:
     most, low, high = expected

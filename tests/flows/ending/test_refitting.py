@@ -1,4 +1,4 @@
-"""Members refitted side by side: a real Prefect server, real processes that are killed."""
+"""Members refitted in parallel: a real Prefect server, real processes that are killed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -70,7 +70,7 @@ space = models(
 
 @pytest.fixture
 def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits run there
-    """A study of a space whose steps leave notes in the folder."""
+    """Return a study of a space whose steps write notes into the folder."""
     (tmp_path / "meeting").mkdir()
     code = SPACE.format(folder=str(tmp_path))
     return replace(with_space(context_of(tmp_path), code), study=NAME)
@@ -79,9 +79,9 @@ def context(server, tmp_path: Path) -> StudyContext:  # noqa: ARG001 - refits ru
 def refitted(
     context: StudyContext, *models: str, seconds: float = 300.0
 ) -> tuple[list[LossOnTest], list[TaskRun]]:
-    """The losses of an ensemble of trials of these models, numbered from 0, and of the first alone.
+    """Return losses of an ensemble of trials of these models and of the first alone, and task runs.
 
-    And the task runs, once the server knows how each ended; it hears of them in batches.
+    The server receives final states of task runs in batches, so the function waits for them.
     """
     context = replace(context, trial_seconds=seconds)
 
@@ -110,9 +110,7 @@ def refitted(
     return losses, wait_for(settled)
 
 
-def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
-    context, tmp_path
-) -> None:
+def test_members_are_fitted_in_parallel_and_their_shared_step_once(context, tmp_path) -> None:
     losses, runs = refitted(context, "one", "other")
     assert (tmp_path / "prefixes").read_text() == "made "
     assert all(0 <= test.loss < 50 for test in losses)
@@ -127,6 +125,6 @@ def test_members_are_fitted_side_by_side_and_a_prefix_that_they_share_once(
 
 
 @pytest.mark.full
-def test_a_refit_is_held_to_limits(context) -> None:
+def test_refit_respects_limits(context) -> None:
     with pytest.raises(RefitFailed, match="refit of trial"):
         refitted(context, "endless", seconds=1.5)

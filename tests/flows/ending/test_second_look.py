@@ -1,4 +1,4 @@
-"""The best trials are looked at again, on workers that are this process."""
+"""The best trials are re-evaluated, with workers in this process."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,14 +42,14 @@ PLENTY = 1e6
 
 @dataclass
 class Workers:
-    """Two workers that answer what a test has written down, by the numbers of trials.
+    """Two workers that answer as written in the test, by the numbers of trials.
 
     Attributes:
-        again: Losses of the second look; None for a failure, an exception to be raised. Without
+        again: Losses of the re-evaluation; None for a failure, an exception to be raised. Without
             any, trials are evaluated.
-        asked: Parameters of what was evaluated, in turn.
+        asked: Parameters of the evaluations, in order.
         limits: Time limit of each batch.
-        after_batch: Called with the number of the trials that were asked for so far.
+        after_batch: Called with the number of trials requested so far.
     """
 
     again: Mapping[int, float | Exception | None]
@@ -87,7 +87,7 @@ class Workers:
 
 @dataclass
 class Looked:
-    """A study whose search has ended, and what a second look says."""
+    """A study whose search has ended, and the result of its re-evaluation."""
 
     study: Study
     context: StudyContext
@@ -98,7 +98,7 @@ class Looked:
         tell_came(self.study, evaluation(loss, seconds), query)
 
     def again(self, *losses: float | Exception | None, **of_workers: Any) -> Workers:
-        """Look again; losses are those of the finalists, the best first."""
+        """Re-evaluate; losses are those of the finalists, the best first."""
         self.heard.notes.clear()
         workers: Any = Workers(dict(zip(RANKED, losses, strict=False)), **of_workers)
         recheck_finalists(self.study, workers, self.context, self.heard)
@@ -137,7 +137,7 @@ def looked(new) -> Looked:
     return new  # type: ignore[no-any-return]
 
 
-def test_another_of_the_best_five_is_chosen_where_it_is_better_over_both_splits(looked) -> None:
+def test_finalist_with_the_best_mean_over_both_splits_is_chosen(looked) -> None:
     assert looked.chosen == 2
     assert looked.again(15.0, 11.0, 20.0, 20.0, 2.9).numbers == RANKED
     assert looked.chosen == Study(looked.study.store, NAME).incumbent.number == 1
@@ -162,14 +162,14 @@ SLOW = TimeoutError("took long")
         ((15.0, 11.0, SLOW, 13.0, 20.0), 3, [2, 3, 5, 5, 6, 1]),  # of two at once, one is alone
     ],
 )
-def test_a_finalist_that_fails_is_not_chosen(looked, again, chosen, asked) -> None:
+def test_failing_finalist_is_not_chosen(looked, again, chosen, asked) -> None:
     assert looked.again(*again).numbers == asked
     assert looked.chosen == chosen
     losses = [each.recheck_loss for each in looked.study.facts.finalists]
     assert losses == [None if loss is SLOW else loss for loss in again]
 
 
-def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None:
+def test_reevaluations_before_the_end_of_the_time_count(looked, monkeypatch) -> None:
     seconds = iter([1.0, 1.0, 99.0, 60.5])
     looked.plan(budget=60.0)
     monkeypatch.setattr(looked.study, "seconds", lambda: next(seconds))
@@ -181,7 +181,7 @@ def test_what_came_before_the_time_was_spent_counts(looked, monkeypatch) -> None
     assert (looked.chosen, looked.study.facts.finalists) == (2, ())
 
 
-def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limit(new) -> None:
+def test_finalist_may_take_twice_its_first_seconds_if_above_the_limit(new) -> None:
     for loss in LOSSES:
         new.tell(loss, seconds=600.0)
     new.plan(budget=PLENTY)
@@ -192,7 +192,7 @@ def test_a_finalist_may_take_twice_what_it_took_where_that_is_more_than_the_limi
     assert set(new.again(1.0, 1.0, 1.0, 1.0, 1.0).limits) == {450.0}
 
 
-def test_groups_that_cannot_be_dealt_otherwise_end_the_look_and_a_lost_store_the_session(
+def test_reevaluation_ends_without_a_second_split_and_fails_without_a_store(
     looked, monkeypatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -206,7 +206,7 @@ def test_groups_that_cannot_be_dealt_otherwise_end_the_look_and_a_lost_store_the
         looked.again(StoreLost("away"))
 
 
-def test_finalists_are_evaluated_on_other_folds_and_an_interrupt_loses_only_its_batch(
+def test_finalists_use_other_folds_and_an_interrupt_loses_only_its_batch(
     looked,
 ) -> None:
     def interrupt(n_asked: int) -> None:
@@ -232,7 +232,7 @@ def test_finalists_are_evaluated_on_other_folds_and_an_interrupt_loses_only_its_
     assert not store.records.exists(split)
 
 
-def test_finalists_are_at_most_a_tenth_of_the_full_trials_and_differ_in_losses(new) -> None:
+def test_finalists_are_a_tenth_of_the_full_trials_with_distinct_losses(new) -> None:
     for n in range(19):
         new.tell(float(n // 2), seconds=100.0 if n == 1 else 1.0)
     assert new.finalists() == []
@@ -241,7 +241,7 @@ def test_finalists_are_at_most_a_tenth_of_the_full_trials_and_differ_in_losses(n
     assert new.finalists() == [0, 2, 4, 6, 8]
 
 
-def test_looking_again_takes_at_most_a_tenth_of_the_seconds(new) -> None:
+def test_reevaluation_takes_at_most_a_tenth_of_the_seconds(new) -> None:
     for n, seconds in enumerate((1.0, 4.0, 2.0, 1.0, 1.0, 1.0)):
         new.tell(float(n), seconds)
     for budget, n_slots, expected in (
@@ -254,7 +254,7 @@ def test_looking_again_takes_at_most_a_tenth_of_the_seconds(new) -> None:
         assert new.finalists(n_slots) == expected
 
 
-def test_there_are_finalists_where_the_study_ends_in_one_trial(looked) -> None:
+def test_finalists_are_reevaluated_only_if_the_study_ends_in_one_trial(looked) -> None:
     declared = looked.study.optimizer.method
     for of_method, rule, is_bound, expected in (
         (None, "single", False, True),
@@ -272,7 +272,7 @@ def test_there_are_finalists_where_the_study_ends_in_one_trial(looked) -> None:
 
 
 @pytest.mark.parametrize("rule", [None, SINGLE])
-def test_the_model_comes_from_the_chosen_trial(looked, rule) -> None:
+def test_model_comes_from_the_chosen_trial(looked, rule) -> None:
     looked.plan(ensemble=rule)
     with looked.study.timed(), looked.study.searching():
         looked.again(15.0, 11.0, 20.0, 20.0, 20.0)

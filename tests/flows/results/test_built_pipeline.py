@@ -1,4 +1,4 @@
-"""The pipeline of a trial, as an object and as code, is what the trial fitted in its first fold."""
+"""The pipeline of a trial, as object and as code, equals the fit of the first fold."""
 
 import runpy
 import sys
@@ -83,12 +83,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def documents(found: Searched) -> list[Any]:
-    """The trials of a study."""
+    """Return the trials of a study."""
     return [trial.document for trial in open_study(found.store, "s").trials()]
 
 
 def fitted_in_first_fold(found: Searched, trial: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Parameters of the estimators that the cache has of a trial's first fold, by step."""
+    """Return parameters of the cached estimators of a trial's first fold, by step."""
     steps = [step for step in trial["evaluation"]["steps"] if step["fold"] == 0]
     entries = found.store.index.entries([step["key"] for step in steps])
     return {
@@ -98,7 +98,7 @@ def fitted_in_first_fold(found: Searched, trial: dict[str, Any]) -> dict[str, di
 
 
 @pytest.mark.parametrize("study", ["flash", "own code", "events"])
-def test_it_is_what_the_first_fold_was_fitted_with(study: str, tmp_path: Path) -> None:
+def test_built_pipeline_equals_the_estimators_of_the_first_fold(study: str, tmp_path: Path) -> None:
     found = searched(tmp_path, fit=False, **STUDIES[study](tmp_path))
     loaded = load_study("s", str(tmp_path / "store"))
     for trial in documents(found):
@@ -120,7 +120,7 @@ def test_it_is_what_the_first_fold_was_fitted_with(study: str, tmp_path: Path) -
         assert parameters(built) == parameters(pipeline), code
 
 
-def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path) -> None:
+def test_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path) -> None:
     given = on_table(tmp_path, "mine.py:iterative", trials=4, epochs=10)
     found = searched(tmp_path, fit=False, **given)
     models = set()
@@ -137,7 +137,7 @@ def test_a_model_trained_in_epochs_is_built_for_its_best_epoch(tmp_path: Path) -
     assert len(models) == 2
 
 
-def test_its_code_runs_and_weighs_rows_as_the_study_did(tmp_path: Path) -> None:
+def test_code_of_a_trial_runs_and_weights_rows_as_in_the_study(tmp_path: Path) -> None:
     found = searched(tmp_path, fit=False, **on_table(tmp_path, "mine.py:iterative", trials=4))
     frame = table()
     X, y = frame.drop(columns="target"), frame["target"]
@@ -155,7 +155,7 @@ def test_its_code_runs_and_weighs_rows_as_the_study_did(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_study_that_cached_nothing_runs_the_steps_before_the_model_once_more(
+def test_study_without_a_cache_runs_the_steps_before_the_model_once_more(
     tmp_path: Path,
 ) -> None:
     given, notes = on_table(tmp_path, "flash", trials=2), list[str]()
@@ -167,7 +167,7 @@ def test_a_study_that_cached_nothing_runs_the_steps_before_the_model_once_more(
     assert len(notes) == 2
 
 
-def test_a_step_that_failed_does_not_run_once_more(tmp_path: Path) -> None:
+def test_failed_step_is_not_run_again(tmp_path: Path) -> None:
     given = on_table(tmp_path, "mine.py:space", trials=1, no_cache=True)
     ran = tmp_path / "ran"
     fails = f"open({str(ran)!r}, 'a').write('x')\n        raise MemoryError"
@@ -181,7 +181,7 @@ def test_a_step_that_failed_does_not_run_once_more(tmp_path: Path) -> None:
     assert list(dict(built_from(code).steps)) == steps
 
 
-def test_trials_and_spaces_that_are_not_there_are_refused(ended, monkeypatch) -> None:
+def test_unknown_trials_and_unusable_spaces_are_refused(ended, monkeypatch) -> None:
     with pytest.raises(BadInput, check=lambda e: (e.option, e.value) == ("trial", 77)):
         built_pipeline(ended.store, "h", 77)
     own = open_study(ended.store, "h").space()

@@ -1,4 +1,4 @@
-"""Model cards in Markdown: golden files, and what is kept of a former card."""
+"""Model cards in Markdown: golden files, and text kept from an earlier card."""
 
 from dataclasses import replace
 from importlib.metadata import version
@@ -58,7 +58,7 @@ def card(
     view: dict[str, Any] | None = None,
     **changed: Any,
 ) -> str:
-    """A card of a model of houses with changed facts; its study predicts a price."""
+    """Return a card of a model of house prices with changed facts."""
     given = {"data": "houses.csv", "target": "price", "drop": ("id",), "method": "random"}
     problem = Problem("abc", "split", "regression", "digest", "r2", seed=7)
     made = Exported(
@@ -86,7 +86,7 @@ def header_of(text: str) -> dict[str, Any]:
     return found
 
 
-def test_a_card_of_a_pipeline_for_numbers_of_a_table(file_regression) -> None:
+def test_card_of_a_regression_pipeline_of_a_table(file_regression) -> None:
     text = card()
     file_regression.check(text, extension=".txt")
     [result] = header_of(text)["model-index"][0]["results"]  # what Hugging Face reads
@@ -96,7 +96,7 @@ def test_a_card_of_a_pipeline_for_numbers_of_a_table(file_regression) -> None:
     assert "model-index" not in header_of(card(**untested))
 
 
-def test_a_card_of_an_ensemble_for_classes_of_patients(file_regression) -> None:
+def test_card_of_a_classification_ensemble_of_patients(file_regression) -> None:
     events, labels = events_and_labels()
     rows = EventRows.build(events.rename(columns={"numeric_value": "value"}), labels)
     classes = np.tile([0, 1], len(rows) // 2).astype(np.int32)
@@ -131,11 +131,13 @@ def test_a_card_of_an_ensemble_for_classes_of_patients(file_regression) -> None:
         ({"about": ABOUT | {"test_loss_undefined": "no <b>"}}, r"is undefined: no \<b\>."),
     ],
 )
-def test_a_card_tells_what_loading_takes_and_how_the_model_was_fitted(exported, text) -> None:
+def test_card_explains_how_to_load_the_model_and_how_it_was_fitted(exported, text) -> None:
     assert text in card(exported=exported)
 
 
-def test_what_people_wrote_of_its_use_is_kept_and_no_other_file_is_replaced(tmp_path: Path) -> None:
+def test_written_intended_use_is_kept_and_other_files_are_not_replaced(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "card.md"
     assert written_use(path) == ""
     first = card()
@@ -151,7 +153,7 @@ def test_what_people_wrote_of_its_use_is_kept_and_no_other_file_is_replaced(tmp_
         written_use(path)
 
 
-def test_no_word_of_the_command_ends_its_block_and_none_is_a_password() -> None:
+def test_command_in_a_card_cannot_close_its_code_block_and_shows_no_password() -> None:
     target = "price\n```\n<script>alert(1)</script>\r````\u2028## Limits"
     text = card(options={"data": "https://ann:hidden@host/a b.csv", "target": target})
     tokens = MarkdownIt().parse(text)

@@ -1,4 +1,4 @@
-"""What came of a study, in Python: its trials as tables, one trial explained, its model."""
+"""Results of a study in Python: trials as tables, one trial explained, the model."""
 
 import json
 from copy import deepcopy
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.slow
 
 
 def documents(store: ArtifactStore, study: str = "s") -> list[Any]:
-    """The trials of a study."""
+    """Return the trials of a study."""
     return [trial.document for trial in open_study(store, study).trials()]
 
 
@@ -52,7 +52,7 @@ def explained(store: ArtifactStore, number: int, study: str = "s") -> dict[str, 
     return explained_trial(store, study, number).to_json()
 
 
-def test_a_trial_is_explained_by_the_best_one_its_ranges_and_its_parts(ended, monkeypatch) -> None:
+def test_trial_is_explained_by_the_best_trial_its_ranges_and_its_parts(ended, monkeypatch) -> None:
     best, trials = ended.load().best_trial, documents(ended.store)
     other = next(t for t in trials if t["evaluation"] and t["number"] != best)
     found = explained(ended.store, other["number"])
@@ -101,7 +101,7 @@ def test_reason_and_task_run_come_from_the_events(ended, monkeypatch) -> None:
     assert list(table["system_attrs_task_run_id"].dropna()) == ["abc"]
 
 
-def test_the_table_of_trials_matches_the_ledger(ended) -> None:
+def test_table_of_trials_matches_the_ledger(ended) -> None:
     study, trials = ended.load(), documents(ended.store)
     table = study.trials_dataframe()
     assert list(table)[:5] == ["number", "value", "datetime_start", "datetime_complete", "duration"]
@@ -132,7 +132,7 @@ def test_the_table_of_trials_matches_the_ledger(ended) -> None:
     assert study.best_params["rescale"] == table["params_rescale"][study.best_trial]
 
 
-def test_neither_waiting_nor_an_earlier_attempt_counts_as_duration(ended, monkeypatch) -> None:
+def test_duration_excludes_waiting_and_earlier_attempts(ended, monkeypatch) -> None:
     events, day = list(Ledger(ended.store.database).each_event("s")), 86_400.0
     asked = next(e.at for e in events if e.kind == "ask" and e.body["number"] == 0)
     told = next(e for e in events if e.kind == "tell" and e.body["number"] == 0)
@@ -150,7 +150,7 @@ def test_neither_waiting_nor_an_earlier_attempt_counts_as_duration(ended, monkey
     assert abs(theirs.duration - cost) < pd.Timedelta(1, "ms")
 
 
-def test_partial_trials_are_pruned_ones_in_files_too(ended, tmp_path: Path) -> None:
+def test_partial_trials_are_pruned_also_in_files(ended, tmp_path: Path) -> None:
     trials = ended.load("h").trials_dataframe()
     stopped = trials[trials["user_attrs_state"] == "stopped"]
     for column, value in (("state", "PRUNED"), ("user_attrs_fidelity", "folds 1 of 3")):
@@ -164,7 +164,7 @@ def test_partial_trials_are_pruned_ones_in_files_too(ended, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["s", "h"])
-def test_a_study_becomes_one_of_optunas_with_the_same_best_value(ended, name, monkeypatch) -> None:
+def test_study_converts_to_optuna_with_the_same_best_value(ended, name, monkeypatch) -> None:
     study = ended.load(name)
     made = study.to_optuna()
     ours, theirs = study.trials_dataframe(), made.trials_dataframe()
@@ -181,7 +181,7 @@ def test_a_study_becomes_one_of_optunas_with_the_same_best_value(ended, name, mo
 
 
 @pytest.mark.parametrize("file_format", ["pickle", "skops"])
-def test_a_model_read_back_predicts_as_the_stored_one(ended, file_format) -> None:
+def test_exported_model_predicts_like_the_stored_one(ended, file_format) -> None:
     model, about = final_model(ended.store, "s")
     found = export(ended.store, "s", file_format)
     dataset = load_dataset(ended.store, about["dataset"])
@@ -193,7 +193,7 @@ def test_a_model_read_back_predicts_as_the_stored_one(ended, file_format) -> Non
     assert bool(found.trusted) == (file_format == "skops")
 
 
-def test_a_model_that_predicts_otherwise_is_not_exported(ended, monkeypatch) -> None:
+def test_model_with_other_predictions_is_not_exported(ended, monkeypatch) -> None:
     def turned(model: Any) -> Any:
         made = deepcopy(model)
         made.weights_ = made.weights_[::-1]
@@ -230,7 +230,7 @@ def test_facts_match_study_data_and_test_rows(ended) -> None:
 
 
 @pytest.mark.usefixtures("without_libgomp")
-def test_a_library_that_the_model_needs_and_does_not_load_is_named(ended, monkeypatch) -> None:
+def test_library_that_the_model_needs_but_cannot_load_is_named(ended, monkeypatch) -> None:
     def missing(*_: object) -> None:
         raise ModuleNotFoundError("No module named 'lightgbm'", name="lightgbm")
 
@@ -259,7 +259,7 @@ def keep_model(store: ArtifactStore, problem: Problem, model: Any) -> None:
 
 
 def hostile(folder: Path, model: str) -> tuple[ArtifactStore, str, Any, Any]:
-    """A study whose final model is one of `hostile_models`, and a file of new rows."""
+    """Return a study whose final model is one of `hostile_models`, and a file of new rows."""
     made = own_context(folder, model, 3, "error")
     store, file = store_of(made), str(folder / "own.csv")
     settings = plan_of(made, data=file, target="y", data_name="own").to_json()
@@ -271,7 +271,7 @@ def hostile(folder: Path, model: str) -> tuple[ArtifactStore, str, Any, Any]:
 
 
 @pytest.mark.parametrize("model", ["Column", "ReversedClasses"])
-def test_labels_are_flat_and_probabilities_stand_under_their_class(tmp_path, model) -> None:
+def test_labels_are_flat_and_probabilities_are_ordered_by_class(tmp_path, model) -> None:
     store, file, inner, X = hostile(tmp_path, model)
     found = predict(store, "test", file, None)
     assert found["prediction"].tolist() == inner.predict(X).tolist()
@@ -279,7 +279,7 @@ def test_labels_are_flat_and_probabilities_stand_under_their_class(tmp_path, mod
     np.testing.assert_array_equal(found.iloc[:, 1:], inner.predict_proba(X))
 
 
-def test_what_is_no_prediction_is_not_written(tmp_path) -> None:
+def test_invalid_predictions_are_not_written(tmp_path) -> None:
     store, file, _, _ = hostile(tmp_path, "Abstains")
     with pytest.raises(InvalidPredictions, match="3 of 120"):
         predict(store, "test", file, None)
@@ -289,7 +289,7 @@ def test_what_is_no_prediction_is_not_written(tmp_path) -> None:
 
 
 def counting(folder: Path, values: np.ndarray) -> ArtifactStore:
-    """A study of events whose final model counts codes; it predicts these values."""
+    """Return a study of events whose final model counts codes and predicts these values."""
     made = context_of(folder, events=True)
     store = store_of(made)
     labels = written(events()[1].assign(boolean_value=values), folder / "labels.csv")
@@ -320,7 +320,7 @@ ROWS = [(101, "2021-01-01"), (101, "2019-01-01"), ("new", "2021-01-01"), (100, "
 """The second has no event before, and the third is unknown."""
 
 
-def test_rows_without_events_get_the_shares_of_the_training_rows(
+def test_rows_without_events_get_the_base_rates_of_the_training_rows(
     tmp_path, caplog, monkeypatch
 ) -> None:
     store = counting(tmp_path, np.arange(80) // 2 % 4 != 1)

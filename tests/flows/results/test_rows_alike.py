@@ -1,4 +1,4 @@
-"""A row has one prediction in any file and company, by the command and the exported model."""
+"""A row has one prediction in any file, alone or among others, by command and exported model."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ ROWS = 40
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory) -> Iterator[ArtifactStore]:
-    """A study of a table with a column of each kind in a space, whose model is an ensemble."""
+    """A study of a table with a column of each kind, whose model is an ensemble."""
     folder = tmp_path_factory.mktemp("alike")
     score = FRAME["number"].fillna(0).rank() + 100 * (FRAME["category"] == "a")
     thirds = pd.qcut(score, 3, labels=CLASSES).astype(float)
@@ -40,7 +40,7 @@ def predicted(store: ArtifactStore, path: Path) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_row_has_one_prediction_in_any_file(store, tmp_path, form) -> None:
+def test_row_has_one_prediction_in_any_file(store, tmp_path, form) -> None:
     suffix, write = FORMS[form]
 
     def of(rows: list[int]) -> pd.DataFrame:
@@ -59,7 +59,7 @@ def test_a_row_has_one_prediction_in_any_file(store, tmp_path, form) -> None:
         pd.testing.assert_frame_equal(of(part), expected)
 
 
-def test_the_model_predicts_dataframes_as_the_command_predicts_files(store, tmp_path) -> None:
+def test_model_predicts_dataframes_as_the_command_predicts_files(store, tmp_path) -> None:
     FRAME.head(ROWS).to_csv(tmp_path / "new.csv", index=False)
     expected = predicted(store, tmp_path / "new.csv")
     models = (load_study("s", store.address.url).model(), export(store, "s", "pickle").model)
@@ -80,7 +80,7 @@ print(*model.predict(pd.read_csv(sys.argv[2])))
 """
 
 
-def test_an_exported_model_reads_what_pandas_reads_without_prefect_tune(store, tmp_path) -> None:
+def test_exported_model_reads_pandas_input_without_prefect_tune(store, tmp_path) -> None:
     exported = export(store, "s", "pickle")
     assert "RowReader" in exported.own_classes
     assert "pyarrow" not in exported.packages
@@ -94,7 +94,7 @@ def test_an_exported_model_reads_what_pandas_reads_without_prefect_tune(store, t
     assert columns == list(FRAME)
 
 
-def test_a_model_of_matrices_has_no_class_that_reads_rows(store) -> None:
+def test_model_of_matrices_contains_no_row_reader(store) -> None:
     exported = export(store, "s", "pickle", of_matrix=True)
     model = load_study("s", store.address.url).model(matrix=True)
     classes = {kind.__name__ for kind in estimator_classes(model)}
@@ -105,7 +105,7 @@ def test_a_model_of_matrices_has_no_class_that_reads_rows(store) -> None:
     assert columns > {"moment.days", "note.words"}
 
 
-def test_rows_that_cannot_be_read_are_skipped_if_asked_to(store, tmp_path, caplog) -> None:
+def test_unreadable_rows_are_skipped_on_request(store, tmp_path, caplog) -> None:
     frame = FRAME.head(ROWS).astype(object)
     FRAME.head(ROWS).to_csv(tmp_path / "whole.csv", index=False)
     frame.loc[3, "day"] = "30.02.2024"

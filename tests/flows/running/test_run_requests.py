@@ -1,4 +1,4 @@
-"""What a study makes of the states that its flow run has in Prefect."""
+"""Reactions of a study to the states of its flow run in Prefect."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
@@ -39,9 +39,7 @@ START = datetime(2030, 1, 1, tzinfo=UTC)
         pytest.param([Failed()], (), True, None, id="failed, which is known here first"),
     ],
 )  # fmt: skip
-def test_a_run_ends_if_it_is_suspended_or_no_longer_ours(
-    states, missed, is_deployed, error
-) -> None:
+def test_run_ends_if_suspended_or_taken_over(states, missed, is_deployed, error) -> None:
     requests = RunRequests()
     deployment = uuid4() if is_deployed else None
     for number, state in enumerate([Running(), *states]):

@@ -1,4 +1,4 @@
-"""What changed between the data of two studies, and what a champion needs."""
+"""Changes between the data of two studies, and columns that a champion needs."""
 
 from dataclasses import replace
 
@@ -97,7 +97,7 @@ def test_rows_with_other_events_are_found() -> None:
     assert changes_between(old, of_events(later, labels)) == Changes()  # after all predictions
 
 
-def test_a_champion_needs_its_columns() -> None:
+def test_champion_needs_its_columns() -> None:
     champion, new = data(ROWS), data(ROWS.drop(columns=["a", "colour"]))
     check_needs("n-1", champion, data(ROWS.assign(fresh=2.0)))
     with pytest.raises(BadInput, check=lambda e: "a, colour" in e.reason):

@@ -11,7 +11,7 @@ from prefect_tune.storage.lease import LeaseLost
 from prefect_tune.storage.series import Series
 
 
-def test_a_series_is_locked_by_one_run_at_a_time(tmp_path) -> None:
+def test_series_is_locked_by_one_run_at_a_time(tmp_path) -> None:
     store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
     locked, series = LockedSeries(store, "n"), Series("n", 0.0, {})
     with pytest.raises(UnknownName, match="'n'"):

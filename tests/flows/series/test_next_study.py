@@ -1,4 +1,4 @@
-"""What a run of a series does: start, resume or skip; and what it refuses."""
+"""Start, resume or skip in a run of a series, and refusals."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -34,7 +34,7 @@ Night = Callable[..., SeriesStudy]
 
 @pytest.fixture
 def night(prepared) -> Night:
-    """Prepares a run of the series `n`, which ends at once: it releases the series."""
+    """Prepare a run of the series `n` and release the series at once."""
 
     def prepare(data: str = "train.csv", **options: object) -> SeriesStudy:
         study = prepared(data, **{**GIVEN, **options})
@@ -117,7 +117,7 @@ def test_studies_are_numbered_as_data_grow(prepared, night) -> None:
     assert action(night()) == ("start", "n-4")  # studies of a removed series keep their names
 
 
-def test_an_unchanged_study_is_resumed_if_its_budget_has_grown(night) -> None:
+def test_unchanged_study_is_resumed_if_its_budget_has_grown(night) -> None:
     ended(night())
     for options in (
         {"trials": 3},
@@ -131,7 +131,7 @@ def test_an_unchanged_study_is_resumed_if_its_budget_has_grown(night) -> None:
         assert again.options.stop_rule.trials == options["trials"]
 
 
-def test_an_unchanged_study_is_resumed_if_it_failed_or_its_model_was_made_in_a_hurry(night) -> None:
+def test_unchanged_study_is_resumed_if_failed_or_without_a_full_refit(night) -> None:
     first = ended(night(), "failed")
     assert action(night()) == ("resume", "n-1")
     ended(first)
@@ -142,7 +142,7 @@ def test_an_unchanged_study_is_resumed_if_it_failed_or_its_model_was_made_in_a_h
     assert action(night()) == ("resume", "n-1")
 
 
-def test_other_options_make_another_study(night) -> None:
+def test_other_options_start_another_study(night) -> None:
     own = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING), one("flat", GaussianNB))\n'
     Path("mine.py").write_text(own)
     given: dict[str, object] = {"space": "mine.py:space"}
@@ -166,7 +166,7 @@ def test_other_options_make_another_study(night) -> None:
     assert other.notes[0].reason.startswith("--space changed; the data changed: +20 rows")
 
 
-def test_an_unfinished_study_continues_on_its_stored_copy(night) -> None:
+def test_unfinished_study_continues_on_its_stored_copy(night) -> None:
     first = night()
     grow()
     for state in ("new", "running", "interrupted"):
@@ -185,7 +185,7 @@ def test_an_unfinished_study_continues_on_its_stored_copy(night) -> None:
     assert action(night()) == ("start", "n-2")
 
 
-def test_a_study_and_its_run_are_entered_together(night, monkeypatch) -> None:
+def test_study_and_its_run_are_entered_together(night, monkeypatch) -> None:
     first = ended(night())
     grow()
     with monkeypatch.context() as patched:  # as if the process was killed
@@ -216,7 +216,7 @@ def prior_of(prepared: PreparedStudy) -> dict | None:
     return next((event.body for event in events if event.kind == "prior"), None)
 
 
-def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
+def test_new_study_begins_with_the_best_trials_of_earlier_ones(night) -> None:
     first = ended(night(), losses=(30.0, 10.0, 20.0))
     assert prior_of(first) is None
     grow()
@@ -242,7 +242,7 @@ def test_a_new_study_begins_with_the_best_of_earlier_ones(night) -> None:
     assert (reused.studies, reused.observations) == (("n-2", "n-1"), 5)
 
 
-def test_a_study_with_a_prior_is_replayed(night) -> None:
+def test_study_with_a_prior_is_replayed(night) -> None:
     ended(night(), losses=(30.0, 10.0, 20.0, 15.0))
     grow()
     second = night(method="tpe", trials=8)
@@ -259,7 +259,7 @@ def test_a_study_with_a_prior_is_replayed(night) -> None:
     assert decisions["repeated"] == 4
 
 
-def test_trials_outside_of_the_constraints_are_not_reused(night) -> None:
+def test_trials_outside_the_constraints_are_not_reused(night) -> None:
     first = night()
     with Study.opened(first.store, first.name) as study:
         for loss, latency in ((10.0, 90.0), (20.0, 30.0)):
@@ -270,7 +270,7 @@ def test_trials_outside_of_the_constraints_are_not_reused(night) -> None:
     assert [trial["loss"] for trial in prior["trials"]] == [20.0]
 
 
-def test_another_question_is_refused(night) -> None:
+def test_changed_question_is_refused(night) -> None:
     ended(night(metric="auroc", positive="yes"))
     for options in (
         {"metric": "error"},
@@ -291,7 +291,7 @@ def test_another_question_is_refused(night) -> None:
     assert (again.plan.metric, again.options.positive) == ("auroc", "yes")
 
 
-def test_folds_of_events_look_forward_in_all_studies_or_in_none() -> None:
+def test_event_folds_look_forward_in_all_studies_of_a_series_or_in_none() -> None:
     known = Question(kind="events", predicts="classes", metric="error", looks_forward=True)
     assert known.completed("n", StudyOptions()).gap == 0.0
     assert known.completed("n", StudyOptions(gap=5.0)).gap == 5.0
@@ -307,7 +307,7 @@ def test_data_without_columns_of_the_champion_is_refused(night) -> None:
         night()
 
 
-def test_two_runs_of_a_series_at_once_are_refused(prepared, night) -> None:
+def test_two_concurrent_runs_of_a_series_are_refused(prepared, night) -> None:
     running = prepared("train.csv", **GIVEN)
     with pytest.raises(SeriesBusy, match="'n'"):
         night()
@@ -315,7 +315,7 @@ def test_two_runs_of_a_series_at_once_are_refused(prepared, night) -> None:
     assert action(night()) == ("resume", "n-1")
 
 
-def test_options_of_series_need_one(prepared) -> None:
+def test_options_of_series_require_a_series(prepared) -> None:
     for name, value in (("if_unchanged", "skip"), ("promotion", "always"), ("margin", 0.0)):
         option = name.replace("_", "-")
         with pytest.raises(BadInput, check=lambda e, option=option: e.option == option):
@@ -323,7 +323,7 @@ def test_options_of_series_need_one(prepared) -> None:
 
 
 def texts(n: int, *names: str) -> pd.DataFrame:
-    """The first n rows of the table, with a free text of each name."""
+    """Return the first n rows of the table, with a free text column of each name."""
     whole = pd.concat([pd.read_csv("train.csv"), pd.read_parquet("test.parquet")])
     notes = {name: [f"{name} on day {i} for {i * i} tests" for i in range(n)] for name in names}
     return whole[:n].reset_index(drop=True).assign(**notes)
@@ -333,8 +333,8 @@ def n_words(prepared: PreparedStudy) -> dict[str, int]:
     return dict(load_dataset(prepared.store, prepared.plan.problem.dataset).texts)
 
 
-def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) -> None:
-    """On many rows a text has fewer hashed words, and each of them is part of a row's id."""
+def test_hashed_words_of_a_text_column_stay_the_same_as_rows_grow(night, monkeypatch) -> None:
+    """With many rows, a text column gets fewer hashed words, and each word is part of row ids."""
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)  # 53 words per text on 150 rows
     whole = texts(150, "note")
     whole[:110].to_csv("train.csv", index=False)
@@ -347,7 +347,7 @@ def test_hashed_words_of_texts_stay_the_same_as_rows_grow(night, monkeypatch) ->
     assert action(night(trials=9)) == ("resume", "n-2")  # the file is read as on that night
 
 
-def test_texts_that_come_later_share_what_is_left(night, monkeypatch) -> None:
+def test_later_text_columns_share_the_remaining_words(night, monkeypatch) -> None:
     monkeypatch.setattr(schema, "_HASHED_CELLS", 8_000)
     whole = texts(150, "first", "second", "third")
     nights = [
@@ -366,8 +366,8 @@ def test_texts_that_come_later_share_what_is_left(night, monkeypatch) -> None:
     assert words[4]["first"] == 72  # although it was away for a night
 
 
-def test_a_column_of_texts_keeps_its_kind(night) -> None:
-    """On other rows, categories may look like free texts, and the other way round."""
+def test_text_column_keeps_its_kind(night) -> None:
+    """With other rows, categories may resemble free texts, and vice versa."""
     few = [f"text {i % 90} of few" for i in range(150)]
     diverse = texts(150, "note")["note"]
     whole = texts(150)
@@ -379,7 +379,7 @@ def test_a_column_of_texts_keeps_its_kind(night) -> None:
     assert n_words(second) == n_words(first)
 
 
-def test_the_event_on_changed_data_names_the_study_before(prepared, night, monkeypatch) -> None:
+def test_event_on_changed_data_names_the_former_study(prepared, night, monkeypatch) -> None:
     ended(night())
     grow()
     sent = []

@@ -1,7 +1,7 @@
-"""Champion and challenger: what a series decides after each night, and what is made of it.
+"""Champion and challenger: the decision of a series after each run, and its effects.
 
-Nights are whole studies on growing data, in this process. The targets of the first rows are noise,
-so that the model of the first night is useless, and later ones are better.
+Runs are whole studies on growing data, in this process. The targets of the first rows are noise,
+so the model of the first run is useless, and later ones are better.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ TREES = f"{PRELUDE}\nspace = models(one('tree', DecisionTreeClassifier, DEPTH, s
 
 
 def frame(n: int) -> pd.DataFrame:
-    """The first n rows of a table whose first targets are noise."""
+    """Return the first n rows of a table whose first targets are noise."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(8_000, 3))
     is_yes = X[:, 0] + X[:, 1] > 0
@@ -49,7 +49,7 @@ def frame(n: int) -> pd.DataFrame:
 
 
 class Nights:
-    """The nights of a series in a store."""
+    """The runs of a series in a store."""
 
     def __init__(self, folder: Path, name: str = "daily") -> None:
         self.folder, self.name, self.heard = folder, name, Heard()
@@ -57,7 +57,7 @@ class Nights:
         self.address = ("--store", self.store.address.url)
 
     def night(self, n: int, **options: Any) -> str:
-        """The study of a night, which has ended with a decision."""
+        """Run a study to its end, with a decision."""
         study = self.undecided(n, **options)
         self.decide(study)
         return study
@@ -103,7 +103,7 @@ class Nights:
         return champion_of(self.store, self.name).record
 
     def kept(self) -> list[str]:
-        """Models that the series keeps."""
+        """Return the models that the series keeps."""
         return self.store.records.used_by(f"series {self.name}")
 
 
@@ -114,14 +114,14 @@ def fresh(tmp_path: Path) -> Nights:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Four nights; nobody changes the champion afterwards."""
+    """Four runs; later tests leave the champion unchanged."""
     made = Nights(tmp_path_factory.mktemp("nights"), "nightly")
     for n in (N_NOISE, 4_000, 4_300, 6_500):
         made.night(n)
     return made
 
 
-def test_the_first_model_is_the_champion_and_a_better_one_replaces_it(nights: Nights) -> None:
+def test_first_model_becomes_the_champion_and_a_better_one_replaces_it(nights: Nights) -> None:
     assert nights.outcomes[:3] == ["first", "better", "too few rows"]
     assert nights.outcomes[3] in {"better", "not better"}
     first, second, third, fourth = nights.decisions
@@ -164,7 +164,7 @@ def test_predict_and_export_use_the_champion(nights: Nights, tmp_path: Path) -> 
         assert cli(*arguments, *nights.address).exit_code == 2, arguments
 
 
-def test_a_champion_set_by_hand(fresh: Nights, tmp_path: Path, monkeypatch) -> None:
+def test_champion_can_be_set_by_hand(fresh: Nights, tmp_path: Path, monkeypatch) -> None:
     sent: list[dict[str, Any]] = []
     monkeypatch.setattr(champion, "send_event", lambda *_, **payload: sent.append(payload))
     cli = CommandLine(tmp_path)
@@ -197,7 +197,7 @@ def test_a_champion_set_by_hand(fresh: Nights, tmp_path: Path, monkeypatch) -> N
     assert fresh.champions == ["daily-2", "daily-1"]
 
 
-def test_a_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -> None:
+def test_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -> None:
     fresh.night(1_500, trials=1, seed=1)
     first = fresh.record
     with closing(LockedSeries(fresh.store, "daily")):  # a study that a person resumed by its name
@@ -217,7 +217,7 @@ def test_a_resumed_champion_stays_until_its_new_model_is_better(fresh: Nights) -
 
 
 @pytest.mark.parametrize("is_saved", [False, True])
-def test_a_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_saved) -> None:
+def test_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_saved) -> None:
     save = SeriesTable.save
 
     def killed(*arguments: Any, **options: Any) -> None:
@@ -239,7 +239,7 @@ def test_a_killed_decision_is_made_exactly_once(fresh: Nights, monkeypatch, is_s
     assert len(fresh.kept()) == 2
 
 
-def test_what_cannot_be_promoted_is_named(fresh: Nights) -> None:
+def test_impossible_promotion_is_refused_by_name(fresh: Nights) -> None:
     fresh.night(N_NOISE, promotion="never")
     with pytest.raises(BadInput, match="no champion"):
         champion_of(fresh.store, "daily")

@@ -1,4 +1,4 @@
-"""Nights of a series on growing data: a real Prefect server, real worker processes."""
+"""Runs of a series on growing data: a real Prefect server, real worker processes."""
 
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ def newest_flow_run() -> Any:
     return max(flow_runs(), key=lambda run: run.created)
 
 
-def test_nights_of_a_series(tmp_path: Path, monkeypatch) -> None:
-    """On the first rows of a table."""
+def test_series_on_growing_data_starts_resumes_and_skips(tmp_path: Path, monkeypatch) -> None:
+    """Each run reads the first rows of one table."""
     store = ArtifactStore(StoreAddress(str(tmp_path / "store")))
 
     def run_on(n_rows: int, trials: int) -> dict[str, Any]:

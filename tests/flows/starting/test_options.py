@@ -1,4 +1,4 @@
-"""Options are stated once, and read from the command line, forms and printed commands."""
+"""Options are declared once, and read by command line, forms and printed commands."""
 
 import inspect
 import json
@@ -56,7 +56,7 @@ def test_flow_command_and_form_take_exactly_the_options(flow, options) -> None:
     assert {p.name for p in command.params} - OUTPUT == set(options)
 
 
-def test_the_form_has_sections_in_order_choices_and_defaults() -> None:
+def test_form_has_ordered_sections_choices_and_defaults() -> None:
     properties = parameter_schema(tune).properties
     known = {"format": FORMATS, "space": SPACES, "method": METHODS, "ensemble": ENSEMBLE_KINDS}
     for name, choices in known.items():
@@ -93,7 +93,7 @@ TEXTS = (
 
 
 def beside_bounds(*, inside: bool) -> list[Any]:
-    """Each number with its values next to its bounds, on one side of them."""
+    """Return each numeric option with values next to its bounds, inside or outside."""
     found = []
     for name, option in {**COMPARE_OPTIONS, **OPTIONS}.items():
         step = 0.01 if name in ("test_size", "holdout") else 1
@@ -117,7 +117,7 @@ TAKEN = (
 )  # fmt: skip
 
 
-def test_forms_and_calls_take_what_the_command_takes() -> None:
+def test_forms_and_calls_accept_the_same_values_as_the_command() -> None:
     assert [given for given in TAKEN if not accepts(*given)] == []
     for name, value in TAKEN:
         if name in OPTIONS:
@@ -125,7 +125,7 @@ def test_forms_and_calls_take_what_the_command_takes() -> None:
 
 
 @pytest.mark.slow
-def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared) -> None:
+def test_values_out_of_bounds_are_refused_in_forms_and_calls(prepared) -> None:
     for name, value in (*beside_bounds(inside=False), *((name, "4 apples") for name in TEXTS)):
         assert not accepts(name, value)
         with pytest.raises(BadInput) as refused:
@@ -134,7 +134,7 @@ def test_what_is_out_of_bounds_is_refused_in_forms_and_calls(prepared) -> None:
         assert refused.value.value in (value, repr(value))
 
 
-def test_paths_become_texts_and_web_addresses_lose_their_signatures() -> None:
+def test_paths_become_strings_and_web_addresses_lose_their_signatures() -> None:
     url = "https://host/t.csv?X-Amz-Signature=geheim&v=1"
     given = {"data": url, "test": Path("a") / "test.csv", "store": Path("b")}
     for flow, more in ((tune, {"trials": "7"}), (compare, {"out": Path("c.csv")})):
@@ -153,7 +153,7 @@ VALUES = {
 }  # fmt: skip
 
 
-def test_a_value_of_an_assignment_is_json_where_it_reads_as_such() -> None:
+def test_value_of_an_assignment_is_json_if_it_parses() -> None:
     assert [parse_assignment(text) for text in VALUES] == [("n", v) for v in VALUES.values()]
     for text in ("", "n", "=3", "1n=3", "n m=3"):
         with pytest.raises(ValueError, match="NAME=VALUE"):
@@ -175,7 +175,7 @@ def test_a_value_of_an_assignment_is_json_where_it_reads_as_such() -> None:
         ),
     ],
 )
-def test_durations_and_sizes_are_read_with_their_units_alone(parse, right, wrong) -> None:
+def test_durations_and_sizes_need_their_units(parse, right, wrong) -> None:
     assert {text: parse(text, "budget") for text in right} == right
     for text in wrong:
         with pytest.raises(BadInput, check=lambda e: e.option == "budget"):
@@ -183,7 +183,7 @@ def test_durations_and_sizes_are_read_with_their_units_alone(parse, right, wrong
 
 
 @given(st.integers(0, 10**15))
-def test_shown_sizes_are_near_what_they_are(size) -> None:
+def test_shown_sizes_are_close_to_the_real_ones(size) -> None:
     assert parse_bytes(format_bytes(size), "x") == pytest.approx(size, rel=0.06, abs=1)
 
 
@@ -191,7 +191,7 @@ def options_from(**given: object) -> StudyOptions:
     return StudyOptions.parse({**dict.fromkeys(OPTIONS), "data": "table.csv", **given})
 
 
-def test_a_number_is_of_picks_and_a_word_is_a_kind() -> None:
+def test_ensemble_option_is_a_number_of_picks_or_a_kind() -> None:
     numbers = {8: EnsembleRule("greedy", 8), "8": EnsembleRule("greedy", 8), None: None}
     rules = numbers | {kind: EnsembleRule(kind) for kind in ENSEMBLE_KINDS}
     for said, expected in (*rules.items(), (1, EnsembleRule("single"))):
@@ -235,12 +235,12 @@ def parsed(words: list[str]) -> StudyOptions:
     return StudyOptions.parse(parameters)
 
 
-def test_a_study_with_defaults_is_described_by_its_data_alone() -> None:
+def test_study_with_defaults_is_described_by_its_data_alone() -> None:
     words = ["prefect-tune", "run", "my table.csv", "--target", "target", "--study", "s"]
     assert run_command(PLAIN, "s") == continue_command(PLAIN, "s") == words
 
 
-def test_every_option_of_a_printed_command_comes_back() -> None:
+def test_every_option_survives_a_printed_command() -> None:
     found = parsed(run_command(FULL, "s"))
     for name in (name for name, one in OPTIONS.items() if one.is_stored):
         given = getattr(FULL.options, name)
@@ -250,7 +250,7 @@ def test_every_option_of_a_printed_command_comes_back() -> None:
     assert found.study == "s"
 
 
-def test_a_plan_comes_back_from_the_ledger_as_it_went_in() -> None:
+def test_plan_round_trips_through_the_ledger() -> None:
     for one in (PLAIN, FULL):
         settings, problem = (json.loads(json.dumps(d.to_json())) for d in (one, one.problem))
         stored = StoredStudy("s", 0.0, "new", problem, settings, {}, 0.0)
@@ -258,7 +258,7 @@ def test_a_plan_comes_back_from_the_ledger_as_it_went_in() -> None:
         assert StudyPlan.from_stored(stored) == replace(one, options=options)
 
 
-def test_the_resume_command_names_data_and_totals_and_no_fixed_option() -> None:
+def test_resume_command_names_data_and_totals_and_no_fixed_option() -> None:
     found = parsed(continue_command(FULL, "s"))
     assert (found.drop, found.stop_rule) == (FULL.options.drop, FULL.options.stop_rule)
     assert found.use_cache is False
@@ -266,14 +266,14 @@ def test_the_resume_command_names_data_and_totals_and_no_fixed_option() -> None:
         assert getattr(found, field) is None, field
 
 
-def test_an_empty_text_is_an_option_and_an_empty_place_the_default_one() -> None:
+def test_empty_text_is_a_value_and_an_empty_location_is_the_default() -> None:
     for name in ("data", "target", "metric", "start", "space"):
         assert getattr(options_from(**{name: ""}), name) == ""
     for name in ("study", "store", "dask", "database", "task_runs"):
         assert getattr(options_from(**{name: ""}), name) == OPTIONS[name].default
 
 
-def test_options_in_errors_become_parameters_except_for_a_command() -> None:
+def test_options_in_errors_become_parameters_except_in_commands() -> None:
     for written, python in {
         "fewer --folds or another --test-size": "fewer folds or another test_size",
         "name it, for instance --epochs 50, or": "name it, for instance epochs=50, or",
@@ -291,7 +291,7 @@ def test_options_in_errors_become_parameters_except_for_a_command() -> None:
 
 
 @pytest.mark.slow
-def test_calls_from_python_raise_errors_that_name_parameters(tmp_path, monkeypatch) -> None:
+def test_errors_of_python_calls_name_parameters(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     X = pd.DataFrame({"a": np.arange(60.0)})
     search = PipelineSearch(trials=1, verbose=0, positive="maybe")

@@ -44,7 +44,7 @@ def test_rows_are_split_as_the_options_say(prepared) -> None:
         assert len(set(split.fold[dataset.groups == group])) == 1
 
 
-def test_many_rows_are_held_out_once_unless_the_user_says_how(prepared, monkeypatch) -> None:
+def test_large_data_uses_one_holdout_unless_the_user_sets_folds(prepared, monkeypatch) -> None:
     for name, least in {"_ROWS": 10, "_RAREST": 1, "_GROUPS": 1}.items():
         monkeypatch.setattr(splits, f"_HELD_OUT{name}", least)
     for given, expected in (({}, (None, 0.1)), ({"folds": 4}, (4, None))):
@@ -53,12 +53,12 @@ def test_many_rows_are_held_out_once_unless_the_user_says_how(prepared, monkeypa
         assert any(note.option == "holdout" for note in study.notes) is not bool(given)
 
 
-def test_the_inferred_kind_of_data_is_noted(prepared, tmp_path) -> None:
+def test_inferred_kind_of_data_is_noted(prepared, tmp_path) -> None:
     found = str(prepared(str(write_meds(tmp_path / "data")), labels="labels/task").notes[0])
     assert all(part in found for part in ("MEDS", "--format", "80 rows"))
 
 
-def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path) -> None:
+def test_impossible_options_are_refused_before_any_work(prepared, tmp_path) -> None:
     for options, option, value in (
         ({"test": "test.parquet", "test_size": 0.2}, "test", "test.parquet"),
         ({"folds": 3, "holdout": 0.2}, "folds", 3),
@@ -87,16 +87,14 @@ def test_what_cannot_be_is_refused_before_any_work(prepared, tmp_path) -> None:
     assert not list((tmp_path / "home").glob("store/records/data/*"))
 
 
-def test_a_method_knows_which_models_train_in_epochs(prepared) -> None:
+def test_method_knows_which_models_train_in_epochs(prepared) -> None:
     for epochs, known in ((None, set()), (10, {"extra_trees"})):
         study = prepared("train.csv", target="target", space="small", epochs=epochs)
         objective = Study(study.store, study.name).optimizer.objective
         assert (objective.epochs, objective.iterative) == (epochs, known)
 
 
-def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
-    prepared, monkeypatch
-) -> None:
+def test_race_is_used_where_helpful_or_as_requested(prepared, monkeypatch) -> None:
     for options, is_raced in (
         ({}, True),
         ({"method": "random"}, False),
@@ -113,7 +111,7 @@ def test_configurations_race_where_that_is_known_to_help_or_as_one_says(
 
 
 @pytest.mark.usefixtures("without_libgomp")
-def test_a_new_study_goes_without_lightgbm_where_openmp_is_missing_and_says_so(prepared) -> None:
+def test_new_study_leaves_out_lightgbm_with_a_note_if_openmp_is_missing(prepared) -> None:
     made = prepared("train.csv", **TARGET)
     (note,) = [note for note in made.notes if "lightgbm" in str(note)]
     assert "libgomp.so.1" in note.reason
@@ -130,7 +128,7 @@ space = replace(MODERN, name="own")
 """
 
 
-def test_a_missing_extra_is_noted_for_a_users_space(prepared, tmp_path, monkeypatch) -> None:
+def test_missing_extra_is_noted_for_a_user_space(prepared, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "catboost", None)
     (tmp_path / "own.py").write_text(OWN)
     for options, is_said in (({}, False), ({"space": f"{tmp_path / 'own.py'}:space"}, True)):
@@ -153,12 +151,12 @@ EVENTS = [c.to_json() for c in portfolio_of(space_named("events"))]
 
 
 def write_start(start: object) -> dict[str, object]:
-    """Parameters of a study with a file to begin with."""
+    """Write a start file, and return parameters of a study that uses the file."""
     Path("start.json").write_text(start if isinstance(start, str) else json.dumps(start))
     return {**TARGET, "space": "small", "start": "start.json"}
 
 
-def test_configurations_and_trials_of_a_file_are_begun_with_and_stay(prepared) -> None:
+def test_start_file_is_read_once_and_its_configurations_are_stored(prepared) -> None:
     trials = [{"number": 4, "query": {"configuration": KNOWN[1]}}]
     first = {**write_start([KNOWN[0], *trials, KNOWN[2]]), "study": "one"}
     assert list(prepared("train.csv", **first).plan.start_configurations) == KNOWN
@@ -168,7 +166,7 @@ def test_configurations_and_trials_of_a_file_are_begun_with_and_stay(prepared) -
         prepared("train.csv", **{**first, "start": "another.json"})
 
 
-def test_what_is_wrong_in_a_file_is_named(prepared) -> None:
+def test_error_in_a_start_file_is_named(prepared) -> None:
     first, nearest = KNOWN[0], {"algorithm": "k_nearest", "hyperparameters": {"p": 9}}
     for start, named in (
         ("{", "start.json"),
@@ -184,7 +182,7 @@ def test_what_is_wrong_in_a_file_is_named(prepared) -> None:
         assert refused.value.option == "start"
 
 
-def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(prepared) -> None:
+def test_flash_begins_with_the_portfolio_and_other_methods_on_request(prepared) -> None:
     for options, begins_with in (
         ({}, MODERN),
         ({"start": "none"}, []),
@@ -196,7 +194,7 @@ def test_flash_begins_with_the_portfolio_of_its_space_and_others_when_told(prepa
         assert list(plan.start_configurations) == begins_with, options
 
 
-def test_a_search_of_events_begins_with_a_portfolio_in_the_default_space_alone(
+def test_only_the_default_space_of_events_begins_with_a_portfolio(
     prepared, tmp_path, monkeypatch
 ) -> None:
     data = {"data": str(write_meds(tmp_path / "data")), "labels": "labels/task"}
@@ -208,7 +206,7 @@ def test_a_search_of_events_begins_with_a_portfolio_in_the_default_space_alone(
     assert prepared(**data, space="healthcare", study="three").plan.start_configurations == ()
 
 
-def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp_path) -> None:
+def test_nearest_neighbors_run_first_with_many_classes(prepared, tmp_path) -> None:
     y = np.repeat(np.arange(120), 5)
     pd.DataFrame({"x": y % 7, "y": [f"c{v}" for v in y]}).to_csv(tmp_path / "many.csv", index=False)
     study = prepared(str(tmp_path / "many.csv"), target="y")
@@ -217,7 +215,7 @@ def test_nearest_neighbours_are_first_where_there_are_many_classes(prepared, tmp
     assert sorted(map(str, [first, *others])) == sorted(map(str, MODERN))
 
 
-def test_a_positive_class_is_written_as_in_the_file(prepared) -> None:
+def test_positive_class_is_matched_with_its_spelling_in_the_file(prepared) -> None:
     for labels, given, positive in (
         (["0", "1"], "1.0", "1"),
         (["0", "1"], "true", "1"),
@@ -230,7 +228,7 @@ def test_a_positive_class_is_written_as_in_the_file(prepared) -> None:
         assert str(dataset.classes[study.plan.problem.positive]) == positive
 
 
-def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_path) -> None:
+def test_rare_classes_are_noted_and_hidden_from_methods(prepared, tmp_path) -> None:
     y = ["a"] * 100 + ["b"] * 60 + ["c"] * 2 + ["d"]
     pd.DataFrame({"x": range(163), "y": y}).to_csv(tmp_path / "t.csv", index=False)
     study = prepared(str(tmp_path / "t.csv"), target="y", space="small")
@@ -241,7 +239,7 @@ def test_rare_classes_are_noted_and_leave_methods_what_they_knew(prepared, tmp_p
     assert objective.chance == pytest.approx(100 * 60 / 160, abs=1)
 
 
-def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None:
+def test_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None:
     y = ["ill" if i % 20 else "well" for i in range(200)]
     pd.DataFrame({"x": range(200), "target": y}).to_csv("rare.csv", index=False)
     for metric, is_noted in (("error", True), ("auroc", False)):
@@ -255,7 +253,7 @@ def test_a_rare_class_is_noted_if_the_metric_counts_wrong_rows(prepared) -> None
     assert any("z: 30" in str(note) for note in study.notes)
 
 
-def test_a_study_begins_with_the_best_trials_of_another_that_met_its_constraints(prepared) -> None:
+def test_study_begins_with_the_best_feasible_trials_of_another(prepared) -> None:
     one = prepared(
         "train.csv", **write_start(KNOWN), study="one", race=False, constraint=["latency_us<=50"]
     )
@@ -272,7 +270,7 @@ def test_a_study_begins_with_the_best_trials_of_another_that_met_its_constraints
         prepared("train.csv", **{**two, "space": "modern"})
 
 
-def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> None:
+def test_study_knows_the_seconds_of_earlier_studies_of_its_space(prepared) -> None:
     table = {"target": "target", "test": "test.parquet"}
     first = prepared("train.csv", **table, space="small", study="first")
     assert first.plan.earlier_seconds == ()
@@ -288,7 +286,7 @@ def test_a_study_knows_the_seconds_of_earlier_ones_of_its_space(prepared) -> Non
     assert prepared("train.csv", **table, space="modern", study="o").plan.earlier_seconds == ()
 
 
-def test_a_default_name_made_from_data_can_be_given_to_resume_the_study() -> None:
+def test_default_name_made_from_data_can_be_used_to_resume() -> None:
     names = {"données": "donnees", "Größe": "Gro-e", "患者": "data", "_x": "x", "é" * 80: "e" * 50}
     for text, name in names.items():
         assert study_name_from(text) == name
@@ -296,7 +294,7 @@ def test_a_default_name_made_from_data_can_be_given_to_resume_the_study() -> Non
         assert StudyOptions.parse({"study": given}).study == given
 
 
-def test_a_study_of_a_deployment_has_the_name_of_its_flow_run(tmp_path, monkeypatch) -> None:
+def test_study_of_a_deployment_is_named_after_its_flow_run(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     given = {"data": str(write_table(tmp_path)), "target": "target", "study": "diamond-beagle"}
     first, other = "11111111-first", "22222222-other"

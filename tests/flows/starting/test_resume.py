@@ -1,4 +1,4 @@
-"""A study in the ledger that is continued: what may change, and what must be the same."""
+"""Resuming a stored study: options that may change, and options that may not."""
 
 import sys
 from dataclasses import replace
@@ -23,7 +23,7 @@ GIVEN = {"target": "target", "drop": ["patient"], "study": "one"}
 TRIALS = {**GIVEN, "trials": 3}
 
 
-def test_constraints_are_those_of_the_first_run(prepared, tmp_path) -> None:
+def test_constraints_of_the_first_run_are_kept(prepared, tmp_path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def worth(pipeline, X, y):\n    return 1.0\n")
     bounds = ["latency_us<=50", f"{file}:worth<=2"]
@@ -38,7 +38,7 @@ def test_constraints_are_those_of_the_first_run(prepared, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(prepared) -> None:
+def test_changeable_options_change_when_given(prepared) -> None:
     first = {"trials": 4, "budget": "1m", "ensemble": 2, "trial_timeout": "5s"}
     prepared("train.csv", **GIVEN, **first)
     for options, field, value in (
@@ -58,7 +58,7 @@ def test_what_may_change_in_the_life_of_a_study_changes_when_it_is_given(prepare
 
 
 @pytest.mark.slow
-def test_what_may_not_change_is_refused_with_what_the_study_has(prepared) -> None:
+def test_fixed_options_are_refused_with_the_value_of_the_study(prepared) -> None:
     prepared("train.csv", **GIVEN)
     prepared("train.csv", **{**GIVEN, "study": "two"}, race=False, holdout=0.3)
     for study, options, flag in (
@@ -81,15 +81,13 @@ def test_what_may_not_change_is_refused_with_what_the_study_has(prepared) -> Non
         assert "--study" in refused.value.remedy
 
 
-def test_a_retry_keeps_what_it_cannot_be_given(prepared) -> None:
+def test_retry_keeps_options_that_it_does_not_have(prepared) -> None:
     first = prepared("train.csv", target="target", no_cache=True, trial_timeout="5s", workers=1)
     again = prepare_retry(first.name, None, {"workers": 3, "trial_memory": "2GB"}).plan.options
     assert again == replace(first.plan.options, workers=3, trial_memory=2 * 10**9)
 
 
-def test_a_study_that_is_removed_as_another_process_enters_it_is_not_prepared(
-    prepared, monkeypatch
-) -> None:
+def test_study_removed_by_another_process_is_not_prepared(prepared, monkeypatch) -> None:
     monkeypatch.setattr(Ledger, "create_study", lambda *_: False)
     with pytest.raises(BadInput, match="'one' was removed"):
         prepared("train.csv", target="target", study="one")
@@ -98,7 +96,7 @@ def test_a_study_that_is_removed_as_another_process_enters_it_is_not_prepared(
 SPACE = f'{PRELUDE}\nspace = models(one("nb", GaussianNB, SMOOTHING))\n'
 
 
-def test_a_users_file_may_change_in_its_comments_and_in_nothing_else(prepared, tmp_path) -> None:
+def test_user_file_may_change_only_in_its_comments(prepared, tmp_path) -> None:
     given = {**GIVEN, "space": "mine.py:space"}
     file = tmp_path / "mine.py"
     file.write_text(SPACE)
@@ -111,7 +109,7 @@ def test_a_users_file_may_change_in_its_comments_and_in_nothing_else(prepared, t
 
 
 @pytest.mark.slow
-def test_a_study_keeps_to_the_libraries_that_it_began_with(prepared, monkeypatch, request) -> None:
+def test_study_keeps_the_libraries_that_it_began_with(prepared, monkeypatch, request) -> None:
     given = {**GIVEN, "method": "random"}
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "catboost", None)
@@ -132,7 +130,7 @@ NEW = Algorithm(id="new", estimator="sklearn.naive_bayes.BernoulliNB")
 
 
 def knows(monkeypatch: pytest.MonkeyPatch, *models: Algorithm) -> None:
-    """Let the catalogue's space `small` have these models."""
+    """Let the catalog's space `small` have these models."""
     step = replace(SMALL.steps[-1], algorithms=models)
     monkeypatch.setitem(
         spaces.SPACES._known, "small", replace(SMALL, steps=(*SMALL.steps[:-1], step))
@@ -146,7 +144,7 @@ def queries(made: PreparedStudy, n: int) -> list[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["random", "flash"])
-def test_a_study_asks_as_if_its_space_had_not_grown(prepared, monkeypatch, method) -> None:
+def test_study_proposes_as_if_its_space_had_not_grown(prepared, monkeypatch, method) -> None:
     given = {"target": "target", "space": "small", "method": method}
     expected = queries(prepared("train.csv", **given, study="never"), 6)
     grows = prepared("train.csv", **given, study="grows")
@@ -158,7 +156,7 @@ def test_a_study_asks_as_if_its_space_had_not_grown(prepared, monkeypatch, metho
         Study(grows.store, grows.name)
 
 
-def test_a_study_keeps_its_space_when_another_becomes_the_default(
+def test_study_keeps_its_space_when_the_default_space_changes(
     prepared, tmp_path, monkeypatch
 ) -> None:
     meds = str(write_meds(tmp_path / "meds"))
@@ -170,21 +168,21 @@ def test_a_study_keeps_its_space_when_another_becomes_the_default(
 
 
 def ended(study: PreparedStudy, state: str = "complete") -> PreparedStudy:
-    """The study, which a session has left in a state with this plan."""
+    """Leave the study in a state with this plan, as after a session."""
     settings = study.plan.to_json()
     Ledger(study.store.database).update_study(study.name, state=state, settings=settings)
     return study
 
 
 def rewrite(file: str) -> None:
-    """Other rows in a file of `prepared`."""
+    """Write other rows into a file of `prepared`."""
     frame = table(100, seed=1)
     written(frame.assign(patient=[f"{file}{row}" for row in range(100)]), Path(file))
 
 
 @pytest.mark.parametrize(("file", "trials"), [("train.csv", 3), ("test.parquet", 9)])
-def test_a_person_does_not_extend_a_study_whose_file_has_changed(prepared, file, trials) -> None:
-    """Nor gets its model where no trial is left to run."""
+def test_study_whose_file_has_changed_cannot_be_extended(prepared, file, trials) -> None:
+    """The final model is also refused if no trial is left to run."""
     given = {**TRIALS, "test": "test.parquet"}
     first = ended(prepared("train.csv", **given))
     rewrite(file)
@@ -195,8 +193,8 @@ def test_a_person_does_not_extend_a_study_whose_file_has_changed(prepared, file,
     assert (again.plan.problem, again.plan.source) == (first.plan.problem, first.plan.source)
 
 
-def test_options_about_the_input_that_are_omitted_keep_their_values(prepared, tmp_path) -> None:
-    """The data is always named, so other data under a default name is no omission."""
+def test_omitted_input_options_keep_their_values(prepared, tmp_path) -> None:
+    """The data is always named, so data with a default name is not an omission."""
     first = prepared("train.csv", **GIVEN, na_values=["NA"])
     (tmp_path / "train.csv").unlink()
     assert prepared("train.csv", study="one").plan.source == first.plan.source
@@ -222,7 +220,7 @@ def test_changed_labels_and_changed_shards_of_events_are_noticed(prepared, tmp_p
         prepared("log", **given)
 
 
-def test_a_file_that_cannot_be_read_stops_a_longer_study_and_no_killed_run(prepared) -> None:
+def test_unreadable_file_stops_a_longer_study_but_not_a_killed_run(prepared) -> None:
     first = ended(prepared("train.csv", **TRIALS))
     Path("train.csv").write_text("a,b\n1,2\n")
     with pytest.raises(CannotContinue, match="--input 'stored'"):
@@ -239,9 +237,7 @@ def test_a_file_that_cannot_be_read_stops_a_longer_study_and_no_killed_run(prepa
 @pytest.mark.parametrize(
     ("state", "run"), [("running", None), ("interrupted", None), ("failed", "7")]
 )
-def test_a_killed_or_retried_run_continues_on_its_copy_and_a_longer_one_does_not(
-    prepared, state, run
-) -> None:
+def test_killed_run_continues_on_its_copy_but_a_longer_run_does_not(prepared, state, run) -> None:
     made = prepared("train.csv", **TRIALS)
     ended(replace(made, plan=replace(made.plan, flow_run_id=run)), state)
     rewrite("train.csv")
@@ -252,7 +248,7 @@ def test_a_killed_or_retried_run_continues_on_its_copy_and_a_longer_one_does_not
             prepare_study({"data": "train.csv", **TRIALS, **longer}, flow_run_id="8")
 
 
-def test_a_study_whose_file_is_gone_or_has_the_same_rows_continues(prepared) -> None:
+def test_study_continues_if_its_file_is_missing_or_has_the_same_rows(prepared) -> None:
     ended(prepared("train.csv", **TRIALS))
     frame = pd.read_csv("train.csv", keep_default_na=False)
     frame.to_csv("train.csv", index=False, quoting=1, lineterminator="\r\n")
@@ -266,7 +262,7 @@ def test_a_study_whose_file_is_gone_or_has_the_same_rows_continues(prepared) -> 
         prepared("train.csv", **TRIALS)
 
 
-def test_the_stored_copy_is_used_if_it_is_there_whole_and_with_the_same_options(prepared) -> None:
+def test_stored_copy_is_used_only_if_complete_and_with_the_same_options(prepared) -> None:
     stored = {**TRIALS, "input": "stored"}
     with pytest.raises(BadInput, check=lambda e: e.option == "input"):
         prepared("train.csv", **stored)

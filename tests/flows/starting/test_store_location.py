@@ -1,4 +1,4 @@
-"""Where a store is, how it is named, and passwords that are shown nowhere."""
+"""Location and name of a store, and passwords that are shown nowhere."""
 
 import json
 import shlex
@@ -40,7 +40,7 @@ def of_home(tmp_path, monkeypatch) -> None:
 @pytest.mark.parametrize(
     "password", ["hidden", "p'hidden", "12345/hidden", 'a"hidden', "hid?den", "hid#den"]
 )
-def test_a_database_with_a_password_is_refused_with_the_way_out(password) -> None:
+def test_database_with_a_password_is_refused_with_a_remedy(password) -> None:
     with pytest.raises(BadInput, match=r"ann:\*\*\*@") as refused:
         store_address("s3://bucket/store", f"postgresql+psycopg://ann:{password}@db/tune")
     assert refused.value.option == "database"
@@ -49,7 +49,7 @@ def test_a_database_with_a_password_is_refused_with_the_way_out(password) -> Non
 
 
 @pytest.mark.parametrize("option", ["store", "data", "labels", "test", "dask"])
-def test_so_is_any_other_url(tmp_path, option) -> None:
+def test_any_url_with_a_password_is_refused(tmp_path, option) -> None:
     urls = ["s3://KEY:hid/den@bucket/x", "ftp://ann:hidden@host/x", "https://hid@host/x"]
     for url in (*urls, *(["https://host/x?sig=hidden"] if option in {"store", "dask"} else [])):
         given = dict.fromkeys(OPTIONS) | {"data": "cohort:demo", option: url}
@@ -60,7 +60,7 @@ def test_so_is_any_other_url(tmp_path, option) -> None:
         prepare_retry("s", None, {"store": str(tmp_path), "dask": "tls://ann:hidden@host:1"})
 
 
-def test_the_variable_names_the_database_where_no_parameter_does(monkeypatch) -> None:
+def test_variable_names_the_database_if_no_parameter_does(monkeypatch) -> None:
     monkeypatch.setenv(DATABASE_VARIABLE, DATABASE)
     assert store_address("s3://bucket/store", None) == StoreAddress("s3://bucket/store", DATABASE)
     other = "postgresql+psycopg://ann@db/other"
@@ -68,7 +68,7 @@ def test_the_variable_names_the_database_where_no_parameter_does(monkeypatch) ->
     assert store_options(store_address("s3://b/s", None)) == ["--store", "s3://b/s"]
 
 
-def test_a_block_keeps_the_database_secret_and_takes_no_password_in_its_url() -> None:
+def test_block_keeps_the_database_secret_and_refuses_passwords_in_its_url() -> None:
     block = ArtifactStoreBlock(url="s3://bucket/store", database=DATABASE)
     assert block.address == StoreAddress("s3://bucket/store", DATABASE)
     assert "hidden" not in repr(block) + json.dumps(block.model_dump(mode="json"))
@@ -77,7 +77,7 @@ def test_a_block_keeps_the_database_secret_and_takes_no_password_in_its_url() ->
 
 
 @pytest.mark.usefixtures("server")
-def test_commands_refuse_before_a_flow_run_begins(tmp_path) -> None:
+def test_commands_refuse_passwords_before_a_flow_run_begins(tmp_path) -> None:
     before, data = len(flow_runs()), (write_table(tmp_path), "--target", "target")
     for words in (("run", *data), ("compare", *data), ("retry", "s"), ("show", "s")):
         done = CommandLine(tmp_path / "home")(*words, "--database", DATABASE)
@@ -88,9 +88,7 @@ def test_commands_refuse_before_a_flow_run_begins(tmp_path) -> None:
 
 
 @pytest.mark.full
-def test_a_study_with_the_variable_leaves_the_password_nowhere(
-    server, tmp_path, monkeypatch
-) -> None:
+def test_password_of_the_variable_is_stored_nowhere(server, tmp_path, monkeypatch) -> None:
     postgres = Postgres(tmp_path / "postgres")
     url = postgres.new_database()
     joint = "&" if "?" in url else "?"
@@ -108,9 +106,7 @@ def test_a_study_with_the_variable_leaves_the_password_nowhere(
     assert [p for p in files if b"hiddenword" in p.read_bytes()] == []
 
 
-def test_a_folder_is_made_absolute_since_workers_have_other_working_folders(
-    tmp_path, monkeypatch
-) -> None:
+def test_store_folder_is_made_absolute_for_workers(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert store_address(None, None) == StoreAddress(str(tmp_path / "store"))
@@ -128,7 +124,7 @@ def test_a_folder_is_made_absolute_since_workers_have_other_working_folders(
         (None, "sqlite:////data/index.sqlite"),
     ],
 )
-def test_printed_options_name_the_store_that_was_named(store, database) -> None:
+def test_printed_options_name_the_given_store(store, database) -> None:
     address = store_address(store, database)
     words = store_options(address)
     given = dict(zip(words[::2], words[1::2], strict=True))
@@ -139,7 +135,7 @@ def test_printed_options_name_the_store_that_was_named(store, database) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
+def test_study_uses_the_store_named_by_a_block(tmp_path) -> None:
     assert entry_points(group="prefect.collections")["prefect_tune"].load().ArtifactStoreBlock
     with get_client(sync_client=True) as client:
         assert client.read_block_type_by_slug("prefect-tune-artifact-store").documentation_url
@@ -156,7 +152,7 @@ def test_a_study_uses_the_store_that_a_block_names(tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_the_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
+def test_signing_key_may_come_from_a_secret_block(monkeypatch) -> None:
     Secret(value="of the block").save("signing", overwrite=True)
     monkeypatch.setenv(KEY_BLOCK_VARIABLE, "signing")
     signing_key.cache_clear()
@@ -185,7 +181,7 @@ except ValueError as error:
 
 
 @pytest.mark.full
-def test_a_user_without_an_account_is_told_to_name_a_home(tmp_path) -> None:
+def test_user_without_an_account_is_told_to_set_a_home(tmp_path) -> None:
     told = {**environment(tmp_path), "PREFECT_TUNE_HOME": str(tmp_path)}
     told.pop("HOME")
     said = run_python(NO_ACCOUNT, env=told).splitlines()

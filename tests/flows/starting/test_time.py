@@ -24,7 +24,7 @@ def visits(n: int = 150) -> pd.DataFrame:
 
 @pytest.fixture
 def timed(prepared) -> Any:
-    """Enters a study of visits, with `visit` as their time by default."""
+    """Enter a study of visits, with `visit` as the time column by default."""
     visits().to_csv("visits.csv", index=False)
 
     def enter(**options: object) -> PreparedStudy:
@@ -49,7 +49,7 @@ def lose_split(study: PreparedStudy) -> None:
     assert not study.store.records.exists(record)
 
 
-def test_a_study_by_time_looks_forward_and_is_resumed_with_its_time_and_gap_only(
+def test_study_by_time_looks_forward_and_resumes_only_with_its_time_and_gap(
     timed, prepared
 ) -> None:
     study = timed(gap="5d")
@@ -78,7 +78,7 @@ def write_log(labels: pd.DataFrame | None = None) -> None:
     (usual if labels is None else labels).to_csv("labels.csv", index=False)
 
 
-def test_a_gap_needs_times_and_events_have_them(prepared) -> None:
+def test_gap_requires_times(prepared) -> None:
     with pytest.raises(BadInput, check=lambda e: e.option == "gap"):
         prepared("train.csv", target="target", gap="30d")
     write_log()

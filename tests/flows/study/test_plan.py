@@ -1,4 +1,4 @@
-"""A study's plan, and what follows from its trials: counts, order, time limits, damage."""
+"""The plan of a study, and results of its trials: counts, order, time limits, damage."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ from prefect_tune.storage.ledger import StoredStudy
 PLAN = plan(chance_loss=50.0)
 
 
-def test_a_trial_may_take_a_tenth_of_the_time_within_limits() -> None:
+def test_trial_may_take_a_tenth_of_the_time_within_limits() -> None:
     for options, expected in (
         ({"trials": 5}, 900.0),
         ({"budget": 600.0}, 60.0),
@@ -38,7 +38,7 @@ def test_a_trial_may_take_a_tenth_of_the_time_within_limits() -> None:
         assert changed(PLAN, **options).trial_limits().seconds == expected
 
 
-def test_memory_is_shared_by_the_workers_of_this_machine_alone() -> None:
+def test_memory_is_shared_only_by_workers_of_this_machine() -> None:
     alone = changed(PLAN, workers=1).trial_limits().memory_bytes
     shared = changed(PLAN, workers=4).trial_limits().memory_bytes
     assert alone == pytest.approx(4 * shared, abs=4)
@@ -72,7 +72,7 @@ def trial_in(number: int, state: str) -> Trial:
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.sampled_from(STATES)), max_size=30))
-def test_running_sums_equal_adding_up_whatever_happened_before(happened) -> None:
+def test_running_totals_equal_sums_over_all_trials(happened) -> None:
     trials, expected = StudyTrials(), dict[int, Trial]()
     for number, state in happened:
         trials.keep(trial_in(number, state))
@@ -98,8 +98,8 @@ def test_running_sums_equal_adding_up_whatever_happened_before(happened) -> None
 @pytest.mark.parametrize(
     ("kind", "order"), [("full", [3, 2, 1, 0]), ("partial", [2, 1, 0]), ("failed", [1, 0, 2])]
 )
-def test_full_trials_come_first_then_those_on_more(kind, order) -> None:
-    """In the case `failed` the configuration of the best one later failed in full."""
+def test_full_trials_rank_before_partial_ones_on_more_folds(kind, order) -> None:
+    """In the case `failed`, the best partial configuration later failed in full."""
     drawn = [Query(sample_configuration(mixed_space(), np.random.default_rng(n))) for n in range(4)]
     parts = ((0, 1.0, 1), (1, 9.0, 2), (2, 5.0, 2))
     told = [
@@ -125,7 +125,7 @@ BUDGET = Budget(seconds_left=120.0, n_workers=2)
 
 
 def limit_after(seconds: float = 0.0, n: int = 0, *, of_user: float | None = None) -> TimeLimit:
-    """The limit after so many trials of that length."""
+    """Return the limit after so many trials of that length."""
     costs = Costs(mixed_space(), Objective(n_rows=64_000, n_held_out=32_000, n_folds=1))
     steps = tuple(
         StepCost(name, 0, seconds / 2, 0.0, hit=False, key="") for name in ("scale", "model")
@@ -159,13 +159,13 @@ def limit_after(seconds: float = 0.0, n: int = 0, *, of_user: float | None = Non
         ),
     ],
 )
-def test_a_trial_may_take_its_share_and_later_ones_what_is_predicted(
+def test_first_trial_may_take_its_share_and_later_ones_the_predicted_time(
     limit, trial, budget, expected
 ) -> None:
     assert limit.seconds(trial, budget) == expected
 
 
-def test_later_trials_may_take_what_is_predicted_three_deviations_up() -> None:
+def test_later_trials_may_take_the_prediction_plus_three_deviations() -> None:
     limit = limit_after(20.0, 30)
     seconds = limit.seconds(NEXT, BUDGET)
     assert 16.0 < seconds < 60.0
@@ -183,13 +183,11 @@ def test_later_trials_may_take_what_is_predicted_three_deviations_up() -> None:
         (limit_after(), NEXT.started(), BUDGET, None),
     ],
 )
-def test_models_that_were_never_seen_have_a_pilot_on_many_rows(
-    limit, trial, budget, expected
-) -> None:
+def test_unseen_models_have_a_pilot_on_many_rows(limit, trial, budget, expected) -> None:
     assert limit.pilot_seconds(trial, budget) == expected
 
 
-def test_a_damaged_trial_or_plan_is_told_with_its_study_and_the_place_of_the_damage() -> None:
+def test_damaged_trial_or_plan_is_reported_with_study_and_place() -> None:
     document: dict[str, Any] = NEXT.started().completed(evaluation(1.0)).to_json()
     for field, value, place in (
         ("loss", "long", "loss"), ("steps", [{"step": "x"}], "required field"),

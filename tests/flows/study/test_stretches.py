@@ -1,4 +1,4 @@
-"""Trials that are not the whole evaluation, wherever a study is looked at or used."""
+"""Partial trials, in every view and use of a study."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -27,13 +27,13 @@ def context(tmp_path: Path) -> StudyContext:
 
 @pytest.fixture
 def halving(context: StudyContext) -> Iterator[Study]:
-    """One of successive halving over folds."""
+    """A study with successive halving over folds."""
     options = {"method": "halving", "option": {"fidelity": "folds"}}
     with entered(context, "s", **options) as study:
         yield study
 
 
-def test_stopped_trials_count_apart_and_are_in_no_curve(context) -> None:
+def test_stopped_trials_are_counted_separately_and_are_in_no_curve(context) -> None:
     first, second, third = (draw(context, seed) for seed in (1, 7, 4))
     begun = (replace(first, folds=1), replace(second, folds=2), replace(third, subset=0.5))
     with entered(context, "s") as study:
@@ -50,7 +50,7 @@ def test_stopped_trials_count_apart_and_are_in_no_curve(context) -> None:
     assert (found["cost_seconds"][1:] > 0).all()
 
 
-def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(
+def test_curve_follows_the_incumbent_of_the_method_and_has_only_full_losses(
     halving, context
 ) -> None:
     for seed, loss in ((1, 2.0), (7, 1.0)):
@@ -61,7 +61,7 @@ def test_a_curve_has_the_choice_of_the_method_at_its_time_and_full_losses_only(
     assert found["incumbent_loss"].isna().all()  # what one fold says is not to be compared
 
 
-def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere(
+def test_stopped_trial_preferred_by_the_method_is_the_incumbent_everywhere(
     context, monkeypatch
 ) -> None:
     preferred = [0]
@@ -82,7 +82,7 @@ def test_a_stopped_trial_that_is_preferred_to_full_ones_is_the_answer_everywhere
 
 
 def tell_model(study: Study, query: Query, model: str, loss: float = 1.0) -> None:
-    """Tell a trial of that query, whose model is the artifact of a name."""
+    """Tell a trial of that query; its model is the artifact of that name."""
     steps = tuple(
         StepCost(name, 0, 1.0, 0.0, False, entry(key).key)
         for name, key in ((study.optimizer.space.steps[-1].name, model), ("before", "x" + model))
@@ -90,7 +90,7 @@ def tell_model(study: Study, query: Query, model: str, loss: float = 1.0) -> Non
     tell(study, replace(evaluation(loss), steps=steps), query)
 
 
-def test_resumable_checkpoints_survive_pressure_until_the_session_ends(halving, context) -> None:
+def test_resumable_checkpoints_survive_eviction_until_the_session_ends(halving, context) -> None:
     size = put(halving.store, "a", seconds=0.5).size_bytes
     part, other = (replace(draw(context, seed), folds=1) for seed in (1, 7))
     with halving.timed(), halving.searching():
@@ -104,9 +104,7 @@ def test_resumable_checkpoints_survive_pressure_until_the_session_ends(halving, 
     assert "a" not in present(halving.store)
 
 
-def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
-    halving, context
-) -> None:
+def test_newest_checkpoint_of_each_configuration_is_kept_until_complete(halving, context) -> None:
     first, second, other = (draw(context, seed) for seed in (1, 7, 4))
     a, b, c, d = (entry(name).key for name in "abcd")
     with halving.timed(), halving.searching():
@@ -125,7 +123,7 @@ def test_of_each_configuration_the_newest_stretch_is_kept_until_it_is_complete(
         assert pinned(halving.store) & {a, b, c, d} == {c}
 
 
-def test_of_many_configurations_the_newest_are_kept_and_none_of_subsets(
+def test_checkpoints_of_the_newest_configurations_are_kept_and_none_of_subsets(
     halving, context, monkeypatch
 ) -> None:
     """Nothing resumes from a model of a subset."""

@@ -1,4 +1,4 @@
-"""A study between its ledger and its optimizer: what happens is in the ledger first, and stays."""
+"""A study between its ledger and its optimizer: events are stored first, and stay stored."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -53,7 +53,7 @@ def imported(
 
 @pytest.fixture
 def enter(imported, request) -> Callable[..., str]:
-    """Enter a study of its own into the ledger; its name."""
+    """Enter a separate study into the ledger, and return its name."""
     store, plan = imported
 
     def entered(**changes: Any) -> str:
@@ -72,12 +72,12 @@ def store(imported) -> ArtifactStore:
 
 
 def run(study: Study, *losses: float | None) -> None:
-    """Ask for trials and tell them, complete with a loss or failed without one."""
+    """Ask for trials and tell results: complete with a loss, or failed without one."""
     for loss in losses:
         tell(study, PICKY if loss is None else evaluation(loss))
 
 
-def test_who_opens_it_next_finds_it_as_it_was(store, enter) -> None:
+def test_reopened_study_is_unchanged(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         run(study, 3.0, None, 2.0)
@@ -92,7 +92,7 @@ def test_who_opens_it_next_finds_it_as_it_was(store, enter) -> None:
         assert again.ask(Budget()).query == following
 
 
-def test_what_happens_is_in_the_ledger_with_reasons_and_task_runs(store, enter) -> None:
+def test_events_have_reasons_and_task_runs(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         run(study, None)
@@ -115,7 +115,7 @@ def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_readers_find_who_leads_whenever_the_process_is_killed(store, enter, monkeypatch) -> None:
+def test_readers_find_the_incumbent_even_after_a_kill(store, enter, monkeypatch) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         run(study, 3.0)
@@ -124,7 +124,7 @@ def test_readers_find_who_leads_whenever_the_process_is_killed(store, enter, mon
     assert read_study(store, name).incumbent.trial == 2
 
 
-def test_readers_find_the_nearest_trial_where_none_meets_the_constraints(store, enter) -> None:
+def test_readers_find_the_nearest_trial_if_none_is_feasible(store, enter) -> None:
     name = enter(constraint=(SIZE,))
     with Study.opened(store, name) as study:
         for loss, size in ((2.0, 70.0), (3.0, 60.0)):
@@ -136,7 +136,7 @@ def test_readers_find_the_nearest_trial_where_none_meets_the_constraints(store, 
     assert (view.incumbent.trial, view.nearest_infeasible) == (2, None)
 
 
-def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
+def test_trials_left_running_by_a_process_wait_again(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         left = begin(study)
@@ -149,7 +149,7 @@ def test_trials_that_a_process_left_running_wait_again(store, enter) -> None:
         assert [t["state"] for t in Ledger(store.database).trials(name)] == ["waiting"] * 2
 
 
-def test_its_plan_its_result_its_versions_and_its_state_are_kept(store, enter) -> None:
+def test_plan_result_versions_and_state_are_stored(store, enter) -> None:
     name = enter()
     with Study.opened(store, name) as study:
         study.set_plan(changed(study.plan, ensemble=EnsembleRule("greedy", 4), flow_run_id="one"))
@@ -166,7 +166,7 @@ def test_its_plan_its_result_its_versions_and_its_state_are_kept(store, enter) -
     assert {"prefect-tune", "python", "numpy", "prefect", "dask", "ConfigSpace"} <= set(versions)
 
 
-def test_one_process_at_a_time_opens_it(store, enter) -> None:
+def test_study_is_opened_by_one_process_at_a_time(store, enter) -> None:
     name = enter()
     with (
         Study.opened(store, name),
@@ -178,7 +178,7 @@ def test_one_process_at_a_time_opens_it(store, enter) -> None:
         pass
 
 
-def test_it_is_opened_only_in_the_space_that_it_searches(store, enter, imported) -> None:
+def test_study_is_opened_only_in_its_own_space(store, enter, imported) -> None:
     with pytest.raises(BadInput, match="'nothing'"):
         Study(store, "nothing")
     _, plan = imported
@@ -187,9 +187,7 @@ def test_it_is_opened_only_in_the_space_that_it_searches(store, enter, imported)
         Study(store, name)
 
 
-def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
-    store, enter, monkeypatch
-) -> None:
+def test_session_counts_time_and_pins_artifacts_of_the_incumbent(store, enter, monkeypatch) -> None:
     monkeypatch.setattr(lease_module, "_BEAT_SECONDS", 0.02)
     name = enter()
     step = StepCost("fit model", 0, 1.0, 0.0, hit=False, key="a" * 64)
@@ -210,7 +208,7 @@ def test_a_session_counts_time_and_keeps_what_the_incumbent_is_made_of(
         assert again.seconds() > spent  # a session that fails counts too
 
 
-def test_an_ask_has_one_thread_and_gives_the_others_back(store, enter, monkeypatch) -> None:
+def test_ask_uses_one_thread_and_restores_the_others(store, enter, monkeypatch) -> None:
     seen = []
 
     def threads() -> set[int]:

@@ -1,4 +1,4 @@
-"""Clusters of a flow: what they listen at, what they leave as it was, and how they end."""
+"""Clusters of a flow: listening ports, unchanged surroundings, and shutdown."""
 
 import os
 
@@ -37,7 +37,7 @@ with distributed.LocalCluster(1, **options) as cluster, distributed.Client(clust
 """
 
 
-def test_the_dask_of_a_program_is_as_before_and_works(tmp_path, server, home) -> None:
+def test_dask_settings_of_a_program_are_restored(tmp_path, server, home) -> None:
     table = tmp_path / "table.csv"
     table.write_text("x,target\n" + "".join(f"{i},{i % 2}\n" for i in range(100)))
     said = run_python(PROGRAM, table, tmp_path / "store", env=environment(home, server))
@@ -69,7 +69,7 @@ def test_ports_of_worker_processes_serve_nobody_without_a_key() -> None:
     assert (listening(), family() - family_before) == (before, set())
 
 
-def test_a_cluster_in_the_process_listens_nowhere_and_is_gone_afterwards() -> None:
+def test_cluster_in_the_process_listens_nowhere_and_is_removed() -> None:
     before, family_before = listening(), family()
     with local_cluster(4) as (cluster, processes):
         assert processes is None

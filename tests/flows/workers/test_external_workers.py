@@ -1,4 +1,4 @@
-"""A Dask scheduler with workers that others started, which come, are checked, die and leave."""
+"""A Dask scheduler with external workers, which join, are checked, die and leave."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ def external(scheduler: ExternalCluster) -> Iterator[ExternalCluster]:
         wait_for(lambda: not client.nthreads())
 
 
-def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, quick, gate) -> None:
+def test_trials_of_a_killed_worker_run_on_a_newly_joined_worker(external, quick, gate) -> None:
     """Each thread of any worker is a slot, with a nanny and without."""
     first = external.start_worker("--no-nanny", "--nthreads", "2")
     context = gate.before(quick)
@@ -83,7 +83,7 @@ def test_trials_of_a_killed_worker_run_on_a_worker_that_has_joined(external, qui
     in_flow(context, body, scheduler=external.address)
 
 
-def test_a_scheduler_without_workers_or_with_one_that_is_unfit_is_refused(
+def test_scheduler_without_workers_or_with_an_unfit_one_is_refused(
     external, monkeypatch, tmp_path
 ) -> None:
     given = {"data": str(write_table(tmp_path)), "target": "target", "trials": 1}
@@ -118,7 +118,7 @@ in_flow(context, body, scheduler=sys.argv[2])
 """
 
 
-def test_no_trial_of_a_killed_flow_stays(external, gate, tmp_path, server, home) -> None:
+def test_killed_flow_leaves_no_trial_running(external, gate, tmp_path, server, home) -> None:
     worker = external.start_worker("--no-nanny", "--nthreads", "2")
     env = {**environment(home, server), "PYTHONPATH": TESTS}
     command = [sys.executable, "-c", FLOW, str(tmp_path), external.address]
@@ -133,7 +133,7 @@ def test_no_trial_of_a_killed_flow_stays(external, gate, tmp_path, server, home)
 
 @contextmanager
 def joined(external: ExternalCluster, context: StudyContext) -> Iterator[tuple[WorkerPool, list]]:
-    """A pool of all workers that have passed, and the notes on them."""
+    """A pool of all accepted workers, and the notes about them."""
     notes: list[str] = []
     with distributed.Client(external.address, set_as_default=False) as client:
         client.wait_for_workers(1, timeout=240)
@@ -148,7 +148,7 @@ def joined(external: ExternalCluster, context: StudyContext) -> Iterator[tuple[W
 
 
 def looked(pool: WorkerPool) -> int:
-    """Slots after a look."""
+    """Return the slots after an update."""
     pool.workers.update(at_once=True)
     return pool.n_slots
 
@@ -178,7 +178,7 @@ def test_joining_workers_are_checked_and_unfit_workers_named_once(
         assert used == set(pool.workers.threads)
 
 
-def test_tasks_and_results_of_a_dead_worker_are_given_back_and_not_restarted_by_dask(
+def test_tasks_of_a_dead_worker_are_returned_and_not_restarted_by_dask(
     external, quick, tmp_path, monkeypatch
 ) -> None:
     external.start_worker("--nanny", "--nthreads", "1")

@@ -1,4 +1,4 @@
-"""Trials that hang, eat memory or die end by themselves, with where they were."""
+"""Trials that hang, exhaust memory or die end with their step and fold."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ Trials = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def trials(server: str, tmp_path_factory: pytest.TempPathFactory) -> Trials:  # noqa: ARG001
-    """All trials of a study by the algorithm of their model."""
+    """Return all trials of a study by the algorithm of their model."""
     folder: Path = tmp_path_factory.mktemp("hostile")
     (folder / "hostile.py").write_text(SPACE)
     before = family()
@@ -64,7 +64,7 @@ def trials(server: str, tmp_path_factory: pytest.TempPathFactory) -> Trials:  # 
 
 
 @pytest.mark.slow
-def test_trials_fail_with_their_kind_step_fold_and_cost_and_others_do_not_notice(trials) -> None:
+def test_failed_trials_report_kind_step_fold_and_cost_without_affecting_others(trials) -> None:
     assert {(t["state"], t["attempts"]) for t in trials["works"]} == {("complete", 1)}
     kinds = {
         "hangs": ("timeout", "--trial-timeout", "HANGING"),
@@ -88,7 +88,7 @@ def test_trials_fail_with_their_kind_step_fold_and_cost_and_others_do_not_notice
 
 
 @pytest.mark.slow
-def test_every_task_run_has_ended_and_says_why(trials) -> None:
+def test_every_task_run_ends_with_a_reason(trials) -> None:
     run = max((r for r in flow_runs() if r.name.startswith("hostile")), key=lambda r: r.created)
     in_order = sorted(task_runs(run.id), key=lambda r: r.created)  # the last attempt counts
     of_trials = {r.name: r for r in in_order if r.name.startswith("trial ")}

@@ -1,4 +1,4 @@
-"""Jobs and tasks on the workers of a pool: attempts, limits, and cuts."""
+"""Jobs and tasks on the workers of a pool: attempts, limits, and cancellation."""
 
 from collections.abc import Iterator
 from math import inf
@@ -37,7 +37,7 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pool(a_pool: WorkerPool, gate: Path) -> Iterator[WorkerPool]:
-    """With all slots and nothing to do; at the end, nothing waits for the gate."""
+    """An idle pool with all slots; at the end, no job waits for the gate."""
     wait_for(lambda: a_pool.workers.update() or a_pool.n_slots == 6)
     yield a_pool
     gate.touch()
@@ -57,7 +57,7 @@ def test_jobs_run_at_once_and_their_results_are_in_order(pool, tmp_path) -> None
     assert run_jobs(pool, jobs) == list(range(6))
 
 
-def test_a_job_of_a_dead_worker_is_repeated_once_and_the_worker_replaced(pool, tmp_path) -> None:
+def test_job_of_a_dead_worker_is_repeated_once_and_the_worker_replaced(pool, tmp_path) -> None:
     assert run_jobs(pool, [Job(die_unless, {"path": tmp_path / "died"})]) == ["alive"]
     with pytest.raises(RuntimeError, match="refit"):
         run_jobs(pool, [Job(die, {}, "refit")])
@@ -72,7 +72,7 @@ def test_a_job_of_a_dead_worker_is_repeated_once_and_the_worker_replaced(pool, t
         (None, {"check": interrupt}, KeyboardInterrupt, None),
     ],
 )
-def test_the_first_failure_ends_the_other_jobs(  # noqa: PLR0917
+def test_first_failure_ends_the_other_jobs(  # noqa: PLR0917
     pool, gate, first, options, error, named
 ) -> None:
     waits = Job(wait_for_file, {"path": gate}, "takes long")
@@ -85,14 +85,14 @@ def test_the_first_failure_ends_the_other_jobs(  # noqa: PLR0917
     assert not gate.with_name("late").exists()
 
 
-def test_a_look_of_the_client_between_two_of_ours_hides_no_worker(pool, monkeypatch) -> None:
+def test_update_by_the_dask_client_hides_no_worker(pool, monkeypatch) -> None:
     look = distributed.Client._update_scheduler_info  # which asks for no workers by itself
     monkeypatch.setattr(distributed.Client, look.__name__, lambda client, **_: look(client))
     pool.workers.update(at_once=True)
     assert pool.n_slots == 6
 
 
-def test_a_worker_that_is_refused_keeps_its_running_tasks(pool, gate) -> None:
+def test_refused_worker_keeps_its_running_tasks(pool, gate) -> None:
     tasks: RunningTasks[int] = RunningTasks(pool)
     for number in range(6):
         tasks.submit(number, wait_for_file, {"path": gate})

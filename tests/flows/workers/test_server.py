@@ -1,4 +1,4 @@
-"""What a Prefect server is told of trials, how fast, and what sessions leave behind on it."""
+"""Reports of trials to a Prefect server, their pace, and cleanup after sessions."""
 
 import os
 from typing import Any
@@ -39,7 +39,7 @@ class Counted(ServerPace):
         return self.recorded
 
 
-def test_the_server_is_asked_now_and_then_and_always_while_it_is_behind() -> None:
+def test_server_is_asked_occasionally_and_always_while_behind() -> None:
     pace = Counted("steps")
     assert [pace.may_submit(n) for n in (1, 100, 199)] == [True] * 3
     assert pace.n_looks == 0
@@ -54,7 +54,7 @@ def test_the_server_is_asked_now_and_then_and_always_while_it_is_behind() -> Non
     assert pace.observer.notes == []
 
 
-def test_auto_reports_less_while_the_server_is_behind_and_more_when_it_is_not() -> None:
+def test_auto_reports_less_while_the_server_is_behind_and_more_afterwards() -> None:
     pace = Counted()
     assert pace.report == "steps"
     assert pace.may_submit(600)
@@ -70,7 +70,7 @@ def test_auto_reports_less_while_the_server_is_behind_and_more_when_it_is_not() 
     assert pace.report == "steps"
 
 
-def test_a_server_that_does_not_answer_holds_up_nothing_and_is_told_of_once() -> None:
+def test_unresponsive_server_delays_nothing_and_is_reported_once() -> None:
     pace = Counted()
     pace.recorded = None
     assert pace.may_submit(5_000)
@@ -79,7 +79,7 @@ def test_a_server_that_does_not_answer_holds_up_nothing_and_is_told_of_once() ->
     assert ["nobody is there" in note for note in pace.observer.notes] == [True]
 
 
-def test_the_end_waits_as_long_as_the_server_gets_on_with_it(monkeypatch) -> None:
+def test_end_waits_as_long_as_the_server_makes_progress(monkeypatch) -> None:
     clock, pace = [0.0], Counted()
 
     def sleep(seconds: float) -> None:
@@ -98,7 +98,7 @@ def state_of(runs: OpenRuns) -> StateType | None:
 
 
 @pytest.mark.usefixtures("server")
-def test_the_run_of_a_killed_session_and_what_a_retried_one_left_open_are_ended() -> None:
+def test_runs_of_killed_sessions_and_open_runs_of_retried_ones_are_closed() -> None:
     killed, retried, ended = OpenRuns(), OpenRuns(), OpenRuns()
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(ended.flow_run_id, Completed(), force=True)
@@ -112,7 +112,7 @@ def test_the_run_of_a_killed_session_and_what_a_retried_one_left_open_are_ended(
 
 
 @pytest.mark.usefixtures("server")
-def test_at_the_end_missing_task_runs_are_noted_and_open_ones_ended() -> None:
+def test_missing_task_runs_are_noted_at_the_end_and_open_ones_closed() -> None:
     pace, runs = Counted("steps"), OpenRuns()
     pace.wait_until_recorded = lambda n_reported: n_reported - 5  # type: ignore[method-assign]
     for n_task_runs in (7, 5):
@@ -126,7 +126,7 @@ CRASHED = Crashed(message="its process is gone")
 
 @pytest.mark.full
 @pytest.mark.usefixtures("server")
-def test_of_more_task_runs_than_one_request_gets_none_stays_open() -> None:
+def test_open_task_runs_are_closed_even_beyond_one_request() -> None:
     runs = OpenRuns()
     runs.add("step of 0", runs.one, n=200)
     assert close_open_runs(runs.flow_run_id, CRASHED) == 4 + 200
@@ -134,15 +134,15 @@ def test_of_more_task_runs_than_one_request_gets_none_stays_open() -> None:
 
 
 @pytest.mark.usefixtures("server")
-def test_a_server_that_is_gone_is_a_warning_and_no_error(caplog) -> None:
+def test_missing_server_is_a_warning_and_not_an_error(caplog) -> None:
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert close_open_runs(uuid4(), CRASHED) == 0
     assert caplog.text.count("could not be set to Crashed") == 1
 
 
 @pytest.mark.slow
-def test_retries_that_a_site_sets_for_all_tasks_and_flows_are_not_ours() -> None:
-    """In a process of its own, because Prefect reads its settings on import."""
+def test_global_retries_of_a_site_do_not_apply_to_our_tasks_and_flows() -> None:
+    """Prefect reads its settings on import, so the test runs in a separate process."""
     code = """if True:
         from prefect import flow, task
         from prefect_tune.flows.compare import compare

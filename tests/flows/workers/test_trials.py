@@ -1,4 +1,4 @@
-"""Trials of a study on slots in the flow's process: how they end, run again, and are cut."""
+"""Trials of a study on slots in the flow's process: endings, repetitions, and cancellation."""
 
 from pathlib import Path
 from uuid import UUID
@@ -31,7 +31,7 @@ def states_of_trials(flow_run_id: UUID) -> dict[str, str | None]:
     return {run.name: run.state_name for run in runs if run.name.startswith("trial")}
 
 
-def test_trials_tell_where_they_stand_come_back_with_outcomes_and_are_counted(slow, gate) -> None:
+def test_running_trials_report_their_step_and_return_their_outcome(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 7, report="trial")
         (before,) = trials.running_trials
@@ -56,9 +56,7 @@ def test_trials_tell_where_they_stand_come_back_with_outcomes_and_are_counted(sl
     assert wait_for(lambda: len(task_runs(flow_run_id)) == 6)
 
 
-def test_trials_that_are_cut_or_run_at_the_end_of_the_flow_are_cancelled_and_leave_nothing(
-    slow, gate
-) -> None:
+def test_canceled_trials_leave_nothing(slow, gate) -> None:
     def body(trials: DaskTrials) -> list[int]:
         start(trials, slow, 0, 1)
         cut = gate.arrived(2)
@@ -76,7 +74,7 @@ def test_trials_that_are_cut_or_run_at_the_end_of_the_flow_are_cancelled_and_lea
     assert states(of_models) == {"Cancelled": 4}
 
 
-def test_a_trial_whose_sandbox_is_killed_runs_again_and_twice_fails(slow, gate) -> None:
+def test_trial_is_repeated_after_a_killed_sandbox_and_fails_after_a_second_one(slow, gate) -> None:
     def body(trials: DaskTrials) -> None:
         start(trials, slow, 0, 1)
         first = gate.arrived(2)
