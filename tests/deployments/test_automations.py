@@ -1,4 +1,4 @@
-"""Events of series as Prefect is asked to send them."""
+"""Events of series, as sent to Prefect."""
 
 from dataclasses import asdict
 from typing import Any
@@ -13,7 +13,7 @@ from prefect_tune.storage.series import Changes
 
 @pytest.fixture
 def sent(monkeypatch) -> list[tuple[str, dict[str, str], dict[str, Any]]]:
-    """What Prefect was asked to send."""
+    """Record the events sent to Prefect."""
     sent: list[tuple[str, dict[str, str], dict[str, Any]]] = []
 
     def emit(event: str, resource: dict[str, str], payload: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ ADDRESS = {PREFECT_API_URL: "http://127.0.0.1:9/api"}
 """That of no server: nothing is sent there."""
 
 
-def test_events_of_a_series_name_it_as_their_resource(sent) -> None:
+def test_events_of_a_series_have_the_series_as_resource(sent) -> None:
     changes = asdict(Changes(rows_added=2, columns_differing=("exported",)))
     with temporary_settings(ADDRESS):
         send_event("series", "s", "champion-changed", **CHAMPION)
@@ -44,7 +44,7 @@ def test_events_of_a_series_name_it_as_their_resource(sent) -> None:
     assert (data["rows_added"], list(data["columns_differing"])) == (2, ["exported"])
 
 
-def test_an_event_that_cannot_be_sent_fails_nothing(monkeypatch, caplog) -> None:
+def test_event_that_cannot_be_sent_fails_nothing(monkeypatch, caplog) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("no")
 

@@ -1,4 +1,4 @@
-"""A study whose store is away for a while, and the warnings that its user sees."""
+"""A study whose store is away for a while, and the warnings to its user."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from user_spaces import SLEEPING
 
 
 def warnings_logged(server: str, study: str) -> list[str]:
-    """Warnings in Prefect's log of the last flow run of a study."""
+    """Return warnings in Prefect's log of the last flow run of a study."""
     name = f"{study} (random)"
     runs = [r for r in flow_runs(server) if r.name == name and r.start_time]
     last = max(runs, key=lambda run: str(run.start_time))
@@ -24,7 +24,7 @@ def warnings_logged(server: str, study: str) -> list[str]:
 
 
 def warnings_in(printed: str) -> list[str]:
-    """Warnings among lines of `--json-lines`, and among plain ones."""
+    """Return warnings among lines of `--json-lines` or among plain lines."""
     found = []
     for line in printed.splitlines():
         if line.startswith("{"):
@@ -35,7 +35,7 @@ def warnings_in(printed: str) -> list[str]:
 
 
 @pytest.mark.parametrize("options", [(), pytest.param(("--json-lines",), marks=pytest.mark.full)])
-def test_a_store_that_was_away_costs_no_trial_and_is_warned_of(
+def test_temporarily_missing_store_costs_no_trial_and_gives_a_warning(
     server: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     (tmp_path / "slow.py").write_text(SLEEPING.format(seconds=0.3))

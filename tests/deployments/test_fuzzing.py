@@ -1,7 +1,7 @@
-"""Hostile input is refused with a message and nothing left behind, or accepted; never a traceback.
+"""Hostile input is accepted, or refused with a message and nothing left behind, without traceback.
 
-150 cases that are the same each time, and those in which there once was a fault. The variable
-`FUZZED_TIMES` multiplies the cases, which are then others in each run.
+150 cases are the same in every run, and include all former faults. The variable `FUZZED_TIMES`
+multiplies the cases, which then differ in each run.
 """
 
 import os
@@ -53,7 +53,7 @@ def test_any_data_file_is_refused_or_read(ground: Ground, case: Any) -> None:
 @example(case=("show", "\udcff"))
 @example(case=("serve", "--limit=https://u:sw0rdfish@127.0.0.1:9/x"))
 @cases(max_examples=50 * _TIMES, **_LIKE_THESE)
-def test_any_command_line_is_refused_or_obeyed(ground: Ground, case: Any) -> None:
+def test_any_command_line_is_refused_or_executed(ground: Ground, case: Any) -> None:
     options.check_command_line(ground, case)
 
 
@@ -74,5 +74,5 @@ def damaged(cell: str, row: int, value: Any, *words: str) -> Any:
 @example(case=damaged("artifacts.parts", 0, [1], "artifacts", "ls"))
 @example(case=damaged("records.parts", 0, {"a": 1}, "artifacts", "verify"))
 @cases(max_examples=15 * _TIMES, **_LIKE_THESE)
-def test_any_damage_to_a_store_is_told(ground: Ground, case: Any) -> None:
+def test_any_damage_to_a_store_is_reported(ground: Ground, case: Any) -> None:
     store_files.check(ground, case)

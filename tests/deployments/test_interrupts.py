@@ -41,7 +41,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator["Scene"]:
 
 
 class Scene:
-    """A home, a folder for temporary files, and data that a trial needs a while for."""
+    """A home, a folder for temporary files, and data with slow trials."""
 
     def __init__(self, folder: Path, temporary: Path) -> None:
         self.home, self.temporary = folder / "home", temporary
@@ -62,7 +62,7 @@ class Scene:
         return sum(t["state"] in ("complete", "failed") for t in self.trials())
 
     def family(self, pid: int) -> list[psutil.Process]:
-        """A command and all that was started for it, once it has told a trial."""
+        """Return a command and all its processes, once one trial was told."""
         wait_for(self.n_told)
         whole = psutil.Process(pid).children(recursive=True)
         assert server_of(self.home)["pid"] in {p.pid for p in whole}
@@ -90,8 +90,8 @@ class Scene:
         *(pytest.param(n, marks=pytest.mark.full) for n in (signal.SIGINT, signal.SIGHUP)),
     ],
 )
-def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene, number) -> None:
-    """Those of a terminal reach all processes of its session at once."""
+def test_signal_ends_the_study_and_all_its_processes(scene, number) -> None:
+    """A signal of a terminal reaches all processes of its session at once."""
     with started(*scene.command(), home=scene.home) as process:
         family, session = scene.family(process.pid), os.getsid(process.pid)
         for member in family:
@@ -107,7 +107,7 @@ def test_a_signal_ends_the_study_and_all_that_was_started_for_it(scene, number) 
     scene.assert_can_go_on()
 
 
-def test_after_a_kill_all_ends_by_itself_and_the_next_command_sweeps_and_resumes(scene) -> None:
+def test_killed_command_leaves_no_process_and_the_next_command_resumes(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         family = scene.family(process.pid)
         kill(process.pid)
@@ -132,7 +132,7 @@ def test_after_a_kill_all_ends_by_itself_and_the_next_command_sweeps_and_resumes
 
 
 @pytest.mark.full
-def test_a_second_signal_ends_it_at_once(scene) -> None:
+def test_second_signal_ends_the_command_at_once(scene) -> None:
     with started(*scene.command(), home=scene.home) as process:
         family = scene.family(process.pid)
         for sandbox in sandboxes_of(process.pid):
@@ -149,7 +149,7 @@ def test_a_second_signal_ends_it_at_once(scene) -> None:
 
 
 @pytest.mark.full
-def test_a_signal_that_comes_while_an_object_is_let_go_is_not_lost() -> None:
+def test_signal_during_garbage_collection_is_not_lost() -> None:
     program = """
 import os, signal, time
 from prefect_tune.flows.running.interrupts import EndedBySignal, interrupts_taken

@@ -21,7 +21,7 @@ PrefectTune = Callable[..., Done]
 
 @pytest.fixture
 def prefect_tune(server, tmp_path) -> PrefectTune:
-    """The real command, with a distribution on the path of all its processes."""
+    """Return the real command, with a distribution on the path of all its processes."""
 
     def run(extras: Path, *words: object) -> Done:
         variables = {**environment(tmp_path / "home", server), "PYTHONPATH": str(extras)}
@@ -33,7 +33,7 @@ def prefect_tune(server, tmp_path) -> PrefectTune:
 
 @pytest.fixture
 def study(tmp_path) -> list[object]:
-    """The words of a run that uses all four."""
+    """Return the words of a run that uses all four plugins."""
     table().to_csv(tmp_path / "data.semi", sep=";", index=False)
     chosen = [word for kind in ("method", "metric", "space") for word in (f"--{kind}", NAMES[kind])]
     where = ["run", tmp_path / "data.semi", "--target", "target", "--study", "s"]
@@ -42,7 +42,7 @@ def study(tmp_path) -> list[object]:
 
 @pytest.fixture
 def extras(tmp_path) -> Path:
-    """The distribution, installed."""
+    """Install the distribution."""
     return install(tmp_path / "extras")
 
 
@@ -51,9 +51,7 @@ def assert_refused(ran: Done, *named: str) -> None:
     assert all(part in ran.stderr for part in ("tune-extras", "==1.0", *named))
 
 
-def test_a_study_uses_all_that_a_distribution_declares(
-    prefect_tune, extras, study, tmp_path
-) -> None:
+def test_study_uses_every_plugin_of_a_distribution(prefect_tune, extras, study, tmp_path) -> None:
     ran = prefect_tune(extras, *study, "--trials", 1, "--workers", 1)
     assert ran.returncode == 0, ran.stderr
     told = prefect_tune(extras, "show", "s").stdout
@@ -73,7 +71,7 @@ def test_a_study_uses_all_that_a_distribution_declares(
     assert json.loads(resumed.stdout)["n_trials"] == 2
 
 
-def test_a_worker_with_another_version_is_refused(prefect_tune, extras, study, tmp_path) -> None:
+def test_worker_with_another_version_is_refused(prefect_tune, extras, study, tmp_path) -> None:
     other = install(tmp_path / "other", "1.1")
     variables = {"PYTHONPATH": str(other), "PREFECT_TUNE_HOME": str(tmp_path / "home")}
     with external_cluster(tmp_path / "dask", **variables) as external:

@@ -1,4 +1,4 @@
-"""Prefect's own pages of a study, in a real browser: its run, its steps, its artifacts."""
+"""Prefect's own pages of a study in a real browser: run, steps, artifacts."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def deployment_id(server) -> UUID:  # noqa: ARG001 - it is made there
 
 @pytest.fixture(scope="module")
 def page(server, flow_run_id, deployment_id) -> Iterator[Any]:  # noqa: ARG001 - made before it
-    """A browser whose user has signed in; it runs an event loop, in which flows run otherwise."""
+    """A browser with a signed-in user; its event loop affects how flows run."""
     expect.set_options(timeout=120_000)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
@@ -88,7 +88,7 @@ def shows(page: Any, *texts: str) -> None:
         expect(page.locator("body")).to_contain_text(text)
 
 
-def test_the_run_shows_steps_and_artifacts_and_the_summary_loads_nothing(
+def test_run_page_shows_steps_and_artifacts_and_its_summary_loads_nothing(
     page, pages, flow_run_id
 ) -> None:
     page.goto(f"{pages}/runs/flow-run/{flow_run_id}?tab=TaskRuns")
@@ -104,9 +104,7 @@ def test_the_run_shows_steps_and_artifacts_and_the_summary_loads_nothing(
     assert not [url for url in requested if "evil" in url]
 
 
-def test_the_command_says_where_prefect_shows_a_failed_trial(
-    run, server, page, monkeypatch
-) -> None:
+def test_show_links_the_page_of_a_failed_trial_in_prefect(run, server, page, monkeypatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", server)
     number = json.loads(run("trials", STUDY, "--failed", "--json").stdout)[0]["number"]
     said = "".join(run("show", STUDY, "--trial", number).stdout.split())
@@ -118,7 +116,7 @@ def test_the_command_says_where_prefect_shows_a_failed_trial(
     shows(page, "trial ", "Failed", "no model")
 
 
-def test_the_form_of_a_deployment_has_choices_descriptions_and_sections(
+def test_form_of_a_deployment_has_choices_descriptions_and_sections(
     page, pages, deployment_id
 ) -> None:
     page.goto(f"{pages}/deployments/deployment/{deployment_id}/run")

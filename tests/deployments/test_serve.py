@@ -1,4 +1,4 @@
-"""`prefect-tune serve`: its deployments, schedules and automations, and how runs are ended.
+"""`prefect-tune serve`: deployments, schedules, automations, and ways to end a run.
 
 All tests share one process that serves until the last test stops it.
 """
@@ -62,7 +62,7 @@ SHIPPED = Path(prefect_tune.deployments.__file__).parent / "automations.yaml"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator[Served]:
-    """With a server of its own, which has event services."""
+    """Serve with a separate server, which has event services."""
     with Served.at(None, tmp_path_factory.mktemp("served")) as served:
         (served.home / "slow.py").write_text(SLEEPING.format(seconds=0.4))
         (served.home / "failing.py").write_text(FAILING)
@@ -71,7 +71,7 @@ def served(tmp_path_factory) -> Iterator[Served]:
 
 
 def shipped(**blocks: UUID) -> list[dict[str, Any]]:
-    """The automations of the package, with the actions of these blocks only."""
+    """Return the automations of the package, with only the actions of these blocks."""
     text = SHIPPED.read_text()
     for name, block in blocks.items():
         text = text.replace(f"ID-OF-{name.upper()}", str(block))
@@ -84,7 +84,7 @@ def shipped(**blocks: UUID) -> list[dict[str, Any]]:
 
 @contextmanager
 def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """The address of a small server, and what it has received."""
+    """Start a small server, and yield its address and received requests."""
     received: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,7 +94,7 @@ def endpoint() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             self.end_headers()
 
         def log_message(self, *args: object) -> None:
-            """Quiet."""
+            """Log nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -126,7 +126,7 @@ def configurations(served: Served, study: str) -> list[Any]:
 
 
 def assert_ended(served: Served, study: str, run: UUID) -> None:
-    """The study was cut and can be resumed, and no process and no task run is left."""
+    """Check that the study was cut and can be resumed, without open processes or task runs."""
     wait_for(lambda: served.state(study) == "interrupted", LONG)
     wait_for(lambda: served.family() == [], LONG)
     assert served.n_running(study) == 0
@@ -162,7 +162,7 @@ def test_deployments_have_forms_and_keep_their_schedules_over_restarts(server, m
 
 
 @pytest.mark.slow
-def test_a_run_is_suspended_resumed_and_cancelled_and_another_completes_its_study(served) -> None:
+def test_run_can_be_suspended_resumed_and_canceled_and_completed_by_another(served) -> None:
     run = start(served, "s")
     wait_for(lambda: served.n_told("s") >= 1, LONG)
     suspend(served, run)
@@ -187,7 +187,7 @@ def test_a_run_is_suspended_resumed_and_cancelled_and_another_completes_its_stud
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_run_that_is_resumed_at_once_waits_for_its_former_process(served) -> None:
+def test_run_resumed_at_once_waits_for_its_former_process(served) -> None:
     run = start(served, "twice", trials=12)
     wait_for(lambda: served.n_told("twice") >= 1, LONG)
     suspend(served, run)
@@ -197,7 +197,7 @@ def test_a_run_that_is_resumed_at_once_waits_for_its_former_process(served) -> N
 
 
 @pytest.mark.full
-def test_a_command_whose_run_is_cancelled_in_the_ui_ends(server, tmp_path) -> None:
+def test_command_ends_if_its_run_is_canceled_in_the_ui(server, tmp_path) -> None:
     space = tmp_path / "slow.py"
     space.write_text(SLEEPING.format(seconds=0.4))
     words = ("run", write_table(tmp_path), "--target", "target", "--space", f"{space}:space")
@@ -217,7 +217,7 @@ def test_a_command_whose_run_is_cancelled_in_the_ui_ends(server, tmp_path) -> No
 
 
 @pytest.mark.slow
-def test_a_scheduled_study_that_fails_calls_a_webhook(served, tmp_path) -> None:
+def test_failed_scheduled_study_calls_a_webhook(served, tmp_path) -> None:
     given = {"data": f"{served.home}/table.csv", "space": f"{served.home}/failing.py:space"}
     search = {"target": "target", "method": "random", "trials": 1, "workers": 1}
     with endpoint() as (url, received), client_of(served.server) as client:
@@ -263,7 +263,7 @@ def test_one_ctrl_c_ends_the_study_and_all_processes(served) -> None:
     assert server_of(served.home) is None
 
 
-def test_the_shipped_automations_are_of_prefects_format() -> None:
+def test_shipped_automations_are_valid_for_prefect() -> None:
     events = set()
     for document in shipped(webhook=UUID(int=0), mail=UUID(int=1)):
         automation = AutomationCore.model_validate(document)
@@ -272,7 +272,7 @@ def test_the_shipped_automations_are_of_prefects_format() -> None:
     assert events == {"prefect-tune.champion-changed", "prefect-tune.study-failed"}
 
 
-def test_parameters_of_deployments_are_those_of_their_flows() -> None:
+def test_deployment_parameters_match_their_flows() -> None:
     for flow, deployment in declared_deployments():
         assert flow.name == deployment["entrypoint"].partition(":")[2]
         for schedule in deployment["schedules"]:

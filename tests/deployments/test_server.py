@@ -1,4 +1,4 @@
-"""The embedded server: one per home, shared, replaced, and closed to all but its owner."""
+"""The private server: one per home, shared, replaced, and closed to all but its owner."""
 
 import json
 import os
@@ -48,7 +48,7 @@ from prefect_tune.storage.processes import process_start
 
 @pytest.fixture
 def own_home(tmp_path, monkeypatch):
-    """A home without a server, in a folder where Prefect finds no address of one."""
+    """A home without a server, in a folder where Prefect finds no server address."""
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     prepare_template()
@@ -60,7 +60,7 @@ def answers(url: str) -> bool:
         return response.status == 200
 
 
-def test_a_configured_server_is_used_as_it_is(server, own_home) -> None:
+def test_configured_server_is_used_unchanged(server, own_home) -> None:
     with local_server() as url:
         assert url == server
     assert server_of(own_home) is None
@@ -76,7 +76,7 @@ def test_a_configured_server_is_used_as_it_is(server, own_home) -> None:
         (".env", "OTHER=1\n", False),
     ],
 )
-def test_only_a_file_that_may_name_a_server_delays_our_own(
+def test_private_server_waits_only_for_files_that_may_name_a_server(
     tmp_path, monkeypatch, file, text, may_be
 ) -> None:
     for name in ("PREFECT_API_URL", "PREFECT_PROFILE", "PREFECT_PROFILES_PATH"):
@@ -89,14 +89,14 @@ def test_only_a_file_that_may_name_a_server_delays_our_own(
 
 @pytest.fixture
 def no_address(own_home) -> Iterator[Path]:
-    """That home, where no server is configured."""
+    """The same home, with no server configured."""
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         yield own_home
 
 
 @contextmanager
 def elsewhere() -> Iterator[str]:
-    """Another user of the same home, in a thread of its own: the address it got."""
+    """Use the same home from another thread, and return the server address."""
     entered, is_in, leave = [], threading.Event(), threading.Event()
 
     def use() -> None:
@@ -114,7 +114,7 @@ def elsewhere() -> Iterator[str]:
 
 
 @pytest.mark.slow
-def test_a_server_is_shared_without_a_proxy_and_its_last_user_stops_it(
+def test_server_is_shared_without_a_proxy_and_stopped_by_its_last_user(
     no_address, monkeypatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
@@ -137,7 +137,7 @@ def test_a_server_is_shared_without_a_proxy_and_its_last_user_stops_it(
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_one_that_was_left_up_is_shared_and_one_that_was_killed_is_replaced(no_address) -> None:
+def test_running_server_is_shared_and_a_killed_server_is_replaced(no_address) -> None:
     with local_server(keep=True) as url:
         pass
     assert answers(url)
@@ -156,7 +156,7 @@ def test_one_that_was_left_up_is_shared_and_one_that_was_killed_is_replaced(no_a
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_server_gets_event_services_unless_others_use_it(no_address) -> None:
+def test_server_gets_event_services_unless_others_use_it(no_address) -> None:
     with local_server(keep=True):
         without = server_of(no_address)
     n_threads = threading.active_count()
@@ -170,7 +170,7 @@ def test_a_server_gets_event_services_unless_others_use_it(no_address) -> None:
 
 
 @pytest.mark.slow
-def test_a_new_home_gets_all_tables(tmp_path) -> None:
+def test_new_home_gets_all_tables(tmp_path) -> None:
     prepare_template()
     seed_database(tmp_path)
     with closing(sqlite3.connect(tmp_path / "prefect.db")) as connection:
@@ -181,7 +181,7 @@ def test_a_new_home_gets_all_tables(tmp_path) -> None:
     assert has_block_types(tmp_path)
 
 
-def test_a_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch) -> None:
+def test_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch) -> None:
     def copy_half(_: Path, target: Path) -> None:
         target.write_text("half")
         raise KeyboardInterrupt
@@ -203,9 +203,7 @@ def test_a_killed_copy_of_the_template_leaves_no_database(tmp_path, monkeypatch)
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_the_server_of_a_home_with_an_odd_name_keeps_its_files_there(
-    no_address, monkeypatch
-) -> None:
+def test_server_of_a_home_with_an_odd_name_keeps_its_files_there(no_address, monkeypatch) -> None:
     folder = no_address / "50% of #1; which?"
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(folder))
     with local_server() as url:
@@ -214,7 +212,7 @@ def test_the_server_of_a_home_with_an_odd_name_keeps_its_files_there(
     assert (folder / "server" / "prefect.db").stat().st_size > 100_000
 
 
-def test_a_database_that_is_there_stays_and_gets_block_types_of_this_version(
+def test_existing_database_stays_and_gets_block_types_of_this_version(
     tmp_path, monkeypatch
 ) -> None:
     (tmp_path / "prefect.db").write_text("mine")
@@ -227,7 +225,7 @@ def test_a_database_that_is_there_stays_and_gets_block_types_of_this_version(
     assert not has_block_types(tmp_path)
 
 
-def test_a_process_that_only_has_the_number_of_a_server_is_left_alone(tmp_path) -> None:
+def test_process_with_a_reused_pid_is_left_alone(tmp_path) -> None:
     ours = {"pid": os.getppid(), "started": process_start(os.getppid())}
     note = {**ours, "url": "http://127.0.0.1:4242/api"}
     (tmp_path / "server.json").write_text(json.dumps(note))
@@ -274,14 +272,14 @@ def asked(url: str, path: str, **headers: str) -> Any:
 
 
 def sockets(routes: Any) -> Iterator[str]:
-    """Paths of all websockets of Prefect's API."""
+    """Yield the paths of all websockets of Prefect's API."""
     for route in routes:
         if "WebSocket" in type(route).__name__:
             yield route.path.replace("{work_pool_name}", "local")
         yield from sockets(getattr(getattr(route, "original_router", route), "routes", ()))
 
 
-def test_another_user_is_told_nothing_and_changes_nothing(server) -> None:
+def test_server_tells_another_user_nothing_and_accepts_no_change(server) -> None:
     basic = b64encode(SECRETS[server].encode()).decode()
     document = json.load(asked(server, "/openapi.json", Authorization=f"Basic {basic}"))
     paths = {path: list(methods) for path, methods in document["paths"].items()}
@@ -300,14 +298,14 @@ def test_another_user_is_told_nothing_and_changes_nothing(server) -> None:
     assert sum(line.startswith("socket") for line in said) == 3 * len(found)
 
 
-def test_no_page_of_another_origin_may_read_it(server) -> None:
+def test_pages_of_other_origins_cannot_read_the_server(server) -> None:
     for origin, allowed in (("http://evil.example", None), (server.removesuffix("/api"),) * 2):
         answer = asked(server, "/health", Origin=origin)
         assert answer.headers["access-control-allow-origin"] == allowed
 
 
 @pytest.mark.full
-def test_its_owner_uses_it_from_another_shell_as_printed(tmp_path) -> None:
+def test_owner_can_use_the_server_from_another_shell_as_printed(tmp_path) -> None:
     home, data = tmp_path / "home", write_table(tmp_path)
     command = ("run", data, *QUICK_OPTIONS, "--target", "target", "--trials", 1, "--workers", 1)
     done = run(*command, "--study", "s", "--keep-server", home=home)
@@ -326,7 +324,7 @@ def test_its_owner_uses_it_from_another_shell_as_printed(tmp_path) -> None:
 
 
 @pytest.mark.full
-def test_a_command_without_the_secret_says_what_is_missing(server, tmp_path) -> None:
+def test_command_without_the_secret_says_which_variable_is_missing(server, tmp_path) -> None:
     SECRETS.pop(server)
     try:
         command = ("run", write_table(tmp_path), *QUICK_OPTIONS, "--target", "target")
@@ -338,7 +336,7 @@ def test_a_command_without_the_secret_says_what_is_missing(server, tmp_path) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_the_secret_is_in_one_file_and_others_can_read_none(server, home) -> None:  # noqa: ARG001
+def test_secret_is_in_a_single_file_that_others_cannot_read(server, home) -> None:  # noqa: ARG001
     word = read_secret(home / "server").partition(":")[2]
     assert len(word) > 30
     commands = " ".join(" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"]))
@@ -353,7 +351,7 @@ def test_the_secret_is_in_one_file_and_others_can_read_none(server, home) -> Non
     assert (home / "server" / "prefect.db-wal").exists()
 
 
-def test_a_secret_that_others_could_read_is_made_anew(tmp_path) -> None:
+def test_secret_that_others_could_read_is_replaced(tmp_path) -> None:
     first = made_secret(tmp_path)
     assert made_secret(tmp_path) == first
     assert (tmp_path / "auth").stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Standard output is the result of a command, whatever algorithms, spaces and libraries print."""
+"""Standard output contains only the result, whatever algorithms, spaces and libraries print."""
 
 import json
 import subprocess
@@ -60,7 +60,7 @@ def own_home(data) -> Path:
 
 @pytest.fixture(scope="module")
 def studied(server, data, own_home) -> subprocess.CompletedProcess[str]:
-    """A study of one trial, of which `--json` was printed."""
+    """A study of one trial, run with `--json`."""
     (data.parent / "shouting.py").write_text(SPACE)
     return run(
         "run", data, "--target", "target", "--space", f"{data.parent}/shouting.py:space",
@@ -69,7 +69,7 @@ def studied(server, data, own_home) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def test_of_a_run_standard_output_is_the_result_and_nothing_else(server, own_home, studied) -> None:
+def test_standard_output_of_a_run_is_only_the_result(server, own_home, studied) -> None:
     assert json.loads(studied.stdout)["study"] == "s"
     assert "IMPORTED" in studied.stderr  # by the command itself, to who wrote the space
     assert not {"FITTING", "PREDICTING"} & set(studied.stderr.split())
@@ -85,7 +85,7 @@ def test_of_a_run_standard_output_is_the_result_and_nothing_else(server, own_hom
 
 @pytest.mark.full
 @pytest.mark.usefixtures("studied")
-def test_other_commands_do_too_and_give_a_program_its_own_back(server, data, own_home) -> None:
+def test_standard_output_of_other_commands_is_only_the_result(server, data, own_home) -> None:
     program = """
 import os, sys
 from prefect_tune.deployments.cli.command import main
@@ -110,7 +110,7 @@ os.write(1, b"mine")
     )
 
 
-def test_a_closed_standard_output_stops_no_command(tmp_path) -> None:
+def test_closed_standard_output_stops_no_command(tmp_path) -> None:
     command = 'exec "$0" "$1" "$2" study ls --store "$3" >&-'
     done = subprocess.run(
         ["sh", "-c", command, *COMMAND, tmp_path], env=environment(tmp_path),

@@ -1,4 +1,4 @@
-"""`prefect.yaml` on a work pool, as the page on Prefect has it."""
+"""`prefect.yaml` on a work pool, as described on the page about Prefect."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ PREFECT = Path(sys.executable).with_name("prefect")
 
 @pytest.fixture
 def pool(server, tmp_path) -> Iterator[Served]:
-    """A worker of a pool that the deployments are on; all is removed at the end."""
+    """A worker of a pool that has the deployments; everything is removed at the end."""
     home = tmp_path / "home"
     here = {**environment(home, server), "PREFECT_WORKER_QUERY_SECONDS": "1"}
 
@@ -47,7 +47,7 @@ def pool(server, tmp_path) -> Iterator[Served]:
 
 
 @pytest.mark.full
-def test_a_worker_of_a_pool_runs_the_deployments_and_cancels_a_run(server, pool, tmp_path) -> None:
+def test_worker_of_a_pool_runs_the_deployments_and_cancels_a_run(server, pool, tmp_path) -> None:
     with client_of(server) as client:
         deployed = {one.name: one for one in client.read_deployments()}
     assert {"healthcare", "retry", "compare", "promote"} <= deployed.keys()

@@ -1,4 +1,4 @@
-"""The files that README and pages speak of."""
+"""The files that README and pages mention."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ __all__ = ["write_inputs"]
 
 
 def write_inputs(folder: Path) -> None:
-    """Write them all, small."""
+    """Write all files, in a small size."""
     patients = table().rename(columns={"target": "responder"})
     patients.insert(0, "patient", range(len(patients)))
     patients.to_csv(folder / "patients.csv", index=False)
@@ -37,7 +37,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def spread_over_time(path: Path) -> None:
-    """Order the prediction times by patient, as folds by time need it."""
+    """Order the prediction times by patient, as folds by time require."""
     labels = pd.read_parquet(path)
     first, later = labels["subject_id"] - labels["subject_id"].min(), labels.index % 2
     days = pd.to_timedelta(16 * first + 5 * later, unit="D")

@@ -1,8 +1,8 @@
-"""The tables of options on the pages of methods, as the methods declare them.
+"""The tables of options on the pages of methods, generated from their declarations.
 
     PYTHONPATH=tests .venv/bin/python tests/documents/option_tables.py
 
-writes them anew; a test says when that is due.
+rewrites the tables; a test reports outdated ones.
 """
 
 import re
@@ -18,7 +18,7 @@ _BLOCK = re.compile(r"<!-- options of (\w+) -->\n(.*?)<!-- end of options -->", 
 
 
 def option_table(method: str) -> str:
-    """The options of a method as a table of markdown."""
+    """Return the options of a method as a Markdown table."""
     rows = [
         f"| `{o.name}` | `{option_text(o.default)}` | {values_text(o)} | {_cell(o.help)} |"
         for o in method_options(method_named(method).options)
@@ -27,12 +27,12 @@ def option_table(method: str) -> str:
 
 
 def tables(page: Path) -> dict[str, str]:
-    """The tables that a page has, by method."""
+    """Return the tables of a page by method."""
     return {method: table.strip() + "\n" for method, table in _BLOCK.findall(page.read_text())}
 
 
 def write(page: Path) -> None:
-    """Write a page's tables anew."""
+    """Rewrite the tables of a page."""
 
     def block(found: re.Match[str]) -> str:
         method = found.group(1)

@@ -1,4 +1,4 @@
-"""README and the pages of the documentation, and the commands and programs in them."""
+"""README and the pages of the documentation, and their commands and programs."""
 
 import re
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ _FILE = re.compile(r"# (\w+\.py)\n")
 
 @dataclass(frozen=True)
 class Document:
-    """A file of markdown."""
+    """A Markdown file."""
 
     path: Path
 
     @property
     def name(self) -> str:
-        """Its path in the repository."""
+        """Path in the repository."""
         return str(self.path.relative_to(ROOT))
 
     @cached_property
@@ -30,7 +30,7 @@ class Document:
         return self.path.read_text()
 
     def blocks(self, language: str) -> list[str]:
-        """Its code blocks in a language, in their order."""
+        """Return the code blocks in a language, in order."""
         return re.findall(rf"^```{language}\n(.*?)^```", self.text, re.DOTALL | re.MULTILINE)
 
     @property
@@ -39,13 +39,13 @@ class Document:
 
     @property
     def links(self) -> list[str]:
-        """Where its links and pictures lead."""
+        """Targets of links and pictures."""
         prose = re.sub(r"```.*?```|<!--.*?-->", "", self.text, flags=re.DOTALL)
         return re.findall(r"\]\(([^)\s]+)\)", prose)
 
 
 def _pages(nav: object) -> list[str]:
-    """Paths of pages in the order of the navigation."""
+    """Yield paths of pages in the order of the navigation."""
     if isinstance(nav, str):
         return [nav]
     children = nav.values() if isinstance(nav, dict) else nav
@@ -65,17 +65,17 @@ ADDING = tuple(d for d in DOCUMENTS if d.path.parent.name == "adding")
 
 
 def commands() -> list[str]:
-    """Each command of the documents, once."""
+    """Return each command of the documents once."""
     return list(dict.fromkeys(c for d in DOCUMENTS if d not in ADDING for c in d.commands))
 
 
 def files(*documents: Document) -> dict[str, str]:
-    """The files that programs are shown as, by name: those that begin with it."""
+    """Return the files shown as programs, by name."""
     blocks = [block for d in documents for block in d.blocks("python")]
     return {named.group(1): block for block in blocks if (named := _FILE.match(block))}
 
 
 def programs() -> list[str]:
-    """Each program of the documents that is no file, once."""
+    """Return each program of the documents that is not shown as a file, once."""
     blocks = [block for d in DOCUMENTS if d not in ADDING for block in d.blocks("python")]
     return list(dict.fromkeys(block for block in blocks if not _FILE.match(block)))

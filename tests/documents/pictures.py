@@ -20,7 +20,7 @@ WIDTH, HEIGHT = 1280, 900
 
 
 def main() -> None:
-    """Run a study, leave its server up, and take the pictures."""
+    """Run a study, leave its server running, and take the pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=("prefect", "report"))
     parser.add_argument("--trials", type=int, default=20)
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def picture_of_prefect(page: Page, home: Path) -> bytes:
-    """The flow run of the study: its trials over time, and one step of all of them."""
+    """Picture the flow run of the study: trials over time, and one step of all trials."""
     server = server_of(home)
     assert server is not None
     address = server["url"].removesuffix("/api")
@@ -66,7 +66,7 @@ def picture_of_prefect(page: Page, home: Path) -> bytes:
 
 
 def picture_of_report(page: Page, home: Path) -> bytes:
-    """The report of the study, its beginning."""
+    """Picture the beginning of the report of the study."""
     file = home / "report.html"
     done = run("report", STUDY, "--out", file, home=home)
     assert done.returncode == 0, done.stderr
@@ -76,7 +76,7 @@ def picture_of_report(page: Page, home: Path) -> bytes:
 
 
 def save(taken: bytes, file: Path) -> None:
-    """Write a picture with as many colours as its size allows, and no time or name inside."""
+    """Write a picture with as many colors as its size allows, without times or names."""
     picture = Image.open(BytesIO(taken))
     size = WIDTH, round(WIDTH * picture.height / picture.width)
     for colours in (256, 128, 64, 32, 16):

@@ -1,4 +1,4 @@
-"""Each page on adding something is done as it says: its files, its commands, its programs."""
+"""Each page on adding something works as described: files, commands, programs."""
 
 import json
 import runpy
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 class Reader:
-    """Does what a page says, in one folder."""
+    """Does what a page describes, in one folder."""
 
     def __init__(self, page: str, folder: Path, n_trials: int) -> None:
         self.n_trials = n_trials
@@ -32,7 +32,7 @@ class Reader:
             (folder / name).write_text(text)
 
     def run(self, command: str, *more: str) -> str:
-        """A command of the page, with few trials."""
+        """Run a command of the page, with few trials."""
         program, *words = [*shlex.split(command), *more]
         if "run" in words[:2]:
             words += ["--trials", str(self.n_trials), "--workers", "1", "--quiet"]
@@ -63,32 +63,32 @@ class Reader:
         return text
 
     def ran(self) -> list[str]:
-        """Return the output of each command of the page, in their order."""
+        """Return the output of each command of the page, in order."""
         return [self.run(command) for command in self.page.commands]
 
 
 @pytest.fixture(autouse=True)
 def here(server, tmp_path, monkeypatch) -> None:  # noqa: ARG001 - flows go to it
-    """A folder of its own, whose files can be imported."""
+    """A separate folder, whose files can be imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def test_an_algorithm_is_added_as_the_page_says(tmp_path) -> None:
+def test_algorithm_is_added_as_described(tmp_path) -> None:
     check, search, look = Reader("algorithm", tmp_path, 4).ran()
     assert "winsorize" in check
     assert "best: trial" in search
     assert "winsorize" in look
 
 
-def test_a_method_is_added_as_the_page_says(tmp_path) -> None:
+def test_method_is_added_as_described(tmp_path) -> None:
     explained, searched, compared, _ = Reader("method", tmp_path, 3).ran()
     assert "n_first" in explained
     assert "settled for " in searched
     assert "settle" in compared
 
 
-def test_a_plugin_is_added_as_the_page_says(tmp_path, monkeypatch) -> None:
+def test_plugin_is_added_as_described(tmp_path, monkeypatch) -> None:
     reader = Reader("plugin", tmp_path, 3)
     for name, text in files(*ADDING).items():
         (tmp_path / name).write_text(text)
@@ -104,7 +104,7 @@ def test_a_plugin_is_added_as_the_page_says(tmp_path, monkeypatch) -> None:
     assert "metric cost of tune-extras 1.0" in shown
 
 
-def test_a_store_is_added_as_the_page_says(tmp_path, tmp_path_factory) -> None:
+def test_store_is_added_as_described(tmp_path, tmp_path_factory) -> None:
     reader = Reader("store", tmp_path, 1)
     save, look = reader.page.blocks("python")
     postgres = Postgres(tmp_path_factory.mktemp("postgres"))

@@ -1,4 +1,4 @@
-"""Every command of README and of the pages, each run once as it stands there, in their order."""
+"""Every command of README and pages, each run once as written, in order."""
 
 import re
 import shlex
@@ -43,7 +43,7 @@ class Session:
         self.trials: Counter[str] = Counter()
 
     def run(self, command: str) -> None:
-        """Run a command of `prefect-tune`, or of Prefect where the repository is."""
+        """Run a command of `prefect-tune`, or of Prefect in the repository."""
         program, *arguments = shlex.split(command)
         if program == "prefect":
             prefect = [Path(sys.executable).with_name("prefect"), *arguments]
@@ -54,7 +54,7 @@ class Session:
         assert came.exit_code == 0, f"{command}: {came.output}"
 
     def made_short(self, arguments: list[str]) -> list[str]:
-        """The same command with few trials, whatever the load; KEY is a key of the store."""
+        """Return the same command with few trials, whatever the load; KEY is a key of the store."""
         arguments = [re.sub(r"(?<=latency_us<=)\d+", "60000000", a) for a in arguments]
         if arguments[0] == "compare":
             return [*arguments, "--workers", "2", "--quiet"]
@@ -89,9 +89,9 @@ def session(server, tmp_path_factory) -> Iterator[Session]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("command", HERE)
-def test_a_command_does_what_the_documents_say(session, command) -> None:
+def test_command_runs_as_documented(session, command) -> None:
     session.run(command)
 
 
-def test_no_command_is_left_out_that_is_not_there() -> None:
+def test_every_skipped_command_is_documented() -> None:
     assert set(RUN_ELSEWHERE) | set(LAST) <= set(commands())

@@ -1,4 +1,4 @@
-"""The first command of README, from a fresh clone without anything that only developers have."""
+"""The first command of README, from a fresh clone without developer tools."""
 
 import os
 import re
@@ -14,12 +14,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """The files of the repository, and nothing that was installed."""
+    """The files of the repository, without anything installed."""
     return copy_tree(tmp_path / "clone")
 
 
 def shown_by(command: Path, home: Path) -> str:
-    """The standard output of a command of the clone with few trials."""
+    """Return the standard output of a command of the clone with few trials."""
     done = subprocess.run(
         [command, "--trials", "3"],
         cwd=home,
@@ -35,14 +35,14 @@ def shown_by(command: Path, home: Path) -> str:
 
 
 @pytest.mark.timeout(900)
-def test_the_demo_runs(clone, tmp_path) -> None:
+def test_demo_runs(clone, tmp_path) -> None:
     printed = shown_by(clone / "deployments" / "demo", tmp_path)
     assert re.search(r"best(: trial| single trial) \d", printed)  # alone or with others
 
 
 @pytest.mark.timeout(900)
-def test_three_nights_run(clone, tmp_path) -> None:
-    """The model of the second night, from 25 times the patients, replaces the first one."""
+def test_three_runs_of_a_series_promote_a_model(clone, tmp_path) -> None:
+    """The model of the second run, from 25 times the patients, replaces the first one."""
     try:
         printed = shown_by(clone / "deployments" / "nights", tmp_path)
     finally:

@@ -1,4 +1,4 @@
-"""Every program of README and of the pages runs as it stands there."""
+"""Every program of README and pages runs as written."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from processes import environment
 
 @pytest.mark.full
 @pytest.mark.parametrize("position", range(len(programs())))
-def test_programs_run_as_they_stand(position, server, tmp_path) -> None:
+def test_programs_run_as_written(position, server, tmp_path) -> None:
     write_inputs(tmp_path)
     program = programs()[position]
     if "load_study(" in program:

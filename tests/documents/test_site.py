@@ -1,4 +1,4 @@
-"""The site is made without a warning, and asks nobody for anything."""
+"""The site is built without warnings, and requests nothing."""
 
 import os
 import re
@@ -11,8 +11,8 @@ from documents.pages import DOCS
 pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
-def test_the_site_has_all_pages_and_loads_nothing_from_elsewhere(tmp_path) -> None:
-    """Made as `deployments/docs/build` makes it: strict, so a warning is a failure."""
+def test_site_has_all_pages_and_loads_nothing_from_elsewhere(tmp_path) -> None:
+    """Built like `deployments/docs/build`: strict, so a warning is a failure."""
     settings = DOCS / "mkdocs.yml"
     subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "-q", "-f", settings, "-d", tmp_path],

@@ -1,4 +1,4 @@
-"""README and pages speak of what there is: commands, options, methods, benchmarks, files."""
+"""README and pages mention only existing commands, options, methods, benchmarks and files."""
 
 import re
 from pathlib import Path
@@ -22,14 +22,14 @@ EVERY = [pytest.param(document, id=document.name) for document in (*DOCUMENTS, C
 
 
 def all_options(command: click.Command) -> set[str]:
-    """Options of a command and of those below it, without their dashes."""
+    """Return options of a command and its subcommands, without dashes."""
     own = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
     below = command.commands.values() if isinstance(command, click.Group) else ()
     return {o.removeprefix("--") for o in own}.union(*map(all_options, below))
 
 
 def headings(page: Path) -> set[str]:
-    """Anchors of a page's headings."""
+    """Return the anchors of a page's headings."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", h.lower()).strip().replace(" ", "-") for h in found}
 
@@ -53,25 +53,25 @@ def test_commands_options_benchmarks_and_links_of_a_page_exist(document: Documen
     assert [link for link in document.links if not leads_somewhere(document, link)] == []
 
 
-def test_links_of_the_page_at_pypi_are_absolute() -> None:
+def test_links_of_the_pypi_page_are_absolute() -> None:
     links = DOCUMENTS[1].links
     assert links
     assert [link for link in links if not link.startswith("https://")] == []
 
 
-def test_the_map_of_the_house_names_files_and_folders_that_are_there() -> None:
+def test_map_in_contributing_names_existing_files_and_folders() -> None:
     named = re.findall(r"`(?!build/)([\w.-]+/[\w./-]*)`", CONTRIBUTING.text)
     assert len(named) > 60
     assert [path for path in named if not (ROOT / path.replace("NAME", "flash")).exists()] == []
 
 
-def test_options_of_methods_are_those_that_they_declare() -> None:
-    """`tests/documents/option_tables.py` writes the tables anew."""
+def test_options_of_methods_match_their_declarations() -> None:
+    """`tests/documents/option_tables.py` rewrites the tables."""
     written = {m: table for page in PAGES.glob("*.md") for m, table in tables(page).items()}
     assert written == {m: option_table(m) for m in METHODS if m != "random"}
 
 
-def test_the_overview_has_what_methods_declare() -> None:
+def test_overview_matches_the_declarations_of_methods() -> None:
     rows = re.findall(
         r"^\| ((?:`\w+`(?:, )?)+) \| (.*) \|$", (PAGES / "index.md").read_text(), re.MULTILINE
     )

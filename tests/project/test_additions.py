@@ -25,7 +25,7 @@ def declared(folder: str, kind: type[Any]) -> list[Any]:
     return [value for m in modules(folder) for _, value in getmembers(m) if isinstance(value, kind)]
 
 
-def test_metrics_that_are_known_can_be_chosen() -> None:
+def test_known_metrics_can_be_chosen() -> None:
     with pytest.raises(UnknownName) as unknown:
         metric_named("")
     assert sorted(OPTIONS["metric"].known) == sorted(unknown.value.known)
@@ -46,7 +46,7 @@ def test_sections_of_reports_are_on_the_page() -> None:
     assert written <= {section.__name__ for section in _SECTIONS}
 
 
-def test_formats_and_methods_that_are_declared_are_registered() -> None:
+def test_declared_formats_and_methods_are_registered() -> None:
     formats = declared("tasks/data/formats", Format)
     methods = declared("optimizers/methods", Method)
     assert [one.name for one in formats if FORMATS.get(one.name) is not one] == []

@@ -1,4 +1,4 @@
-"""Types, lint and import contracts, as their tools check them."""
+"""Types, lint and import contracts, checked by their tools."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def test_tools_find_nothing(command: str) -> None:
     subprocess.run([BIN / program, *arguments], cwd=ROOT, check=True)
 
 
-def test_an_import_upward_is_found(tmp_path) -> None:
+def test_upward_import_is_found(tmp_path) -> None:
     config = tmp_path / "contracts.toml"
     config.write_text(
         "[tool.importlinter]\nroot_packages = ['prefect_tune']\n"

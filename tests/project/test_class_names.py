@@ -1,4 +1,4 @@
-"""Each public class has a name of its own."""
+"""Each public class has a unique name."""
 
 import re
 from collections import Counter
@@ -6,7 +6,7 @@ from collections import Counter
 from source_tree import SOURCES
 
 
-def test_a_public_class_has_its_name_for_itself() -> None:
+def test_public_class_names_are_unique() -> None:
     pattern = re.compile(r"^ *class ([A-Z]\w*)[(:]", re.MULTILINE)
     names = Counter(name for path in SOURCES for name in pattern.findall(path.read_text()))
     assert len(names) > 300

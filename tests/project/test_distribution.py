@@ -1,4 +1,4 @@
-"""What is published: sdist and wheel are complete, and work where nothing else is installed."""
+"""Published files: sdist and wheel are complete, and work in an empty environment."""
 
 import shutil
 import subprocess
@@ -32,13 +32,13 @@ def call(*command: object, folder: Path = ROOT, **options: object) -> str:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
-    """A copy of the repository, so that nothing built before is taken for it."""
+    """A copy of the repository, without anything built before."""
     return copy_tree(tmp_path_factory.mktemp("tree"), skipped=("tests", ".ci", "uv.lock"))
 
 
 @pytest.fixture(scope="module")
 def wheel(tree: Path, tmp_path_factory) -> Path:
-    """The wheel of the sdist, which lies beside it."""
+    """The wheel built from the sdist, next to it."""
     folder = tmp_path_factory.mktemp("dist")
     call(UV, "build", "--quiet", "--out-dir", folder, folder=tree)
     return next(folder.glob("*.whl"))
@@ -46,7 +46,7 @@ def wheel(tree: Path, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def empty(wheel: Path, tmp_path_factory) -> Path:
-    """The programs of an environment with the wheel and its dependencies, as they are locked."""
+    """The programs of an environment with the wheel and its locked dependencies."""
     folder = tmp_path_factory.mktemp("empty")
     locked = ("--locked", "--no-dev", "--no-emit-project", "--no-hashes")
     call(UV, "export", "--quiet", *locked, "--output-file", folder / "locked.txt")
@@ -57,7 +57,7 @@ def empty(wheel: Path, tmp_path_factory) -> Path:
     return programs
 
 
-def test_the_wheel_has_every_file_of_the_rooms_and_the_sdist_no_tests(wheel) -> None:
+def test_wheel_has_every_file_of_the_product_and_the_sdist_no_tests(wheel) -> None:
     expected = {
         str(Path("prefect_tune", *path.parts)).replace("deployments/package/", "")
         for path in listed_files()
@@ -73,12 +73,12 @@ def test_the_wheel_has_every_file_of_the_rooms_and_the_sdist_no_tests(wheel) -> 
     assert [name for name in names if "__pycache__" in name or name.startswith("tests/")] == []
 
 
-def test_each_module_is_imported_where_nothing_else_is_installed(empty, tmp_path) -> None:
+def test_each_module_can_be_imported_in_an_empty_environment(empty, tmp_path) -> None:
     program = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
     call(empty / "python", "-c", program, *sorted(NAMES - OF_EXTRAS), folder=tmp_path)
 
 
-def test_the_wheel_works_where_nothing_else_is_installed(empty, tmp_path) -> None:
+def test_wheel_works_in_an_empty_environment(empty, tmp_path) -> None:
     command, own = empty / "prefect-tune", {"env": environment(tmp_path / "home")}
     ask = "import prefect_tune; print(prefect_tune.__version__)"
     version = call(empty / "python", "-c", ask, folder=tmp_path)

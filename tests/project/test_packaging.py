@@ -1,4 +1,4 @@
-"""The package: its folders, its public names, and what importing it costs."""
+"""The package: folders, public names, and the cost of importing it."""
 
 import subprocess
 import sys
@@ -25,14 +25,14 @@ def test_every_package_is_listed_and_typed() -> None:
 
 
 @pytest.mark.tools
-def test_the_top_level_holds_the_rooms_and_nothing_else() -> None:
+def test_top_level_contains_only_the_rooms() -> None:
     top = {path.parts[0] for path in listed_files()}
     files = {"pyproject.toml", "README.md", "LICENSE", "uv.lock"}
     assert {name for name in top if not name.startswith(".")} == {*ROOMS, "tests", *files}
 
 
 @pytest.mark.tools
-def test_neither_the_package_nor_help_imports_anything_heavy() -> None:
+def test_package_and_help_import_nothing_heavy() -> None:
     program = (
         "import sys, prefect_tune; dir(prefect_tune)\n"
         "from prefect_tune.deployments.cli.command import main\n"
@@ -45,7 +45,7 @@ def test_neither_the_package_nor_help_imports_anything_heavy() -> None:
     assert printed.endswith("[]\n")
 
 
-def test_public_names_are_there_and_others_are_attribute_errors() -> None:
+def test_public_names_exist_and_others_are_attribute_errors() -> None:
     names = {"tune", "compare", "retry", "load_study", "load_champion", "local_server"}
     names |= {"PipelineSearch", "ArtifactStore", "Space", "Step", "Algorithm"}
     assert names <= set(dir(prefect_tune))

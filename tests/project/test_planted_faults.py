@@ -1,4 +1,4 @@
-"""Planted faults can be planted: their text stands in their room, and their tests exist."""
+"""Planted faults can be planted: their text occurs in the product, and their tests exist."""
 
 import ast
 
@@ -6,7 +6,7 @@ import pytest
 from project.planted_faults import all_faults
 
 
-def test_each_fault_is_at_one_place_and_has_tests() -> None:
+def test_each_fault_has_a_unique_text_and_existing_tests() -> None:
     faults = all_faults()
     assert len({(fault.room, fault.right, fault.wrong) for fault in faults}) == len(faults)
     stale = []
@@ -21,6 +21,6 @@ def test_each_fault_is_at_one_place_and_has_tests() -> None:
 
 @pytest.mark.full
 def test_each_fault_is_valid_code() -> None:
-    """A file that cannot be imported fails every test, whether it looks at the fault or not."""
+    """A file that cannot be imported would fail every test."""
     for fault in all_faults():
         ast.parse(fault.planted, str(fault.file))

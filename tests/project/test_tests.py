@@ -1,4 +1,4 @@
-"""Tests look at behaviour: at the kind of an error and its fields, not at its sentences."""
+"""Tests check behavior: kinds and fields of errors, not sentences."""
 
 import ast
 import os
@@ -15,7 +15,7 @@ WORDS = 3
 
 
 def patterns(tree: ast.AST) -> Iterator[ast.expr]:
-    """The patterns of `match=` in a module, and the parameters of tests that give them."""
+    """Yield the `match=` patterns of a module, and the test parameters that contain them."""
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "match":
             yield node.value
@@ -53,7 +53,7 @@ def test_it(a, b):
 """
 
 
-def test_no_error_is_recognised_by_its_sentence() -> None:
+def test_errors_are_not_matched_by_their_sentences() -> None:
     assert wordy(PLANTED) == ["one of four words"]
     paths = sorted((ROOT / "tests").rglob("test_*.py"))
     found = {str(path.relative_to(ROOT)): wordy(path.read_text()) for path in paths}
@@ -62,8 +62,8 @@ def test_no_error_is_recognised_by_its_sentence() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mark", ["", "@pytest.mark.slow"])
-def test_only_a_test_that_is_not_quick_may_start_a_process(mark, tmp_path) -> None:
-    """Even if the code that it tests catches the error."""
+def test_only_slow_tests_may_start_a_process(mark, tmp_path) -> None:
+    """The rule holds even if the tested code catches the error."""
     (tmp_path / "test_planted.py").write_text(
         f"import contextlib, subprocess, pytest\n{mark}\ndef test_it():\n"
         "    with contextlib.suppress(Exception): subprocess.run('true')\n"

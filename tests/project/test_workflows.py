@@ -1,4 +1,4 @@
-"""Continuous integration: valid workflows, whose commands are those of people."""
+"""Continuous integration: valid workflows, with the same commands that people use."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def jobs() -> Iterator[dict[str, Any]]:
 
 
 def commands(job: dict[str, Any]) -> list[str]:
-    """The commands that a job runs, once for each cell of its matrix."""
+    """Return the commands of a job, once for each cell of its matrix."""
     cells = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
     runs = [step["run"] for step in job.get("steps", ()) if "run" in step]
     pattern = re.compile(r"\$\{\{ matrix\.(\w+) \}\}")
@@ -36,13 +36,13 @@ def commands(job: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     "schema", ["vendor.github-workflows", "custom.github-workflows-require-timeout"]
 )
-def test_workflows_are_valid_and_end(schema) -> None:
+def test_workflows_are_valid_and_have_timeouts(schema) -> None:
     command = ("check_jsonschema", "--builtin-schema", schema, *FOLDER.glob("*.yml"))
     subprocess.run([sys.executable, "-m", *command], check=True)
 
 
-def test_workflows_and_hooks_run_what_people_run() -> None:
-    """All commands are scripts of the repository, but for those that only runners need."""
+def test_workflows_and_hooks_run_documented_commands() -> None:
+    """All commands are scripts of the repository, except those that only runners need."""
     ran = [command for job in jobs() for command in commands(job)]
     others = [c for c in ran if c not in OTHERS and "GITHUB_REF_NAME" not in c]
     assert {"tests/run", "tests/run all", "tests/run quick"} <= set(others)
@@ -54,7 +54,7 @@ def test_workflows_and_hooks_run_what_people_run() -> None:
         assert all((ROOT / word).exists() for word in words if "/" in word), command
 
 
-def test_every_version_of_python_is_tested() -> None:
+def test_every_python_version_is_tested() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     versions = re.findall(r":: (3\.\d+)\n", "\n".join([*project["classifiers"], ""]))
     cells = WORKFLOWS["tests"]["jobs"]["tests"]["strategy"]["matrix"]["include"]
@@ -62,7 +62,7 @@ def test_every_version_of_python_is_tested() -> None:
     assert {cell["os"] for cell in cells} == {"ubuntu-latest", "macos-latest"}
 
 
-def test_only_the_job_that_publishes_may_do_more_than_read() -> None:
+def test_only_the_publishing_job_has_more_than_read_permission() -> None:
     assert all(w["permissions"] == {"contents": "read"} for w in WORKFLOWS.values())
     publish = WORKFLOWS["release"]["jobs"]["publish"]
     assert [job["permissions"] for job in jobs() if "permissions" in job] == [{"id-token": "write"}]
@@ -78,10 +78,10 @@ def test_only_the_job_that_publishes_may_do_more_than_read() -> None:
         ("v1.2.3", "## [Unreleased]", False),
     ],
 )
-def test_a_tag_is_released_only_if_it_is_the_version_and_in_the_changelog(
+def test_tag_is_released_only_if_it_matches_version_and_changelog(
     tag, heading, passes, tmp_path
 ) -> None:
-    """The step itself, with a `uv` that knows the version."""
+    """Runs the step itself, with a `uv` that knows the version."""
     (step,) = (c for c in commands(WORKFLOWS["release"]["jobs"]["build"]) if "REF_NAME" in c)
     (tmp_path / "uv").write_text('#!/bin/sh\ntest "$*" = "version --short" && echo 1.2.3\n')
     (tmp_path / "uv").chmod(0o755)

@@ -1,4 +1,4 @@
-"""A command line of its own for each test, and what commands print as golden files."""
+"""A separate command line for each test, and golden files of command output."""
 
 import json
 import re
@@ -34,7 +34,7 @@ def run(tmp_path) -> CommandLine:
 
 @pytest.fixture
 def check_printed(file_regression: Any) -> Callable[..., None]:
-    """Compares printed text with the golden file of that name, without what may differ."""
+    """Compare printed text with the golden file of that name, without variable parts."""
 
     def check(text: str, name: str, *folders: Path) -> None:
         for folder in folders:
@@ -48,7 +48,7 @@ def check_printed(file_regression: Any) -> Callable[..., None]:
 
 @pytest.fixture
 def check_fields(file_regression: Any) -> Callable[..., None]:
-    """Compares names and types of fields of JSON documents with the golden file of that name."""
+    """Compare names and types of JSON fields with the golden file of that name."""
 
     def fields(value: Any, depth: int) -> Any:
         if isinstance(value, dict) and value and depth:

@@ -1,4 +1,4 @@
-"""Commands that need no study: help, completion, catalogues, cohorts, files that are written."""
+"""Commands that need no study: help, completion, catalogs, cohorts, written files."""
 
 import os
 import shutil
@@ -23,14 +23,14 @@ from prefect_tune.tasks.catalogue.spaces import SPACES
 
 
 def commands(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Each command below a group, with its words."""
+    """Yield each command below a group, with its words."""
     for name, command in group.commands.items():
         yield (*above, name), command
         if isinstance(command, click.Group):
             yield from commands(command, *above, name)
 
 
-def test_every_command_teaches_itself_and_makes_nothing(run) -> None:
+def test_every_command_has_help_and_help_creates_no_files(run) -> None:
     for words in [(), *(words for words, _ in commands(main))]:
         done = run(*words, "--help")
         assert done.exit_code == 0, words
@@ -41,11 +41,11 @@ def test_every_command_teaches_itself_and_makes_nothing(run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["spaces", "spaces flash", "methods", "methods flash"])
-def test_catalogues_are_shown_as_in_the_file(run, words, file_regression) -> None:
+def test_catalogs_equal_the_golden_files(run, words, file_regression) -> None:
     file_regression.check(run(*words.split()).stdout, basename=words.replace(" ", "_"))
 
 
-def test_catalogues_have_stable_fields(run) -> None:
+def test_catalogs_have_stable_fields(run) -> None:
     rows = {row["name"]: row for row in run.json("spaces")}
     assert list(rows) == list(SPACES)
     assert {"n_paths", "n_feasible_paths", "n_hyperparameters", "steps"} <= set(rows["flash"])
@@ -63,13 +63,13 @@ def test_catalogues_have_stable_fields(run) -> None:
 
 
 @pytest.mark.parametrize("group", [(), ("artifacts",)])
-def test_a_group_without_a_command_prints_only_the_help_of_the_group(run, group) -> None:
+def test_group_without_a_command_prints_only_the_help_of_the_group(run, group) -> None:
     result = run(*group)
     assert result.stderr.rstrip() == run(*group, "--help").stdout.rstrip()
 
 
 @pytest.mark.parametrize("of", ["spaces", "methods"])
-def test_an_unknown_name_is_a_mistake_with_the_nearest_one(run, of) -> None:
+def test_unknown_name_is_an_error_with_the_nearest_name(run, of) -> None:
     result = run(of, "flahs")
     assert result.exit_code == 2
     assert "'flahs'" in result.stderr
@@ -115,7 +115,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def completed(home: Path, line: str, incomplete: str) -> list[str]:
-    """What may stand in place of the word that is being typed; `file` leaves it to the shell."""
+    """Return the completions of the word being typed; `file` leaves completion to the shell."""
     asked = ShellComplete(main, {}, "prefect-tune", "_PREFECT_TUNE_COMPLETE")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PREFECT_TUNE_HOME", str(home))
@@ -124,7 +124,7 @@ def completed(home: Path, line: str, incomplete: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_real_bash_completes_names_of_studies(home) -> None:
+def test_bash_completes_names_of_studies(home) -> None:
     done = subprocess.run(
         ["bash", "-c", ASK_BASH, "bash", "prefect-tune show", "res"],
         env=environment(home),
@@ -139,7 +139,7 @@ def test_a_real_bash_completes_names_of_studies(home) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["zsh", pytest.param("fish", marks=pytest.mark.full)])
-def test_other_shells_get_methods_with_their_purpose(home, shell) -> None:
+def test_other_shells_complete_methods_with_their_purpose(home, shell) -> None:
     script = CommandLine(home)("completion", shell).stdout
     variable = f"_PREFECT_TUNE_COMPLETE={shell}_complete"
     assert variable in script
@@ -178,14 +178,14 @@ def test_values_are_completed(home, line, incomplete, expected) -> None:
 
 
 @pytest.mark.parametrize("store", ["s3://bucket/store", "file:///store", "block:main"])
-def test_what_is_no_folder_is_not_looked_into(home, store, monkeypatch, tmp_path) -> None:
+def test_completion_reads_only_local_folders(home, store, monkeypatch, tmp_path) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(home / "store", tmp_path / store)  # where it would be, were it a folder
     assert completed(home, f"show --store {store}", "") == []
     assert completed(home, f"show --store {home}/store", "r") == ["readmit", "responders"]
 
 
-def test_an_unreadable_store_completes_no_names(home) -> None:
+def test_unreadable_store_completes_no_names(home) -> None:
     index = home / "store" / "index.sqlite"
     with sqlite3.connect(index) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -199,7 +199,7 @@ def test_an_unreadable_store_completes_no_names(home) -> None:
     assert not home.exists()
 
 
-def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
+def test_every_study_method_and_file_parameter_is_completed() -> None:
     named = {"study", "method", "methods", "space", "metric", "file", "out", "curves", "labels",
              "report"}  # fmt: skip
     lacking = [
@@ -213,7 +213,7 @@ def test_whatever_names_a_study_a_method_or_a_file_is_completed() -> None:
 
 
 @pytest.mark.slow
-def test_completing_imports_nothing_heavy() -> None:
+def test_completion_imports_nothing_heavy() -> None:
     named = ("format", "space", "metric", "method", "ensemble", "task_runs", "start")
     lines = ["show", *(f"run data.csv {OPTIONS[name].flag}" for name in named)]
     lines.append("run data.csv --method flash --option")
@@ -233,7 +233,7 @@ def test_completing_imports_nothing_heavy() -> None:
     assert printed.endswith("[]\n")
 
 
-def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
+def test_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
     out = tmp_path / "new" / "meds"
     name = "demo?n_patients=60&noise_codes=0"
     written = run.json("cohort", name, "--out", out)
@@ -250,7 +250,7 @@ def test_a_cohort_is_written_once_and_can_be_tuned_on(run, tmp_path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_file_or_folder_appears_when_all_is_written_and_not_at_all_after_an_error(
+def test_output_appears_when_complete_and_not_at_all_after_an_error(
     tmp_path,
 ) -> None:
     file, folder = tmp_path / "out.csv", tmp_path / "new" / "out"
@@ -265,7 +265,7 @@ def test_a_file_or_folder_appears_when_all_is_written_and_not_at_all_after_an_er
     assert {*tmp_path.iterdir(), *folder.parent.iterdir()} == {file, folder.parent, folder}
 
 
-def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path) -> None:
+def test_unwritable_output_is_an_error(tmp_path) -> None:
     for out in (tmp_path, tmp_path / "no" / "where.csv"):
         with pytest.raises(BadInput, match="cannot be written") as caught, atomic_output(str(out)):
             pass
@@ -277,7 +277,7 @@ def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "compare"])
-def test_a_wrong_option_is_refused_before_prefect_is_imported(command) -> None:
+def test_wrong_option_is_refused_before_prefect_is_imported(command) -> None:
     program = (
         "import sys; from prefect_tune.deployments.cli.command import main\n"
         f"try: main(['{command}', 'table.csv', '--target', 'y', '--folds', '1'])\n"

@@ -1,4 +1,4 @@
-"""Commands that look at a study that has ended, and that go on with it elsewhere."""
+"""Commands that inspect a finished study, and commands that use its results."""
 
 import json
 import os
@@ -44,7 +44,7 @@ for commands, unneeded in (*steps, (["report s --out s.html"], of_a_report)):
 
 @pytest.fixture
 def changed(ended: Ended, tmp_path: Path) -> CommandLine:
-    """The command in a copy of the home, which may be changed."""
+    """The command line in a copy of the home, which may be changed."""
     return CommandLine(shutil.copytree(ended.folder / "home", tmp_path / "home"))
 
 
@@ -62,7 +62,7 @@ def test_output_equals_the_golden_file(ended, check_printed, command) -> None:
     check_printed(done.stdout, command.replace(" --", "_").replace(" ", "_"), ended.folder)
 
 
-def test_artifacts_of_folds_and_of_all_rows_are_shown(ended, check_printed) -> None:
+def test_cached_steps_of_folds_and_of_all_rows_are_shown(ended, check_printed) -> None:
     keys = [row["key"] for row in ended.run.json("artifacts", "ls", "--step", "encode")]
     shown = [ended.run("artifacts", "show", key[:16]).stdout for key in (keys[0], keys[-1])]
     head = ["\n".join(text.splitlines()[:4]) for text in shown]
@@ -81,7 +81,7 @@ def test_fields_of_json_are_stable(ended, tmp_path, check_fields) -> None:
     check_fields(found, "fields", depth=2)
 
 
-def test_artifacts_are_listed_filtered_and_counted(ended) -> None:
+def test_cached_steps_are_listed_filtered_and_counted(ended) -> None:
     rows = ended.run.json("artifacts", "ls")
     assert [r["created"] for r in rows] == sorted((r["created"] for r in rows), reverse=True)
     trials = [t["evaluation"] for t in ended.run.json("trials", "s") if t["evaluation"]]
@@ -92,7 +92,7 @@ def test_artifacts_are_listed_filtered_and_counted(ended) -> None:
     assert ended.run.json("artifacts", "stats")["count"] == len(rows)
 
 
-def test_a_damaged_store_is_repaired_and_pruning_leaves_records(changed) -> None:
+def test_damaged_store_is_repaired_and_pruning_leaves_records(changed) -> None:
     part = next((changed.home / "store" / "cache").rglob("train.parquet"))
     part.write_bytes(part.read_bytes()[:-1])
     found = changed("artifacts", "verify", "--json")
@@ -109,7 +109,7 @@ def test_a_damaged_store_is_repaired_and_pruning_leaves_records(changed) -> None
     assert changed.json("artifacts", "stats")["records_bytes"] == stats["records_bytes"]
 
 
-def test_a_damaged_study_is_named_beside_the_others(changed) -> None:
+def test_damaged_study_is_named_and_the_others_are_listed(changed) -> None:
     index = changed.home / "store" / "index.sqlite"
     with closing(sqlite3.connect(index)) as connection, connection:
         connection.execute(
@@ -132,7 +132,7 @@ def test_removing_a_study_leaves_the_records_of_other_studies(changed, ended, tm
     assert changed.json("artifacts", "stats")["records_bytes"] == 0
 
 
-def test_parts_of_an_artifact_are_exported(ended, tmp_path) -> None:
+def test_parts_of_a_cached_step_are_exported(ended, tmp_path) -> None:
     key = ended.run.json("artifacts", "ls", "--step", "encode", "--study", "s")[0]["key"]
     shape = ended.run.json("artifacts", "show", key)["contents"]["train"]["shape"]
     out, estimator = tmp_path / "train.parquet", tmp_path / "encoder.pkl"
@@ -181,7 +181,7 @@ show s --trial 12 --code
 """
 
 
-def test_a_mistake_is_one_message_with_exit_code_2(
+def test_mistake_of_a_user_is_one_message_with_exit_code_2(
     ended, tmp_path, monkeypatch, check_printed
 ) -> None:
     (tmp_path / "here").mkdir()
@@ -199,7 +199,7 @@ def test_a_mistake_is_one_message_with_exit_code_2(
 
 
 @pytest.mark.parametrize("form", ["relative", "symbolic link", "hard link"])
-def test_no_output_replaces_an_input(ended, tmp_path, monkeypatch, form) -> None:
+def test_output_never_replaces_an_input(ended, tmp_path, monkeypatch, form) -> None:
     monkeypatch.chdir(tmp_path)
     data, new, out = ended.folder / "table.csv", tmp_path / "new.csv", tmp_path / "out.csv"
     rows_of(ended).to_csv(new, index=False)
@@ -224,7 +224,7 @@ def test_no_output_replaces_an_input(ended, tmp_path, monkeypatch, form) -> None
         assert (done.exit_code, data.read_bytes()) == (2, before), command
 
 
-def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> None:
+def test_task_run_is_linked_if_a_server_is_known(ended, monkeypatch) -> None:
     found = OpenedStudy.moments
 
     def moments(study: OpenedStudy, number: int) -> dict[int, Moments]:
@@ -239,12 +239,12 @@ def test_its_task_run_is_linked_where_a_server_is_known(ended, monkeypatch) -> N
     assert "task run abc" in ended.run("show", "s", "--trial", "1").stdout
 
 
-def test_looking_imports_nothing_heavy(ended, tmp_path) -> None:
+def test_inspecting_imports_nothing_heavy(ended, tmp_path) -> None:
     variables = {**os.environ, "PREFECT_TUNE_HOME": str(ended.run.home), "PYTHONWARNINGS": "ignore"}
     run_python(IMPORTS, cwd=tmp_path, env=variables)
 
 
-def test_a_report_is_one_file_named_after_the_study(
+def test_report_is_one_file_named_after_the_study(
     ended, tmp_path, monkeypatch, check_fields
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -259,7 +259,7 @@ def test_a_report_is_one_file_named_after_the_study(
     check_fields({"report s": found}, "report", depth=2)
 
 
-def test_predictions_and_the_model_are_files_of_the_users(ended, tmp_path) -> None:
+def test_predictions_and_model_are_written_to_files(ended, tmp_path) -> None:
     fresh, out = rows_of(ended).head(40), tmp_path / "predictions.csv"
     fresh = fresh.assign(name=[f"00{row}" for row in range(40, 0, -1)])
     fresh.loc[[4, 9, 21], "colour"] = "mauve"
@@ -275,7 +275,7 @@ def test_predictions_and_the_model_are_files_of_the_users(ended, tmp_path) -> No
     assert (ended.load().model().predict(fresh) == predictions["prediction"]).all()
 
 
-def test_nothing_is_exported_of_a_study_without_a_model(ended, tmp_path, check_fields) -> None:
+def test_study_without_a_model_exports_nothing(ended, tmp_path, check_fields) -> None:
     told = ended.run.json("export", "s", tmp_path / "m.pkl", "--no-card")
     assert (told["rows_checked"], told["card"]) == (30, None)
     check_fields({"export s": told}, "export", depth=2)
@@ -285,7 +285,7 @@ def test_nothing_is_exported_of_a_study_without_a_model(ended, tmp_path, check_f
     assert not (tmp_path / "m.md").exists()
 
 
-def test_a_card_replaces_no_file_of_others(ended, tmp_path: Path, monkeypatch) -> None:
+def test_card_never_replaces_a_foreign_file(ended, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(exported, "export", lambda *_: pytest.fail("there was work before"))
     (tmp_path / "README.md").write_text("# Notes\n\n## Intended use\n\nmine\n")
     done = ended.run("export", "s", tmp_path / "README.pkl")
@@ -294,7 +294,7 @@ def test_a_card_replaces_no_file_of_others(ended, tmp_path: Path, monkeypatch) -
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
-def test_a_skops_file_is_loaded_by_the_lines_that_are_printed(ended, tmp_path: Path) -> None:
+def test_printed_lines_load_a_skops_file(ended, tmp_path: Path) -> None:
     lines = ended.run("export", "s", tmp_path / "m.skops").stdout.splitlines()
     start = next(i for i, line in enumerate(lines) if "import skops.io" in line)
     end = next(i for i, line in enumerate(lines) if "skops.io.load(" in line)
@@ -306,9 +306,7 @@ def test_a_skops_file_is_loaded_by_the_lines_that_are_printed(ended, tmp_path: P
 
 
 @pytest.mark.usefixtures("server")
-def test_a_study_with_a_removed_option_can_be_read_and_not_extended(
-    changed, ended, tmp_path
-) -> None:
+def test_study_with_a_removed_option_can_be_read_but_not_extended(changed, ended, tmp_path) -> None:
     ledger = Ledger(ArtifactStore(StoreAddress(str(changed.home / "store"))).database)
     settings = ledger.study("s").settings
     options = {**settings["options"], "method": "admm", "option": {"units": "raw"}}

@@ -1,4 +1,4 @@
-"""`run`, `compare` and `retry` as users meet them: output, exit codes, mistakes, own methods."""
+"""`run`, `compare` and `retry` for users: output, exit codes, mistakes, own methods."""
 
 import json
 import re
@@ -26,8 +26,8 @@ SMALL = ("--target", "target", "--space", "small", "--workers", 1, "--no-race")
 
 
 @pytest.mark.usefixtures("server")
-def test_a_command_prepares_and_its_flow_takes_over(run, tmp_path, monkeypatch) -> None:
-    """Input is read once, and nothing is reported twice: of a new study, and of one continued."""
+def test_command_prepares_the_study_and_its_flow_takes_over(run, tmp_path, monkeypatch) -> None:
+    """Input is read once and nothing is reported twice, for a new study and a resumed one."""
     prepared_by_the_flow = "prefect_tune.flows.tune.prepare_run"
     monkeypatch.setattr(prepared_by_the_flow, lambda *_, **__: pytest.fail("again"))
     command = ("run", write_table(tmp_path), *SMALL, "--method", "random", "--study", "s")
@@ -46,7 +46,7 @@ def test_a_command_prepares_and_its_flow_takes_over(run, tmp_path, monkeypatch) 
 
 
 @pytest.mark.usefixtures("server")
-def test_a_comparison_has_a_report_and_so_have_pooled_curves(run, tmp_path) -> None:
+def test_comparison_and_pooled_curves_have_a_report(run, tmp_path) -> None:
     out, file = tmp_path / "curves.parquet", tmp_path / "compared.html"
     options = ("--methods", "random,tpe", "--trials", 1, "--repeats", 1, "--quiet")
     where = ("--store", tmp_path / "its store", "--out", out, "--report", file)
@@ -61,7 +61,7 @@ def test_a_comparison_has_a_report_and_so_have_pooled_curves(run, tmp_path) -> N
 
 
 @pytest.mark.usefixtures("server")
-def test_a_failure_while_running_ends_with_exit_code_1(run, tmp_path) -> None:
+def test_failure_while_running_ends_with_exit_code_1(run, tmp_path) -> None:
     n = 40
     events = {"patient_id": range(n), "time": "2020-01-01", "code": [f"C{i}" for i in range(n)]}
     classes = [i % 2 for i in range(n)]
@@ -101,7 +101,7 @@ MISTAKES = """
 
 
 @pytest.mark.usefixtures("server")
-def test_a_mistake_in_a_run_is_reported_before_anything_is_made(
+def test_mistake_in_a_run_is_reported_before_anything_is_written(
     run, tmp_path, check_printed
 ) -> None:
     before, data, said = len(flow_runs()), write_table(tmp_path), []
@@ -119,7 +119,7 @@ def test_a_mistake_in_a_run_is_reported_before_anything_is_made(
 
 @pytest.mark.usefixtures("server")
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "foo"])
-def test_a_scheduler_that_does_not_answer_is_named(run, tmp_path, monkeypatch, address) -> None:
+def test_unresponsive_scheduler_is_named(run, tmp_path, monkeypatch, address) -> None:
     monkeypatch.setattr(clusters, "_CONNECT_SECONDS", 1)
     done = run("run", write_table(tmp_path), "--target", "target", "--dask", address)
     assert (done.exit_code, done.stdout) == (2, "")
@@ -143,14 +143,14 @@ OF_PREFECT.__cause__ = httpx.ConnectError("refused")
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_an_error_becomes_a_message_and_an_exit_code(error, code, said, capsys) -> None:
+def test_error_becomes_a_message_and_an_exit_code(error, code, said, capsys) -> None:
     with pytest.raises(SystemExit) as ended, reported_errors():
         raise error
     assert ended.value.code == code
     assert capsys.readouterr().err.startswith(said)
 
 
-def test_an_error_of_our_own_making_keeps_its_traceback() -> None:
+def test_unexpected_error_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError), reported_errors():
         raise ZeroDivisionError
 
@@ -187,7 +187,7 @@ def walk() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("walk")
-def test_catalogue_help_and_forms_name_a_method_of_a_user(run, check_printed) -> None:
+def test_catalog_help_and_forms_list_a_method_of_a_user(run, check_printed) -> None:
     assert run("methods").stdout.count(WALK.purpose) == 1
     check_printed(run("methods", "walk").stdout, "method_of_a_user")
     assert run.json("methods", "walk")["honours_constraints"] is True
@@ -206,6 +206,6 @@ def test_catalogue_help_and_forms_name_a_method_of_a_user(run, check_printed) ->
         ({"options": Untold}, "Untold.first"),
     ],
 )
-def test_a_declaration_that_cannot_be_is_refused(wrong, message) -> None:
+def test_invalid_declaration_is_refused(wrong, message) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         replace(WALK, **wrong)

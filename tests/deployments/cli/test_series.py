@@ -1,4 +1,4 @@
-"""`prefect-tune series`: lists series and their runs, and removes a series without its studies."""
+"""`prefect-tune series`: lists series and runs, and removes a series without its studies."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def last(tmp_path, monkeypatch) -> Iterator[SeriesStudy]:
-    """The second study of the series `n`; the first is the champion, and a run was skipped."""
+    """The second study of the series `n`; the first is the champion, and one run was skipped."""
     monkeypatch.setenv("PREFECT_TUNE_HOME", str(tmp_path / "home"))
     for n_rows, loss in ((100, 12.0), (120, 10.0)):
         table(150)[:n_rows].to_csv(tmp_path / "t.csv", index=False)
@@ -49,7 +49,7 @@ def last(tmp_path, monkeypatch) -> Iterator[SeriesStudy]:
 
 
 @pytest.mark.usefixtures("last")
-def test_the_runs_of_a_series_are_listed(
+def test_runs_of_a_series_are_listed(
     run: CommandLine, tmp_path, check_printed, check_fields
 ) -> None:
     (listed,) = run.json("series")
@@ -63,7 +63,9 @@ def test_the_runs_of_a_series_are_listed(
     check_printed(text, "series", tmp_path)
 
 
-def test_studies_that_a_series_needs_stay(run: CommandLine, last, tmp_path, check_printed) -> None:
+def test_studies_of_a_series_cannot_be_removed(
+    run: CommandLine, last, tmp_path, check_printed
+) -> None:
     refused = ["study rm n-1", "study rm n-2", "series --remove"]
     said = [run(*command.split()) for command in refused]
     with closing(LockedSeries(last.store, "n")):  # it is in use

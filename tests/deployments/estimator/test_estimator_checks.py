@@ -1,4 +1,4 @@
-"""scikit-learn's own checks: each fit is a whole study, all on one shared server and worker."""
+"""The checks of scikit-learn: each fit is a whole study on one shared server and worker."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("server")
 
 
 def search(predicts: Literal["classes", "numbers"], space: str = "") -> PipelineSearch:
-    """One trial of the only pipeline of a space."""
+    """Return a search with one trial of the only pipeline of a space."""
     return PipelineSearch(
         predicts=predicts,
         space=f"{SPACES}:{space or predicts}",
@@ -42,10 +42,10 @@ def search(predicts: Literal["classes", "numbers"], space: str = "") -> Pipeline
 
 
 def cases() -> Iterator[object]:
-    """What scikit-learn's `parametrize_with_checks` tests, under shorter names.
+    """Return the tests of scikit-learn's `parametrize_with_checks`, with shorter names.
 
-    A search for numbers has the checks of regressors and the typical ones. All others would test
-    the same code as for classes.
+    A search for numbers has the checks of regressors and typical other ones. The remaining checks
+    would test the same code as for classes.
     """
     for estimator, check in parametrize_with_checks([search("classes"), search("numbers")]).args[1]:
         options = check.keywords if isinstance(check, partial) else {}
@@ -61,12 +61,12 @@ def cases() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("estimator", "check"), list(cases()))
-def test_scikit_learns_check_passes(estimator: PipelineSearch, check: Callable[..., None]) -> None:
+def test_scikit_learn_check_passes(estimator: PipelineSearch, check: Callable[..., None]) -> None:
     check(estimator)
 
 
-def test_decision_function_is_promised_once_the_model_is_known_to_have_it() -> None:
-    """Before that scikit-learn's check of its consistency finds none, so it is made here."""
+def test_decision_function_exists_only_if_the_fitted_model_has_one() -> None:
+    """Before a fit, the consistency check of scikit-learn finds none, so this test repeats it."""
     X, y = make_blobs(60, centers=[(2, 2), (4, 4)], random_state=0)
     linear, neighbours = search("classes"), search("classes", "neighbours")
     assert not hasattr(linear, "decision_function")

@@ -1,4 +1,4 @@
-"""The notebook that comes with it, run by a kernel."""
+"""The notebook of the package, run by a kernel."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.full
-def test_the_notebook_is_committed_without_outputs_and_runs(
+def test_notebook_is_committed_without_outputs_and_runs(
     home: Path, server: str, tmp_path: Path
 ) -> None:
     notebook = nbformat.read(ROOT / "deployments" / "pipeline_search.ipynb", as_version=4)

@@ -1,4 +1,4 @@
-"""The estimator in the hands of its users: real studies on one shared server and worker."""
+"""The estimator as users call it: real studies on one shared server and worker."""
 
 import json
 import pickle
@@ -45,7 +45,7 @@ def fitted(server: str) -> PipelineSearch:  # noqa: ARG001
     return search(study="fitted").fit(*rows())
 
 
-def test_search_learns_from_numbers_and_categories_with_gaps(fitted, home) -> None:
+def test_search_learns_from_numbers_categories_and_missing_values(fitted, home) -> None:
     X, y = rows(300, seed=5)
     assert fitted.score(X, y) == pytest.approx((fitted.predict(X) == y).mean())
     assert fitted.score(X, y) > 0.7
@@ -65,7 +65,7 @@ def test_best_estimator_is_the_exported_model_and_pickles(fitted) -> None:
     assert steps[0] == steps[1]
 
 
-def test_a_study_of_other_rows_is_extended_on_the_stored_copy_alone() -> None:
+def test_study_of_other_rows_is_extended_only_on_the_stored_copy() -> None:
     search(study="own", trials=1).fit(*rows())
     X, y = rows(seed=1)
     with pytest.raises(BadInput, match="stored"):
@@ -75,7 +75,7 @@ def test_a_study_of_other_rows_is_extended_on_the_stored_copy_alone() -> None:
 
 
 @pytest.mark.parametrize("form", [pl.from_pandas, pa.Table.from_pandas])
-def test_search_and_model_take_frames_of_other_libraries(fitted, form) -> None:
+def test_search_and_model_accept_frames_of_other_libraries(fitted, form) -> None:
     X, y = rows(40, seed=5)
     for model in (fitted, fitted.best_estimator_):
         np.testing.assert_array_equal(model.predict(form(X)), fitted.predict(X))
@@ -84,7 +84,7 @@ def test_search_and_model_take_frames_of_other_libraries(fitted, form) -> None:
     np.testing.assert_array_equal(fitted.best_estimator_.predict(swapped), fitted.predict(X))
 
 
-def test_scikit_learn_inspects_search_and_model(fitted) -> None:
+def test_inspection_tools_of_scikit_learn_accept_search_and_model(fitted) -> None:
     X, y = rows(60, seed=5)
     X = X.astype({"count": float})  # scikit-learn refuses whole numbers here
     read = fitted.best_estimator_[:1].transform(rows(60, seed=5)[0])
@@ -95,7 +95,7 @@ def test_scikit_learn_inspects_search_and_model(fitted) -> None:
     assert permutation_importance(fitted, X, y, n_repeats=2).importances_mean.shape == (5,)
 
 
-def test_results_have_scikit_learns_columns(fitted) -> None:
+def test_results_have_the_columns_of_scikit_learn(fitted) -> None:
     results = pd.DataFrame(fitted.cv_results_)
     best = results.loc[fitted.best_index_]
     splits = results[[f"split{i}_test_score" for i in range(3)]]
@@ -108,7 +108,7 @@ def test_results_have_scikit_learns_columns(fitted) -> None:
     assert results["param_fit model"].tolist() == [p["fit model"] for p in results["params"]]
 
 
-def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:
+def test_study_name_continues_a_study_and_a_clone_is_unfitted(fitted) -> None:
     more = clone(fitted).set_params(trials=5)
     assert not hasattr(more, "best_estimator_")
     more.fit(*rows())
@@ -116,7 +116,7 @@ def test_a_name_continues_the_study_and_a_clone_has_none_of_it(fitted) -> None:
     assert more.cv_results_["params"][:4] == fitted.cv_results_["params"]
 
 
-def test_a_target_may_be_named_as_a_column_is() -> None:
+def test_target_may_have_the_name_of_a_column() -> None:
     X, y = rows(60)
     assert target_of(search(), y.rename("a"), X, None).name == "a_"
     assert target_of(search(), y.rename("mine"), X, None).name == "mine"
@@ -132,7 +132,7 @@ def test_failed_trials_are_nan_and_last() -> None:
     assert results["rank_test_score"][failed].tolist() == [2]
 
 
-def test_evaluations_on_less_are_named_and_ranked_after_full_ones() -> None:
+def test_partial_evaluations_are_labeled_and_ranked_after_full_ones() -> None:
     halving = search(method="halving", option={"fidelity": "folds"}, trials=9)
     found = halving.fit(*rows())
     results = pd.DataFrame(found.cv_results_)
@@ -146,7 +146,7 @@ def test_evaluations_on_less_are_named_and_ranked_after_full_ones() -> None:
     assert is_full[found.best_index_]
 
 
-def test_rows_held_out_once_are_one_split_and_few_texts_are_categories() -> None:
+def test_holdout_gives_one_split_and_few_strings_are_categories() -> None:
     X, y = rows()
     X = X.assign(name=[f"n{i % 30}" for i in range(len(X))])
     found = search(holdout=0.3, trials=1).fit(X, pd.Categorical(y))
@@ -157,7 +157,7 @@ def test_rows_held_out_once_are_one_split_and_few_texts_are_categories() -> None
 
 
 def test_rows_of_a_group_stay_in_one_fold() -> None:
-    """Each group has rows that are alike, and a class that nothing but its rows tell."""
+    """Each group has similar rows, and its class can be learned only from its own rows."""
     rng = np.random.default_rng(0)
     group = np.repeat(np.arange(30), 12)
     X = rng.normal(size=(30, 4))[group] + 1e-3 * rng.normal(size=(360, 4))
@@ -169,14 +169,14 @@ def test_rows_of_a_group_stay_in_one_fold() -> None:
 
 
 @pytest.mark.full
-def test_it_is_cross_validated() -> None:
+def test_search_can_be_cross_validated() -> None:
     X, y = rows()
     areas = cross_val_score(search(trials=2, metric="auroc"), X, y, cv=2, scoring="roc_auc")
     assert areas.shape == (2,)
     assert areas.mean() > 0.6
 
 
-def test_numbers_are_found_out_by_the_target() -> None:
+def test_regression_is_inferred_from_the_target() -> None:
     X, _ = rows()
     y = 3 * X["a"] + np.random.default_rng(0).normal(size=len(X))
     found = search(space=None, trials=1).fit(X.to_numpy(dtype=object), y)
@@ -186,14 +186,14 @@ def test_numbers_are_found_out_by_the_target() -> None:
     assert np.isfinite(found.score(X.to_numpy(dtype=object), y))
 
 
-def test_before_it_is_fitted_its_parameters_say_what_it_predicts() -> None:
+def test_unfitted_search_is_a_classifier_or_regressor_by_its_parameters() -> None:
     assert is_classifier(search())
     for numbers in ({"predicts": "numbers", "space": None}, {"metric": "r2"}):
         assert is_regressor(search(**numbers))
     assert is_regressor(search(space="regression"))
 
 
-def test_prefect_is_told_no_rows(fitted) -> None:
+def test_no_rows_are_sent_to_prefect(fitted) -> None:
     (run,) = (r for r in flow_runs() if r.name.startswith("fitted") and r.parameters["trials"] == 4)
     assert len(json.dumps(run.parameters)) < 2_000
     assert fitted.summary_["data"] == run.parameters["data"]
@@ -225,7 +225,7 @@ X, Y = rows(30)
         ({}, {"folds": 31}, "31 folds"),
     ],
 )
-def test_what_cannot_be_used_is_named_before_any_work(given, changes, message) -> None:
+def test_unusable_input_is_named_before_any_work(given, changes, message) -> None:
     before = len(flow_runs())
     with pytest.raises(ValueError, match=message):
         search(**changes).fit(**{"X": X, "y": Y, **given})
@@ -260,7 +260,7 @@ for verbose in (0, 1):
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
+def test_script_needs_no_guard_and_no_server(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=environment(tmp_path / "home"),
@@ -285,5 +285,5 @@ PipelineSearch(**quick).fit(*load_iris(return_X_y=True))
 
 @pytest.mark.slow
 @pytest.mark.full
-def test_a_fit_leaves_processes_and_console_of_a_program_alone(tmp_path: Path) -> None:
+def test_fit_leaves_processes_and_console_of_a_program_alone(tmp_path: Path) -> None:
     assert assert_own_processes_work(IN_PROGRAM, tmp_path) == []

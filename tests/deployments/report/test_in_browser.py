@@ -1,4 +1,4 @@
-"""Reports in a real browser: their figures respond, and nothing is asked for or complained of."""
+"""Reports in a real browser: figures respond, without requests or console errors."""
 
 import os
 import re
@@ -25,7 +25,7 @@ UNFOLD = "(is_open) => document.querySelectorAll('details').forEach((d) => { d.o
 
 @dataclass
 class Opened:
-    """A page in the browser, and what it said and asked for meanwhile."""
+    """A page in the browser, with its console messages and requests."""
 
     page: Any
     said: list[str] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def report_file(ended, tmp_path_factory) -> Path:
-    """The report of a study, by the command."""
+    """Write the report of a study by the command."""
     file = tmp_path_factory.mktemp("reported") / "report.html"
     done = ended.run("report", "s", "--out", file)
     assert done.exit_code == 0, done.output
@@ -44,7 +44,7 @@ def report_file(ended, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def chromium(report_file) -> Iterator[Any]:  # noqa: ARG001 - no flow runs beside Playwright's loop
-    """Ends with the module: flows of other tests could not run beside it either."""
+    """Start a browser for this module only, because its event loop blocks flows of other tests."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -56,7 +56,7 @@ def chromium(report_file) -> Iterator[Any]:  # noqa: ARG001 - no flow runs besid
 
 
 def opened(browser: Any, file: Path) -> Opened:
-    """A file, opened until its figures are drawn."""
+    """Open a file, and wait until its figures are drawn."""
     page = browser.new_page(viewport=DESK)
     it = Opened(page)
     page.on("console", lambda message: it.said.append(message.text))
@@ -74,7 +74,7 @@ def background(page) -> str:
     return colour
 
 
-def test_the_report_of_a_study_answers_on_its_first_screen_in_light_and_dark(
+def test_report_of_a_study_answers_on_its_first_screen_in_light_and_dark_mode(
     chromium, report_file
 ) -> None:
     reported = opened(chromium, report_file)
@@ -97,9 +97,7 @@ def test_the_report_of_a_study_answers_on_its_first_screen_in_light_and_dark(
 
 
 @pytest.mark.full
-def test_a_page_of_nasty_names_runs_none_and_is_accessible_on_a_phone_too(
-    chromium, tmp_path
-) -> None:
+def test_page_with_hostile_names_runs_no_script_and_is_accessible(chromium, tmp_path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     file = tmp_path / "made-up.html"

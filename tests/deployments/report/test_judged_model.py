@@ -1,4 +1,4 @@
-"""The final model on its test rows, as a report has it."""
+"""The final model on its test rows, in a report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -51,7 +51,7 @@ class Judged:
         return pipeline.fit(self.dataset.X, self.dataset.labels)
 
     def report(self, *models: Any, weights: tuple[float, ...] = (1.0,)) -> ModelReport:
-        """The report of a model, an ensemble of several."""
+        """Return the report of a model, or of an ensemble of several."""
         model = models[0] if len(models) == 1 else ClassEnsemble.of_fitted(models, weights)
         members = [{"trial": k, "weight": weight} for k, weight in enumerate(weights)]
         about = {"dataset": self.plan.problem.dataset, "trial": 0, "members": members}
@@ -73,7 +73,7 @@ def study(tmp_path) -> Iterator[Judged]:
     store.close()
 
 
-def test_a_model_is_judged_on_the_test_rows_over_patients(study) -> None:
+def test_model_is_judged_on_the_test_rows_with_patients_as_units(study) -> None:
     model, dataset = study.fitted("count"), study.dataset
     report = study.report(model)
     rows = load_split(study.store, study.plan.problem.split).held_out(REFIT)
@@ -89,7 +89,7 @@ def test_a_model_is_judged_on_the_test_rows_over_patients(study) -> None:
     assert set(report.coverage[0].by_class) == {1.0}
 
 
-def test_the_heaviest_member_of_an_ensemble_has_the_effects(study) -> None:
+def test_effects_are_those_of_the_heaviest_ensemble_member(study) -> None:
     light, heavy = map(study.fitted, ("count", "count_recency"))
     of_folds = ClassEnsemble.of_fitted([heavy, heavy])
     report = study.report(light, of_folds, weights=(0.3, 0.7))
@@ -97,7 +97,7 @@ def test_the_heaviest_member_of_an_ensemble_has_the_effects(study) -> None:
     assert "A: recency" in {c.column for of in report.effects.codes for c in of.columns}
 
 
-def test_what_cannot_be_judged_is_a_reason_and_the_rest_stays(study) -> None:
+def test_missing_quality_is_a_reason_and_the_other_sections_stay(study) -> None:
     without = model_report(study.store, "test", study.plan)
     assert (without.auroc, without.effects, without.problem) == (None, None, "")
     assert "B" in {of.code for of in without.coverage}

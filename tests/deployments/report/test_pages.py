@@ -1,4 +1,4 @@
-"""Pages of studies and comparisons, as HTML that is parsed and never run."""
+"""Pages of studies and comparisons, as HTML that is parsed but never run."""
 
 import json
 import re
@@ -31,7 +31,7 @@ N_FEW = 200
 
 
 class Parsed(HTMLParser):
-    """Tags, handlers and texts of a page; a script's text is its own."""
+    """Tags, handlers and texts of a page, with the texts of scripts apart."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Parsed(HTMLParser):
 
     @property
     def lines(self) -> str:
-        """The text, a block to a line."""
+        """Return the text with one line per block."""
         lines = (re.sub(r"(?<=\S) +", " ", line.rstrip()) for line in self.text.split("\n"))
         return "\n".join(filter(None, lines)).replace("\n#", "\n\n#")
 
@@ -77,12 +77,12 @@ def everything() -> Parsed:
     return parsed(study_page(full()))
 
 
-def test_the_page_of_a_study(file_regression) -> None:
+def test_page_of_a_study_equals_the_golden_file(file_regression) -> None:
     file_regression.check(parsed(study_page(full(N_FEW))).lines, extension=".txt")
 
 
-def test_the_page_of_a_failed_study_with_a_store_of_its_own(file_regression) -> None:
-    """All next commands name the store."""
+def test_page_of_a_failed_study_names_its_own_store(file_regression) -> None:
+    """All suggested commands name the store."""
     report = failed()
     own = {"store_options": ("--store", "s3://b/my store"), "usefulness": USELESS}
     page = study_page(replace(report, summary=replace(report.summary, **own)))
@@ -90,7 +90,7 @@ def test_the_page_of_a_failed_study_with_a_store_of_its_own(file_regression) -> 
     file_regression.check(parsed(page).lines, extension=".txt")
 
 
-def test_the_page_of_a_comparison(file_regression) -> None:
+def test_page_of_a_comparison_equals_the_golden_file(file_regression) -> None:
     tests = {"a": [3.0, 1.0], "b": [2.5, 2.5], "c": [9.0, 8.0]}
     curves = curves_of(
         replicate(method, repeat, [9.0, loss], loss)
@@ -105,7 +105,7 @@ def test_the_page_of_a_comparison(file_regression) -> None:
     assert medians.keys() == tests.keys()
 
 
-def test_names_and_messages_are_text_and_nothing_else(everything) -> None:
+def test_names_and_messages_are_shown_as_plain_text(everything) -> None:
     assert {tag for tag, _ in everything.tags}.isdisjoint({"img", "b1"})
     assert not [attrs for _, attrs in everything.tags if any(a.startswith("on") for a in attrs)]
     assert not any("alert(1)" in s for s in everything.scripts if not s.lstrip().startswith("{"))
@@ -119,7 +119,7 @@ def test_names_and_messages_are_text_and_nothing_else(everything) -> None:
     assert set(re.findall(r"<\w[^>]*>", text)) <= {"<br>", "<b>", "<extra>"}  # of hover templates
 
 
-def test_only_its_own_scripts_may_run_and_nothing_may_be_loaded(everything) -> None:
+def test_content_policy_allows_only_own_scripts_and_no_requests(everything) -> None:
     [policy] = [a["content"] for tag, a in everything.tags
                 if tag == "meta" and a.get("http-equiv") == "Content-Security-Policy"]  # fmt: skip
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -130,7 +130,7 @@ def test_only_its_own_scripts_may_run_and_nothing_may_be_loaded(everything) -> N
     assert all((a.get("href") or "").startswith(("#", "data:")) for a in loading)
 
 
-def test_next_commands_are_those_of_the_state_of_the_study() -> None:
+def test_suggested_commands_match_the_state_of_the_study() -> None:
     nothing = study_page(made_up.empty())
     assert nothing.lines
     assert nothing.commands
@@ -144,7 +144,7 @@ def test_next_commands_are_those_of_the_state_of_the_study() -> None:
     assert page.sections[-1].parts[0].lines == ["uses units=raw"]
 
 
-def test_a_reason_replaces_what_cannot_be_estimated() -> None:
+def test_missing_estimates_are_replaced_by_a_reason() -> None:
     report = full(N_FEW)
 
     def judged(**changes: object) -> dict[str, Section]:
@@ -164,7 +164,7 @@ def test_a_reason_replaces_what_cannot_be_estimated() -> None:
     assert "a forest cannot" in importance.note
 
 
-def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
+def test_figures_of_many_points_show_a_sample_and_its_size() -> None:
     figure = sections_of(full())["progress"].parts[0]
     n_shown = sum(len(trace.x) for trace in figure.plot.data[:2])
     assert 1_600 < n_shown < 2_010
@@ -180,7 +180,7 @@ def test_of_many_points_few_are_shown_and_the_page_says_how_many() -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
-    """Each of them led, for a reason of its own; names, messages and curves are long."""
+    """Every trial led once with its own failure reason; names, messages and curves are long."""
     some, n = full(10_000), 10_000
     names = [f"{k}{'n' * 100_000}" for k in range(300)]
     groups = [replace(some.failures[0], message=f"{k} {'m' * 1_000_000}") for k in range(50)]
@@ -213,7 +213,7 @@ def test_ten_thousand_trials_with_huge_messages_make_a_small_page() -> None:
     assert "10,000" in progress.parts[2].note
 
 
-def test_losses_of_different_fidelities_are_not_held_against_each_other() -> None:
+def test_losses_of_different_fidelities_are_drawn_as_separate_lines() -> None:
     some, part = full(), "epochs 1 of 9"
     led = leads((0.0, 1, 0, part, 20.0), (0.7, 2, 1, part, 12.5), (1.4, 3, 2, "full", 30.0),
                 (7.0, 11, 10, "full", 26.0))  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a report gathers of trials and events, table by table."""
+"""Tables that a report makes from trials and events."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,19 +39,19 @@ PART = {"fidelity": {"folds": 1}}
 
 
 def query(seed: int, **fidelity: Any) -> Query:
-    """One configuration for each seed."""
+    """Return one configuration for each seed."""
     return Query(sample_configuration(SPACE, np.random.default_rng(seed)), **fidelity)
 
 
 def ended(number: int, loss: float, seed: int | None = None, **more: Any) -> Trial:
-    """A trial with a loss, in full or of a `fidelity`."""
+    """Return a trial with a loss, full or partial."""
     asked = query(number if seed is None else seed, **more.pop("fidelity", {}))
     evaluation = Evaluation(loss, **{"fold_losses": (loss,) * 3, "cost_seconds": 1.0, **more})
     return Trial(number, asked).started().completed(evaluation)
 
 
 def trained(number: int, seed: int, epochs: int | None, losses: list[float]) -> Trial:
-    """A trial of a model that is trained in epochs."""
+    """Return a trial of a model that trains in epochs."""
     curve = {"curve": tuple(losses), "best_epoch": 1, "fold_losses": (min(losses),)}
     return ended(number, min(losses), seed, fidelity={"epochs": epochs}, **curve)
 
@@ -68,7 +68,7 @@ def step(name: str, seconds: float = 1.0, *, hit: bool = False) -> StepCost:
 def told(
     folder: Path, *trials: tuple[Trial, float, int | None], plan: StudyPlan = PLAN
 ) -> ArtifactStore:
-    """A store whose study `s` was told trials at these seconds, with who led then."""
+    """Return a store whose study `s` was told these trials and incumbents at these seconds."""
     store = ArtifactStore(StoreAddress(str(folder / "store")))
     ledger, asked = Ledger(store.database), set[int]()
     ledger.create_study("s", plan.problem.to_json(), plan.to_json())
@@ -86,7 +86,7 @@ def told(
 
 @pytest.fixture
 def reported(tmp_path):
-    """The report of a study that was told these trials."""
+    """Return the report of a study with these trials."""
 
     def report(*trials: Trial | tuple[Trial, float, int | None], plan=PLAN) -> StudyReport:
         tells = [of if isinstance(of, tuple) else (of, 1.0, None) for of in trials]
@@ -114,7 +114,7 @@ def test_partial_evaluations_count_as_one_use_of_an_algorithm(reported) -> None:
     assert [group.trials for group in report.failures] == [[2]]
 
 
-def test_steps_are_summed_and_savings_equal_those_of_show_and_of_the_running_study(
+def test_saved_seconds_equal_those_of_show_and_of_the_running_study(
     tmp_path,
 ) -> None:
     served = step("impute", 3.0, hit=True)
@@ -135,7 +135,7 @@ def test_steps_are_summed_and_savings_equal_those_of_show_and_of_the_running_stu
     assert steps["load_seconds"].tolist() == [0.75, 0.25, 0.5]
 
 
-def test_the_trade_off_has_the_undominated_full_trials() -> None:
+def test_trade_off_has_the_undominated_full_trials() -> None:
     pairs = [(1, 5), (2, 3), (2, 4), (3, 3), (4, 1), (4, 1), (5, 0)]
     trials = [
         ended(n, float(loss), seed=0, constraints={"latency_us": float(value)})
@@ -148,7 +148,7 @@ def test_the_trade_off_has_the_undominated_full_trials() -> None:
     assert front == {(1, 5), (2, 3), (4, 1), (5, 0)}
 
 
-def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) -> None:
+def test_partial_trainings_of_a_configuration_form_one_curve(reported) -> None:
     report = reported(
         trained(0, 1, 2, [9.0, 8.0]),
         trained(1, 2, 2, [7.0, 7.5]),
@@ -162,7 +162,7 @@ def test_partial_trainings_of_a_configuration_are_joined_to_one_curve(reported) 
     assert levels == [["epochs 2", 2], ["full", 1]]
 
 
-def test_a_study_without_ended_trials_has_empty_tables(tmp_path) -> None:
+def test_study_without_ended_trials_has_empty_tables(tmp_path) -> None:
     store = told(tmp_path)
     report = study_report(store, "s")
     for table in ("progress", "paths", "levels", "curves", "step_times", "trade_offs", "members"):
@@ -222,7 +222,7 @@ def test_progress_is_ordered_by_the_last_end_of_each_trial(reported) -> None:
 
 
 @pytest.mark.parametrize(("taken", "budget"), [(20.0, "60s"), (83.2, "168s")])
-def test_the_command_that_searches_on_has_time_left(tmp_path, taken, budget) -> None:
+def test_command_that_continues_the_search_has_a_larger_budget(tmp_path, taken, budget) -> None:
     store = told(tmp_path, plan=changed(PLAN, budget=30.0))
     study = open_study(store, "s")
     study.row = replace(study.row, seconds=taken)

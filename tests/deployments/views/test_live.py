@@ -1,4 +1,4 @@
-"""What a terminal shows of a study that runs: it fits, and nothing in it is markup."""
+"""Terminal output of a running study: it fits, and user texts are not markup."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def led_by(query: Query, loss: float) -> Trial:
 
 
 def running(n: int = 2) -> Progress:
-    """A study with so many running trials."""
+    """Return a study with `n` running trials."""
     of_trials = tuple(
         RunningTrial(20 + i, PATH, 3.0 + 7 * i, 30.0, STEPS[i % 3], i % 3) for i in range(n)
     )
@@ -52,7 +52,7 @@ def running(n: int = 2) -> Progress:
 
 
 def drawn(of: Progress, *failures: str, columns: int = 140, lines: int = 30) -> list[str]:
-    """What a terminal of a size shows of a study that runs."""
+    """Return the screen of a terminal of that size for a running study."""
     live, screen = LiveLines(), pyte.Screen(columns, lines)
     live.progress = of
     for failure in failures:
@@ -66,7 +66,7 @@ def drawn(of: Progress, *failures: str, columns: int = 140, lines: int = 30) -> 
     return [row.rstrip() for row in screen.display if row.strip()]
 
 
-def test_lines_and_screens_of_a_running_study(capsys, file_regression) -> None:
+def test_lines_and_screens_of_a_study_equal_the_golden_file(capsys, file_regression) -> None:
     stopped = replace(RESUMED.totals, stopped=3)
     for query, progress in (
         (QUERY, PROGRESS),
@@ -92,14 +92,14 @@ def test_lines_and_screens_of_a_running_study(capsys, file_regression) -> None:
 
 @pytest.mark.parametrize(("columns", "lines"), [(20, 5), (60, 50), (200, 3)])
 @pytest.mark.parametrize("n_running", [0, 16])
-def test_any_terminal_has_room_for_the_study(columns, lines, n_running) -> None:
+def test_study_fits_into_any_terminal(columns, lines, n_running) -> None:
     failure = "trial   7  failed  " + 30 * "no rows "
     seen = drawn(running(n_running), failure, columns=columns, lines=lines)
     assert seen[0].startswith("best error")
 
 
 @pytest.mark.parametrize(("encoding", "is_live"), [("ascii", False), ("utf-8", True)])
-def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_live) -> None:
+def test_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_live) -> None:
     screen = BytesIO()
     terminal = TextIOWrapper(screen, encoding, "strict", write_through=True)
     monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
@@ -124,7 +124,7 @@ def test_a_terminal_without_utf_8_gets_plain_lines(monkeypatch, encoding, is_liv
 @example("\u202egnp.exe")
 @example("\x9b2J")
 @example("postgresql://ann:secret@db/tune")
-def test_what_is_shown_can_be_seen_and_nothing_else(text: str) -> None:
+def test_shown_text_is_visible_and_free_of_control_characters(text: str) -> None:
     out, table = StringIO(), Table(text or "-")
     plain = PlainConsole(
         file=out, force_terminal=True, highlight=False, soft_wrap=True, width=2_000
@@ -140,7 +140,7 @@ def test_what_is_shown_can_be_seen_and_nothing_else(text: str) -> None:
         assert part.expandtabs() in said or part in said
 
 
-def test_json_holds_no_password(capsys) -> None:
+def test_json_contains_no_password(capsys) -> None:
     print_json({"url": "postgresql://ann:secret@db/tune", "mail": "a@b"})
     document = json.loads(capsys.readouterr().out)
     assert document == {"url": "postgresql://ann:***@db/tune", "mail": "a@b"}
@@ -158,7 +158,7 @@ with result_apart():
 
 
 @pytest.mark.slow
-def test_characters_that_the_encoding_lacks_become_question_marks() -> None:
+def test_unencodable_characters_become_question_marks() -> None:
     variables = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=variables, capture_output=True, check=False

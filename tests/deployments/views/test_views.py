@@ -1,4 +1,4 @@
-"""Studies, trials and comparisons as a terminal shows them: golden files."""
+"""Studies, trials and comparisons in a terminal: golden files."""
 
 import json
 import re
@@ -33,7 +33,7 @@ Show = Callable[..., None]
 
 @pytest.fixture
 def show(capsys, monkeypatch, file_regression) -> Iterator[Show]:
-    """All that a test shows is compared with a file."""
+    """Collect the output of a test, and compare it with a file."""
     monkeypatch.setattr(CONSOLE, "width", 160)
 
     def show(title: str, view: Callable[..., None], *arguments: Any, **options: Any) -> None:
@@ -98,7 +98,7 @@ STUDIES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def test_studies(show) -> None:
+def test_studies_equal_the_golden_file(show) -> None:
     for title, changes in STUDIES.items():
         view = study_view(**changes)
         show(title, print_summary, view)
@@ -178,7 +178,7 @@ def explain(
     )  # fmt: skip
 
 
-def test_a_trial(show) -> None:
+def test_trial_equals_the_golden_file(show) -> None:
     reason = {"phase": "tuning", "text": "best [EI]"}
     show("beside the best trial", explain, moments=Moments(0.0, 0.0, reason=reason))
     show("the best trial", explain, best=TRIAL, members=[4])
@@ -199,7 +199,7 @@ WAITING = {
 }  # fmt: skip
 
 
-def test_lists(show) -> None:
+def test_lists_equal_the_golden_file(show) -> None:
     whole = Whole(folds=3, epochs=50)
     evaluation = {"loss": 12.5, "cost_seconds": 2.0, "constraints": {}, "steps": []}
     hits = [{"hit": hit} for hit in (True, False)]

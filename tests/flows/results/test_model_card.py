@@ -86,7 +86,7 @@ def header_of(text: str) -> dict[str, Any]:
     return found
 
 
-def test_card_of_a_regression_pipeline_of_a_table(file_regression) -> None:
+def test_card_of_a_regression_pipeline_equals_the_golden_file(file_regression) -> None:
     text = card()
     file_regression.check(text, extension=".txt")
     [result] = header_of(text)["model-index"][0]["results"]  # what Hugging Face reads
@@ -96,7 +96,7 @@ def test_card_of_a_regression_pipeline_of_a_table(file_regression) -> None:
     assert "model-index" not in header_of(card(**untested))
 
 
-def test_card_of_a_classification_ensemble_of_patients(file_regression) -> None:
+def test_card_of_a_classification_ensemble_equals_the_golden_file(file_regression) -> None:
     events, labels = events_and_labels()
     rows = EventRows.build(events.rename(columns={"numeric_value": "value"}), labels)
     classes = np.tile([0, 1], len(rows) // 2).astype(np.int32)
